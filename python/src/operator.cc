@@ -34,7 +34,9 @@ nb::object AnyOf(const ArgumentValue& value) {
   if (value.f) return nb::cast(*value.f);
   if (value.i) return nb::cast(*value.i);
   if (value.s) return nb::cast(*value.s);
-  return nb::none();
+  if (!value.floats.empty()) return ListOf(value.floats);
+  if (!value.ints.empty()) return ListOf(value.ints);
+  return ListOf(value.strings);
 }
 
 nb::object ArgumentOf(const ArgumentValue& value, ArgumentType type) {

@@ -335,7 +335,13 @@ def loops_of(path):
         ("gru_reset_after", "", ["GRU"]),
         ("lstm", "option layers = 3\n", ["LSTM"] * 3),
         ("gru", "option direction = bidirectional\n", ["GRU"] * 2),
-        ("lstm", "option lengths = lengths\n", ["Scan"]),  # in steps that do not count ONNX's LSTM gives 0
+        ("lstm", "option lengths = lengths\n", ["LSTM"]),
+        ("peephole_lstm", "option lengths = lengths\n option layers = 2\n", ["LSTM"] * 2),
+        ("gru", "option lengths = lengths\n option direction = bidirectional\n option layers = 2\n", ["GRU"] * 4),
+        ("gru_reset_after", "option lengths = lengths\n option direction = reverse\n", ["GRU"]),
+        ("elman", "option lengths = lengths\n option batch_major = true\n", ["RNN"]),
+        ("lstm", "option mask = valid\n", ["Scan"]),  # ONNX's LSTM has lengths alone
+        ("lstm", "option zoneout = 0.1\n", ["Scan"]),
         ("lstm", "output c\n", ["Scan"]),  # ONNX's LSTM gives the last one alone
         ("lstmp", "", ["Scan"]),
         ("coupled_lstm", "", ["Scan"]),

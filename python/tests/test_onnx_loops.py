@@ -3,7 +3,8 @@
 import numpy
 import onnx
 import pytest
-from test_onnx_export import cell_with, expect_equal, expect_exported, loops_of, session
+from conftest import ROOT
+from test_onnx_export import cell_with, expect_equal, expect_exported, loops_of, params_of, session
 
 import stepnet
 import stepnet.onnx
@@ -196,9 +197,130 @@ def test_a_state_of_another_rank_is_repeated_before_an_rnn(tmp_path):
     assert loops_of_rnn(RNN, LINKS, {"x": draw(5, 2, 4), "h0": draw(3)}, tmp_path) == ["RNN"]
 
 
+MASKED = [*RNN[:3], ("Tanh", "d", "new")]
+
+
+@pytest.mark.parametrize(
+    "where, loops",
+    [
+        (("Where", "mask_t new h_prev", "h_t", {"broadcast_on_rows": 1}), ["RNN"]),
+        (("Where", "mask_t h_prev new", "h_t", {"broadcast_on_rows": 1}), ["Scan"]),
+        (("Where", "mask_t new d", "h_t", {"broadcast_on_rows": 1}), ["Scan"]),
+    ],
+)
+def test_lengths_are_those_of_an_rnn_where_states_stay_as_they_are(where, loops, tmp_path):
+    links = [*LINKS, ("mask_t", "mask", 0, 1)]
+    inputs = {"x": draw(5, 4, 4), "h0": draw(1, 4, 3), "mask": None, **WEIGHTS}
+    mask = 'op { type: "StepMask" input: "x" input: "lengths" output: "mask" }\n'
+    (tmp_path / "net.pbtxt").write_text(mask + loop([*MASKED, where], {"h": "h0"}, links, inputs, [("h", "h_all", 1)]))
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    inputs["lengths"] = numpy.array([5, 0, 2, 1], "int64")
+    del inputs["mask"]
+    stepnet.onnx.export(
+        net, tmp_path / "net.onnx", WEIGHTS, inputs={name: inputs[name] for name in ("x", "h0", "lengths")}
+    )
+    assert loops_of(tmp_path / "net.onnx") == loops
+    given = {name: inputs[name] for name in ("x", "h0", "lengths")}
+    (got,) = session(tmp_path / "net.onnx").run(None, given)
+    expect_equal(got, net(**inputs).h_all)
+
+
 def test_a_state_that_is_written_twice_is_no_rnn_s(tmp_path):
     ops = [*RNN, ("Relu", "h_t", "h_t")]
     assert loops_of_rnn(ops, LINKS, {"x": draw(5, 2, 4), "h0": draw(1, 2, 3)}, tmp_path) == ["Scan"]
+
+
+GATES = [
+    ("FC", "x_t w b", "of_x", {"axis": 2}),
+    ("FC", "h_prev u", "of_h", {"axis": 2}),
+    ("Add", "of_x of_h", "sums"),
+    ("Split", "sums", "i f o g", {"axis": 2}),
+    ("Sigmoid", "i", "i"),
+    ("Sigmoid", "f", "f"),
+    ("Sigmoid", "o", "o"),
+    ("Tanh", "g", "g"),
+    ("Mul", "f c_prev", "kept"),
+    ("Mul", "i g", "taken"),
+]
+HELD = {"broadcast_on_rows": 1}
+CELLS = {
+    "an LSTM": ([("Add", "kept taken", "c_t"), ("Tanh", "c_t", "seen"), ("Mul", "o seen", "h_t")], "LSTM"),
+    "c is read before it is what it becomes": (
+        [("Copy", "kept", "c_t"), ("Tanh", "c_t", "seen"), ("Mul", "o seen", "h_t"), ("Add", "kept taken", "c_t")],
+        "Scan",
+    ),
+    "lengths": (
+        [
+            ("Add", "kept taken", "new_c"),
+            ("Tanh", "new_c", "seen"),
+            ("Mul", "o seen", "new_h"),
+            ("Where", "mask_t new_c c_prev", "c_t", HELD),
+            ("Where", "mask_t new_h h_prev", "h_t", HELD),
+        ],
+        "LSTM",
+    ),
+    "lengths of h alone": (
+        [
+            ("Add", "kept taken", "c_t"),
+            ("Tanh", "c_t", "seen"),
+            ("Mul", "o seen", "new_h"),
+            ("Where", "mask_t new_h h_prev", "h_t", HELD),
+        ],
+        "Scan",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CELLS)
+def test_an_lstm_and_what_looks_like_one(what, tmp_path):
+    ops, kind = CELLS[what]
+    links = [*LINKS, ("c_prev", "c", 0, 1), ("c_t", "c", 1, 1)]
+    given = {"x": draw(5, 2, 4), "h0": draw(1, 2, 3), "c0": draw(1, 2, 3) * 2}
+    params = {"w": draw(12, 4), "u": draw(12, 3), "b": draw(12)}
+    names, mask = [*given, *params], ""
+    if "lengths" in what:
+        links.append(("mask_t", "mask", 0, 1))
+        names.append("mask")
+        mask = 'op { type: "StepMask" input: "x" input: "lengths" output: "mask" }\n'
+        given["lengths"] = numpy.array([2, 5], "int32")
+    text = loop([*GATES, *ops], {"h": "h0", "c": "c0"}, links, names, [("h", "h_all", 1), ("c", "c_last", -1)])
+    (tmp_path / "net.pbtxt").write_text(mask + text)
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=given)
+    assert loops_of(tmp_path / "net.onnx") == [kind]
+    want = net(**given, **params)
+    for name, got in zip(net.outputs, session(tmp_path / "net.onnx").run(list(net.outputs), given)):
+        expect_equal(got, want[name])
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "gru"])
+def test_nets_that_hold_their_parameters(name, tmp_path):
+    path = ROOT / "examples" / "cells" / f"{name}.prototxt"
+    expect_same(path.read_text(), {"x": draw(3, 1, 2)}, tmp_path)
+    assert loops_of(tmp_path / "net.onnx") == ["Scan"]  # their input is projected outside of the loop
+
+
+def test_sequences_of_no_steps_keep_what_they_start_from(random, tmp_path):
+    cell = cell_with("lstm", "option lengths = lengths\n")
+    params = params_of(cell, random)
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
+    assert loops_of(tmp_path / "cell.onnx") == ["LSTM"]
+    inputs = {"x": draw(4, 3, 8), "lengths": numpy.array([4, 0, 1], "int32"), "h_init": draw(1, 3, 16)}
+    inputs["c_init"] = 2 * inputs["h_init"]
+    h, h_last, c_last = session(tmp_path / "cell.onnx").run(["h", "h_last", "c_last"], inputs)
+    expect_equal(h[:, 1], numpy.broadcast_to(inputs["h_init"][:, 1], (4, 16)))
+    expect_equal(c_last[0, 1], inputs["c_init"][0, 1])
+    want = cell(params, **inputs)
+    for got, each in zip((h, h_last, c_last), want):
+        expect_equal(got, each)
+
+
+def test_a_step_whose_expressions_would_grow(tmp_path):
+    """Each operator uses what the one before gives twice: written out it would be 2^60 terms."""
+    doubled = [("Mul" if i % 2 else "Add", f"a{i} a{i}", f"a{i + 1}") for i in range(60)]
+    ops = [("Tanh", "h_prev", "a0"), *doubled, ("Sum", "a60 x_t", "h_t")]
+    inputs = {"x": draw(2, 2, 3), "h0": 0 * draw(1, 2, 3)}
+    expect_same(loop(ops, {"h": "h0"}, LINKS, inputs, [("h", "h_all", 1)]), inputs, tmp_path)
 
 
 def test_gates_of_gates(random, tmp_path):

@@ -132,6 +132,12 @@ CASES = [
     ("Gather", [X, numpy.array([[1, 0], [1, 1]])], {}, 1),
     ("ConstantFill", [], {"shape": [2, 3], "value": 0.5}, 1),
     ("ConstantFill", [X], {"value": 2, "dtype": 10, "extra_shape": [2]}, 1),
+    ("GivenTensorFill", [], {"shape": [2, 2], "values": [0.5, 1.5, -2.0, 3.0]}, 1),
+    ("GivenTensorFill", [draw(2, 1)], {"values": [0.5, 1.5]}, 1),
+    ("GivenTensorDoubleFill", [], {"shape": [2], "values": [0.5, 1.5]}, 1),
+    ("GivenTensorIntFill", [], {"shape": [2], "values": [3, -4]}, 1),
+    ("GivenTensorInt64Fill", [], {"shape": [2, 1], "values": [3, -4]}, 1),
+    ("GivenTensorBoolFill", [], {"shape": [3], "values": [1, 0, 1]}, 1),
     ("RangeFill", [X], {}, 1),
     ("RangeFill", [], {"shape": [3, 2]}, 1),
     # Sequences.

@@ -8,6 +8,7 @@ An expression is a tuple: a kind and what it is of.
 - ``("product", x, name, begin, end)``: the expression x times rows of a matrix, transposed
 - ``("add", …)``, ``("mul", …)``: of any number of expressions, sorted
 - ``("number", value)``, ``("rest", z)`` for 1 - z, ``("Sigmoid", x)`` and other functions
+- ``("held", mask, new, old)``: new where the item of the mask is true, else old
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .graph import Value
 
 Expression = tuple
 FUNCTIONS = ("Relu", "Sigmoid", "Tanh")
+MOST_TERMS, LONGEST = 64, 20_000
+"""Of an expression: what is larger is none that is looked for, and could grow with every operator."""
 COPIES = ("Alias", "Copy", "StopGradient")
 
 
@@ -31,6 +34,8 @@ def joined(kind: str, *parts: Expression) -> Expression:
     flat: list[Expression] = []
     for part in parts:
         flat += part[1:] if part[0] == kind else [part]
+        if len(flat) > MOST_TERMS:
+            raise Unknown
     return flat[0] if len(flat) == 1 else (kind, *sorted(flat, key=repr))
 
 
@@ -67,9 +72,10 @@ class Step:
         """What the loop is given from outside."""
         self.states = [name for name, _ in parts["states"]]
         self.after: dict[str, Expression] = {}
-        """What each state becomes."""
+        """What each state becomes, where its sequence goes on."""
+        self.masks: dict[str, str] = {}
+        """The sequence that says of each item of the batch whether its sequence goes on, of states that have one."""
         self._blobs: dict[str, Expression] = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
 
     def read(self) -> None:
         """Raises Unknown for a step that these expressions do not say."""
@@ -85,8 +91,15 @@ class Step:
                 continue
             if external not in self.states or (offset, window) != (1, 1) or external in self.after:
                 raise Unknown
+            if expression[0] == "held":
+                _, mask, expression, old = expression
+                if mask[0] != "sequence" or old != ("before", external):
+                    raise Unknown
+                self.masks[external] = mask[1]
             self.after[external] = expression
             expression = ("after", external)
+        if len(repr(expression)) > LONGEST:
+            raise Unknown
         self._blobs[blob] = expression
 
     def of(self, blob: str) -> Expression:
@@ -121,6 +134,8 @@ class Step:
             return [("number", arguments["value"] or 0)]
         if op.type == "Sub" and not arguments["broadcast"] and of(op.inputs[0]) == ("number", 1):
             return [("rest", of(op.inputs[1]))]
+        if op.type == "Where" and arguments["broadcast_on_rows"]:
+            return [("held", *(of(blob) for blob in op.inputs))]
         if op.type == "Split":
             return self.split(op, arguments)
         raise Unknown

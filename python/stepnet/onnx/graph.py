@@ -8,6 +8,8 @@ import numpy
 import onnx
 from onnx import helper, numpy_helper
 
+from .netdef import Names
+
 _LAST = numpy.iinfo(numpy.int64).max
 
 
@@ -28,6 +30,8 @@ class Value:
         """The elements, where they are known when the graph is written."""
         self.sizes: list[int] | None = None
         """The elements where they are sizes, as ``shape`` has them."""
+        self.lengths: Value | None = None
+        """Of a mask of steps ``[T, B]``: the lengths that it is made of."""
 
     @property
     def rank(self) -> int:
@@ -54,11 +58,13 @@ class Graph:
         """What new tensors are called after."""
         if outer is None:
             self.initializers: dict[str, onnx.TensorProto] = {}
+            self.arrays: dict[str, numpy.ndarray] = {}
+            """The elements of constants."""
             self.free_sizes: dict[int, str] = {}
             """Numbers that stand for sizes which change from run to run, with their names."""
             self.least_free = _LAST
             """Sizes from here on are free, or follow from free ones."""
-            self._names: set[str] = set()
+            self.names = Names()
             self._small: dict[Any, str] = {}
             self._transposed: dict[str, str] = {}
 
@@ -68,12 +74,7 @@ class Graph:
 
     def unique(self, hint: str) -> str:
         """A new name: the hint, or the hint with a number."""
-        name, number = hint, 0
-        while name in self.root._names:
-            number += 1
-            name = f"{hint}.{number}"
-        self.root._names.add(name)
-        return name
+        return self.root.names.unique(hint)
 
     def info(self, name: str, dtype: str, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
         """What says dtype and shape of an input or output; sizes that are free have names or none."""
@@ -99,6 +100,7 @@ class Graph:
             return root._small[key]
         name = root.unique(hint or "constant")
         root.initializers[name] = numpy_helper.from_array(array, name)
+        root.arrays[name] = array
         if key is not None:
             root._small[key] = name
         return name

@@ -30,10 +30,10 @@ def add_shapes(scope: Scope) -> None:
 
 def light_model(scope: Scope) -> onnx.ModelProto:
     """The graph as a model, without the elements of large tensors; what it sees of graphs around it are inputs."""
-    graph = onnx.GraphProto()
-    graph.CopyFrom(scope.graph)
-    del graph.initializer[:]
-    del graph.input[:]
+    graph = onnx.GraphProto(name=scope.graph.name)
+    graph.node.extend(scope.graph.node)
+    graph.output.extend(scope.graph.output)
+    graph.value_info.extend(scope.graph.value_info)
     known = {each.name for each in scope.graph.input}
     graph.input.extend(info for info in (scope.info(name) for name in known) if info is not None)
     for tensor in scope.graph.initializer:

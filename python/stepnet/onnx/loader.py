@@ -77,6 +77,11 @@ def load(
     return Graph(net, arguments, defaults)
 
 
+FIRST_WITH_DEFAULTS = 4
+"""The version of the file format from which on an initializer that is an input is its default. Before, all of them had
+to be inputs, and they are constants."""
+
+
 def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
     graph = proto.graph
     net = NetText(graph.name or "graph", Names())
@@ -86,6 +91,8 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
     constants = {each.name for each in graph.initializer}
     arguments, defaults = [], {}
     for info in graph.input:
+        if info.name in constants and proto.ir_version < FIRST_WITH_DEFAULTS:
+            continue
         argument = argument_of(info, file)
         array = scope.constant(info.name) if info.name in constants else None
         if array is not None:
@@ -125,7 +132,7 @@ def read_nodes(scope: Scope) -> None:
             read_node(scope, proto)
         except Unsupported as reason:
             raise located(str(reason), proto, index, scope.graph.name, scope.model.path) from None
-        except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             if isinstance(error, Error):
                 raise
             what = f"its attributes or inputs are malformed ({error})"

@@ -15,7 +15,8 @@ class Loop:
         self.outer = outer
         self.step = NetText(f"{outer.name} step", outer.names)
         self.step.hint = outer.hint
-        self.inputs = [sequence]
+        self.inputs = {sequence: 0}
+        """The operator's inputs with their places."""
         self.links: list[tuple[str, str, int]] = []
         self.states: dict[str, int] = {}
         self.aliases: list[tuple[str, str, int]] = []
@@ -34,15 +35,13 @@ class Loop:
 
     def captured(self, blob: str) -> str:
         """A blob outside that the step sees as it is."""
-        if blob not in self.inputs:
-            self.inputs.append(blob)
+        self.inputs.setdefault(blob, len(self.inputs))
         return blob
 
     def state(self, initial: str) -> tuple[str, str]:
         """A state that starts as ``[1, B, …]``: its name, and the blob that shows its last row to the step."""
         name = self.outer.names.unique(f"{self.outer.hint} state")
-        self.states[name] = len(self.inputs)
-        self.inputs.append(initial)
+        self.states[name] = self.inputs.setdefault(initial, len(self.inputs))
         return name, self.link(name, 0)
 
     def next_row(self, state: str, blob: str) -> None:
@@ -75,7 +74,7 @@ class Loop:
         self.step.outputs = list(dict.fromkeys([blob for blob, _, row in self.links if row == 1]))
         self.outer.add(
             "RecurrentNetwork",
-            self.inputs,
+            list(self.inputs),
             [*outputs, record],
             step_net=self.step,
             recurrent_states=list(self.states),

@@ -9,6 +9,9 @@ import numpy
 from .nodes import node
 from .scope import Node, Unsupported
 
+MAX_RANK = 8
+"""Dimensions that our tensors have at most."""
+
 _CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
 """The dtypes of fills, by the numbers of TensorProto.DataType."""
 
@@ -45,6 +48,8 @@ def unsqueeze(n: Node) -> Sequence[str]:
 
 def from_front(n: Node, axes: Sequence[int], more: int) -> list[int]:
     """Dimensions counted from the front; the tensor that they are of has ``more`` than the input."""
+    if not all(-MAX_RANK <= axis < MAX_RANK for axis in axes):
+        raise Unsupported(f"its dimensions are {list(axes)}; tensors of up to {MAX_RANK} are read")
     return [axis if axis >= 0 else axis + n.rank() + more for axis in axes]
 
 
@@ -95,8 +100,7 @@ def cut(n: Node) -> Sequence[str]:
         return reversed_rows(n, steps)
     starts, ends = (bounds(n, i, name) for i, name in ((1, "starts"), (2, "ends")))
     count = len(starts) if isinstance(starts, list) else len(ends) if isinstance(ends, list) else n.shape(1)[0]
-    axes = n.axes(3) or list(range(count or 0))
-    axes = from_front(n, axes, 0)
+    axes = from_front(n, n.axes(3) or range(min(count or 0, MAX_RANK + 1)), 0)
     if isinstance(starts, list) and isinstance(ends, list):
         of_axis = {axis: (start, end) for axis, start, end in zip(axes, starts, ends)}
         pairs = [of_axis.get(axis, (0, -1)) for axis in range(max(axes, default=-1) + 1)]
@@ -149,7 +153,7 @@ def reverse_sequence(n: Node) -> Sequence[str]:
 def gather(n: Node) -> Sequence[str]:
     axis, indices = n.attribute("axis", 0), n.constant(1)
     if indices is not None and indices.ndim == 0:
-        axis, at = (axis if axis >= 0 else axis + n.rank()), int(indices)
+        (axis,), at = from_front(n, [axis], 0), int(indices)
         start, end = (at, at + 1) if at >= 0 else (at - 1, at)
         whole = [0] * axis, [-1] * axis
         row = n.emit("Slice", n.blob(0), starts=[*whole[0], start], ends=[*whole[1], end])

@@ -48,6 +48,8 @@ class Named:
         self.op_type = op_type
         self.values = values
         self.states = list(states)
+        self.mask = ""
+        """The sequence that says where the states go on; "" where they do everywhere."""
         self.attributes: dict[str, object] = {}
         self.source: Expression = ()
         self.w: numpy.ndarray
@@ -154,9 +156,9 @@ def reset_gate(expression: Expression, state: Expression) -> Expression:
 
 def as_lstm(step: Step, values: Values, h: str) -> Named:
     """c = f c + i g and h = o tanh(c), where i and f may see c before the step and o the new one."""
-    looks, (o,) = take(factors(step.after[h]), lambda each: each[0] == "Tanh" and each[1][0] == "after")
-    c = looks[1][1]
-    before_c, after_c = ("before", c), ("after", c)
+    looks, (o,) = take(factors(step.after[h]), lambda each: each[0] == "Tanh" and state_of(step, each[1]) != "")
+    c = state_of(step, looks[1])
+    before_c, after_c = ("before", c), looks[1]
     keeps, (takes,) = take(terms(step.after[c]), lambda each: before_c in factors(each))
     _, (f,) = take(factors(keeps), lambda each: each == before_c)
     g, (i,) = take(factors(takes), lambda each: each[0] == "Tanh")
@@ -168,6 +170,12 @@ def as_lstm(step: Step, values: Values, h: str) -> Named:
         found.p = numpy.concatenate([found.bias([each] if each else [], size) for each in peepholes])[None]
     found.set_weights(gates, [gate.of_state for gate in gates], zeros(values, h, 4))
     return found
+
+
+def state_of(step: Step, expression: Expression) -> str:
+    """The state that becomes this; where sequences end, the state itself is another expression. "" for none."""
+    found = [name for name in step.states if expression in (("after", name), step.after[name])]
+    return found[0] if len(found) == 1 else ""
 
 
 def peephole(gate: Gate, cell: Expression) -> Expression | None:
@@ -191,6 +199,11 @@ def recognized(step: Step, values: Values) -> list[Named]:
                 break
             except (Unknown, ValueError, IndexError):  # it is of another form
                 continue
+    for each in found.values():
+        masks = {step.masks.get(state, "") for state in each.states}
+        if len(masks) > 1:
+            raise Unknown
+        each.mask = masks.pop()
     states = [state for each in found.values() for state in each.states]
     if sorted(states) != sorted(step.states):
         raise Unknown
@@ -204,13 +217,31 @@ def recognized(step: Step, values: Values) -> list[Named]:
     return ordered
 
 
-def write_named(graph: Graph, named: Named, x: str, initial: Sequence[Value]) -> list[str]:
-    """Adds the operator; gives h of all steps ``[T, B, H]`` and each state at the end, ``[1, B, H]``."""
+def write_named(graph: Graph, named: Named, x: str, initial: Sequence[Value], mask: Value | None) -> list[str]:
+    """Adds the operator; gives h of all steps ``[T, B, H]`` and each state at the end, ``[1, B, H]``.
+
+    Where ``mask``, which is made of lengths, is false, ONNX gives 0, and for a sequence of no steps runtimes give 0 as
+    the state at the end. Here states stay as they are.
+    """
     hint = f"{graph.hint}.{named.op_type}"
     weights = [graph.constant(array, f"{hint}.{letter}") for letter, array in zip("WRB", (named.w, named.r, named.b))]
-    inputs = [x, *weights, "", *(value.name for value in initial)]
+    lengths = None if mask is None else mask.lengths
+    inputs = [x, *weights, int32_of(graph, lengths), *(value.name for value in initial)]
     if named.p is not None:
         inputs.append(graph.constant(named.p, f"{hint}.P"))
     size = named.r.shape[-1]
-    outputs = graph.emit_all(named.op_type, inputs, 1 + len(named.states), hidden_size=size, **named.attributes)
-    return [graph.squeeze(outputs[0], 1), *outputs[1:]]
+    y, *last = graph.emit_all(named.op_type, inputs, 1 + len(named.states), hidden_size=size, **named.attributes)
+    h = graph.squeeze(y, 1)
+    if mask is None or lengths is None:
+        return [h, *last]
+    has_steps = graph.emit("Greater", lengths.name, graph.scalar(0, lengths.dtype))
+    has_steps = graph.unsqueeze(has_steps, 0, 2)
+    last = [graph.emit("Where", has_steps, row, value.name) for row, value in zip(last, initial)]
+    return [graph.emit("Where", graph.unsqueeze(mask.name, 2), h, last[0]), *last]
+
+
+def int32_of(graph: Graph, lengths: Value | None) -> str:
+    """Lengths as the operators take them; "" for none."""
+    if lengths is None:
+        return ""
+    return lengths.name if lengths.dtype == "int32" else graph.cast(lengths.name, "int32")

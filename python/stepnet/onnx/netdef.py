@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence, Union
 
-Argument = Union[bool, int, float, str, Sequence[int], Sequence[str], "NetText"]
+Argument = Union[bool, int, float, str, Sequence[int], Sequence[float], Sequence[str], "NetText"]
 
 
 class Names:
-    """Names of blobs, none of them given twice."""
+    """Names of blobs or tensors, none of them given twice."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._last: dict[str, int] = {}
 
     def unique(self, hint: str) -> str:
-        name, number = hint, 0
+        """A new name: the hint, or the hint with a number."""
+        name = hint
         while name in self._taken:
-            number += 1
-            name = f"{hint}.{number}"
+            self._last[hint] = self._last.get(hint, 0) + 1
+            name = f"{hint}.{self._last[hint]}"
         self._taken.add(name)
         return name
 
@@ -89,4 +91,6 @@ def value_text(value: Any) -> str:
         return f"i: {int(value)}"
     if value and isinstance(value[0], str):
         return " ".join(f"strings: {quoted(each)}" for each in value)
+    if value and isinstance(value[0], float):
+        return " ".join(f"floats: {number_text(each)}" for each in value)
     return " ".join(f"ints: {int(each)}" for each in value)

@@ -84,9 +84,12 @@ def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: se
     infos = op.infer_shapes([(value.dtype, value.shape, value.sizes) for value in inputs])
     call = Call(graph, op, inputs, infos, wanted)
     names = TABLE[op.type](call)
-    values = [Value(graph, name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
+    arrays = graph.root.arrays
+    values = [Value(graph, name, dtype, shape, arrays.get(name)) for name, (dtype, shape) in zip(names, infos)]
     if op.type in SIZES:
         values[0].sizes = SIZES[op.type](call)
+    if op.type == "StepMask":
+        values[0].lengths = inputs[1]
     for blob, value in zip(op.outputs, values):
         blobs[blob] = value
 

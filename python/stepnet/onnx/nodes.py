@@ -103,7 +103,7 @@ def above(n: Node, x: str, threshold: float, dtype: str) -> str:
 @node("Gelu")
 def gelu(n: Node) -> Sequence[str]:
     if n.attribute("approximate", "none") != "none":
-        raise Unsupported(f"approximate is {n.attributes['approximate']!r}; none is read")
+        raise Unsupported(f"approximate is {n.attribute('approximate')!r}; none is read")
     return [n.emit("Gelu", n.blob(0))]
 
 
@@ -196,7 +196,7 @@ def conv(n: Node) -> Sequence[str]:
     if n.rank() != 4:
         raise Unsupported(f"its input has {n.rank()} dimensions; images [N, C, H, W] are read")
     if n.attribute("auto_pad", "NOTSET") != "NOTSET":
-        raise Unsupported(f"auto_pad is {n.attributes['auto_pad'].decode()!r}; pads are read")
+        raise Unsupported(f"auto_pad is {n.attribute('auto_pad')!r}; pads are read")
     kernel = n.attribute("kernel_shape") or n.shape(1)[2:]
     if None in kernel:
         raise Unsupported("the size of its kernel is not known")

@@ -241,7 +241,7 @@ def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
         kind, name = named.source
         x = loop.by_name[name].name if kind == "sequence" else outputs.every[name].name
         initial = [loop.states[state].initial for state in named.states]
-        h, *last = write_named(loop.graph, named, x, initial)
+        h, *last = write_named(loop.graph, named, x, initial, loop.by_name.get(named.mask))
         shape = (loop.inputs[0].shape[0], *initial[0].shape[1:])
         outputs.every[named.states[0]] = Value(loop.graph, h, initial[0].dtype, shape)
         for state, row, value in zip(named.states, last, initial):
@@ -250,11 +250,12 @@ def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
 
 
 def has_shapes_of_named(loop: Loop, named: Named) -> bool:
-    """Whether the sequence is ``[T, B, D]``, and the states are ``[1, B, H]``."""
+    """Whether the sequence is ``[T, B, D]``, the states are ``[1, B, H]``, and a mask follows from lengths."""
     kind, name = named.source
     is_sequence = kind == "after" or loop.by_name[name].rank == 3
     states = (loop.states[state].initial for state in named.states)
-    return is_sequence and all(state.rank == 3 and state.shape[0] == 1 for state in states)
+    has_lengths = named.mask == "" or loop.by_name[named.mask].lengths is not None
+    return is_sequence and has_lengths and all(state.rank == 3 and state.shape[0] == 1 for state in states)
 
 
 def write_step(loop: Loop, step_outputs: list[str]) -> None:

@@ -190,6 +190,17 @@ def constant_fill(call: Call) -> Sequence[str]:
     return [call.emit("Expand", name, sizes)]
 
 
+@operator(
+    "GivenTensorBoolFill", "GivenTensorDoubleFill", "GivenTensorFill", "GivenTensorInt64Fill", "GivenTensorIntFill"
+)
+def given_tensor_fill(call: Call) -> Sequence[str]:
+    shape = call.infos[0][1]
+    if call.graph.is_free(*shape):
+        raise Refusal(f"{call.type} has as many elements as are written, and a shape that may change")
+    values = numpy.array([] if call["values"] is None else call["values"])
+    return [call.graph.constant(values.astype(call.dtype).reshape(shape), call.op.outputs[0])]
+
+
 @operator("RangeFill")
 def range_fill(call: Call) -> Sequence[str]:
     sizes = shape_of_fill(call)

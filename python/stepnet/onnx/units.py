@@ -123,8 +123,8 @@ class Unit:
     def state(self, i: int) -> tuple[str, str]:
         """A state that starts as an input ``[directions, B, H]``, or as zeros."""
         if not self.n.has(i):
-            zeros = numpy.zeros((1, 1, self.inputs.size), self.inputs.dtype)
-            return self.loop.state(self.n.param(zeros, "zeros"))
+            dtype = {"float32": 1, "float64": 13}.get(self.inputs.dtype, 0)
+            return self.loop.state(self.n.emit("ConstantFill", shape=[1, 1, self.inputs.size], value=0.0, dtype=dtype))
         initial = self.inputs.time_major(self.n, self.n.blob(i))
         d = self.direction
         return self.loop.state(self.n.emit("Slice", initial, starts=[d], ends=[d + 1]))
