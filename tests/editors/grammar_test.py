@@ -53,7 +53,7 @@ def expected(before, kind, word, after):
         return "entity.name.type"
     if after[3] == "(":
         return "entity.name.function.operator"
-    if word in ("true", "false", "learned", "given", "forward", "reverse", "bidirectional") and before[3] in ("=", ","):
+    if word in ("true", "false", "learned", "given") and before[3] in ("=", ","):
         return "constant.language"
     return None
 
@@ -88,10 +88,21 @@ def snapshot():
     return [f"{content.strip():24} {' '.join(scopes[1:])}".rstrip() + "\n" for _, _, content, scopes in tokens(text)]
 
 
+def check_options():
+    """All values that options have by name are known."""
+    values = re.findall(r"^\s+([A-Z_]+) = \d+;", (ROOT / "proto/cell.proto").read_text(), re.MULTILINE)
+    assert {"BIDIRECTIONAL", "HELD"} <= set(values), values
+    for value in values:
+        *_, (_, _, word, scopes) = tokens(f"option any = {value.lower()}")
+        assert scopes[-1].startswith("constant.language"), f"{word!r}, a value of an option, is {scopes}"
+
+
 def check_extension():
-    """What the extension's manifest names is there."""
+    """The extension is of this version, and what its manifest names is there."""
     folder = ROOT / "editors/vscode"
-    contributes = json.loads((folder / "package.json").read_text())["contributes"]
+    manifest = json.loads((folder / "package.json").read_text())
+    contributes = manifest["contributes"]
+    assert f'STEPNET_VERSION "{manifest["version"]}"' in (ROOT / "core/version.h").read_text()
     scope = json.loads(GRAMMAR.read_text())["scopeName"]
     (language,), (grammar,) = contributes["languages"], contributes["grammars"]
     json.loads((folder / language["configuration"]).read_text())
@@ -102,6 +113,7 @@ def check_extension():
 
 def main():
     check_extension()
+    check_options()
     cells = sorted((ROOT / "examples/cells").glob("*.cell"))
     assert cells, "there are no cells in examples/cells"
     for path in cells:

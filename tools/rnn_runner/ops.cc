@@ -3,6 +3,7 @@
 #include <iostream>
 #include <optional>
 
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/formulas/formula_text.h"
@@ -243,10 +244,22 @@ std::string OperatorAsText(const OperatorSchema& schema) {
   return text;
 }
 
+// "<blob>" would be a tag, of which nothing is seen; within backquotes it is none.
+std::string WithoutTags(const std::string& text) {
+  std::string result;
+  bool is_code = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '`') is_code = !is_code;
+    const bool is_tag = text[i] == '<' && i + 1 < text.size() && IsNameStart(text[i + 1]);
+    result += is_tag && !is_code ? "&lt;" : std::string(1, text[i]);
+  }
+  return result;
+}
+
 // A `|` would end the cell of a table.
 std::string Cell(const std::string& text) {
   std::string cell;
-  for (const char c : text) cell += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+  for (const char c : WithoutTags(text)) cell += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
   return cell;
 }
 
@@ -258,8 +271,8 @@ std::string FormalsAsMarkdown(const std::vector<Formal>& formals, const std::str
 }
 
 std::string OperatorAsMarkdown(const OperatorSchema& schema) {
-  std::string text = StrCat("## ", schema.type, "\n\n", schema.doc, "\n", FormalsAsMarkdown(schema.inputs, "input"),
-                            FormalsAsMarkdown(schema.outputs, "output"));
+  std::string text = StrCat("## ", schema.type, "\n\n", WithoutTags(schema.doc), "\n",
+                            FormalsAsMarkdown(schema.inputs, "input"), FormalsAsMarkdown(schema.outputs, "output"));
   if (!schema.arguments.empty()) {
     text += "\n| argument | type | default | |\n|---|---|---|---|\n";
     for (const ArgumentSpec& spec : schema.arguments) {
