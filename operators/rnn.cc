@@ -297,7 +297,7 @@ const Registration rnn_weights =
             {.make = [](const OperatorCall& op) -> RunFn { return [op](const OpRun& run) { RunRnnWeights(op, run); }; },
              .takes_blobs = true});
 
-// Of the parts whose gradients these are: the first one tells I.
+// The layout of the parts whose gradients these are: the first one tells I.
 RnnLayout LayoutOfGradients(const ShapeQuery& query) {
   const Shape& first = query.In(0).shape;
   RnnLayout layout = LayoutOf(RnnSizes(query.op()), first.rank() == 2 ? first[1] : 0);

@@ -27,7 +27,7 @@ class Operator {
   // kInvalidArgument where shapes follow from elements that are not known.
   nanobind::list InferShapes(const nanobind::list& inputs) const;
 
-  // Of a RecurrentNetwork: a dictionary of
+  // Tells of a RecurrentNetwork, in a dictionary:
   //   step          list of Operator
   //   states        list of (name, index of the input that it starts from)
   //   links         list of (internal, external, offset, window)
