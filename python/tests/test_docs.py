@@ -18,8 +18,7 @@ def test_what_a_page_shows_is_so(page, tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / page).read_text()
-    blocks = [match for match in re.finditer(r"^```python
-(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    blocks = [match for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
     assert len(blocks) >= 5
     parser, names = doctest.DocTestParser(), {}
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
