@@ -283,7 +283,7 @@ const Registration rnn_weights =
           for (int o = 0; o < e.op().num_outputs(); ++o) {
             const RnnPart& part = layout.parts[o];
             const std::int64_t size = part.shape.size();
-            e.Copy(1, size, {.operand = 1, .row_length = size, .first = part.offset},
+            e.Copy(1, size, {.operand = 1, .row_length = layout.num_parameters, .first = part.offset},
                    {.operand = o, .row_length = size});
           }
         })
