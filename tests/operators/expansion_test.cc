@@ -216,6 +216,8 @@ TEST(Expansion, PartsOfTheParametersOfAnRnnAreThoseThatKernelsCut) {
   };
   ExpectParts(sized("w0, u0, p0, b0, c0, w1, u1, p1, b1, c1 = RNNWeights(x, parameters, h, c)"),
               {{1, 1, 5}, {192}, {2, 1, 2}, {2, 1, 3}});
+  ExpectParts(sized("w0, u0, p0, b0, c0, w1, u1, p1, b1, c1 = RNNWeights(x, parameters, h, c)"),
+              {{1, 1, 0}, {132}, {2, 1, 2}, {2, 1, 3}});
   const std::vector<Shape> above = {{12, 2}, {12, 2}, {2, 3}, {12}, {12}};
   std::vector<Shape> shapes = {{12, 5}, {12, 2}, {2, 3}, {12}, {12}};
   shapes.insert(shapes.end(), above.begin(), above.end());
