@@ -1,11 +1,9 @@
 // What the operator RNN (operators/rnn.cc) stands for: a cell with layers and directions, its weights cut from the
 // vector of parameters, its states from those that are given.
-#include <map>
 #include <string>
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
-#include "stepnet/core/index_of.h"
 #include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/nets/rename.h"

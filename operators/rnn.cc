@@ -145,7 +145,7 @@ Operator WithSizes(Operator op) {
           .Arg("use_sequence_length", false, "the last input says how long each sequence is"));
 }
 
-void CheckNumbers(const OperatorCall& op) {
+void CheckInputs(const OperatorCall& op) {
   const RnnSizes sizes(op);
   std::vector<std::string> inputs = {"data", "parameters", "state"};
   if (sizes.is_lstm) inputs.emplace_back("state_cell");
@@ -155,7 +155,10 @@ void CheckNumbers(const OperatorCall& op) {
                 StrCat("RNN with mode ", op.String("mode"), sizes.has_lengths ? " and use_sequence_length" : "",
                        " takes ", inputs.size(), " inputs (", Join(inputs, ", "), "), has ", op.num_inputs()));
   }
-  const int num_outputs = !op.Bool("state_outputs") ? 1 : sizes.is_lstm ? 3 : 2;
+}
+
+void CheckOutputs(const OperatorCall& op) {
+  const int num_outputs = !op.Bool("state_outputs") ? 1 : RnnSizes(op).is_lstm ? 3 : 2;
   if (op.num_outputs() != num_outputs) {
     throw Error(ErrorCode::kInvalidNet,
                 StrCat("RNN with mode ", op.String("mode"), op.Bool("state_outputs") ? " and" : " without",
@@ -228,7 +231,8 @@ const Registration rnn =
         .Arg("lstm_state_clip_max", 0.0f, "the same of what is greater")
         .Arg("lstm_state_clip_nan", false, "a c that is NaN counts as lstm_state_clip_min")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
-          for (const auto& rule : {CheckNumbers, CheckClip, CheckOfLstm, CheckDropout}) CheckBy(rule)(op, problems);
+          for (const auto& rule : {CheckInputs, CheckOutputs, CheckClip, CheckOfLstm, CheckDropout})
+            CheckBy(rule)(op, problems);
         })
         .Shapes(RnnShapes)
         .Gradient([](GradientBuilder&) {
@@ -236,6 +240,13 @@ const Registration rnn =
                       "RNN has no gradient operator: call AddBackwardStepNets (nets/backward_step.h) first, which puts "
                       "those that it stands for in its place");
         });
+
+void CheckParts(const OperatorCall& op) {
+  const size_t num_parts = LayoutOf(RnnSizes(op), /*input_size=*/0).parts.size();
+  if (static_cast<size_t>(op.num_outputs()) == num_parts) return;
+  throw Error(ErrorCode::kInvalidNet,
+              StrCat("RNNWeights gives ", num_parts, " parts, has ", op.num_outputs(), " outputs"));
+}
 
 // Parts of constant parameters are views: what is computed of them alone is then kept, too (Tensor::SetConstant).
 // Others are copied, as an operator may write to the parameters before another has read a part.
@@ -269,6 +280,9 @@ const Registration rnn_weights =
         .OptionalInput("sequence_length", "[B]")
         .Outputs("part", "by layer, then by direction, i2h, h2h, h2r where there is one, the bias of i2h, that of h2h")
         .Private()
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+          for (const auto& rule : {CheckInputs, CheckParts}) CheckBy(rule)(op, problems);
+        })
         .ReadsShapes({0, 2, 3, 4})
         .Shapes([](const ShapeQuery& query) {
           std::vector<TensorInfo> infos;
@@ -283,7 +297,7 @@ const Registration rnn_weights =
           for (int o = 0; o < e.op().num_outputs(); ++o) {
             const RnnPart& part = layout.parts[o];
             const std::int64_t size = part.shape.size();
-            e.Copy(1, size, {.operand = 1, .row_length = size, .first = part.offset},
+            e.Copy(1, size, {.operand = 1, .row_length = layout.num_parameters, .first = part.offset},
                    {.operand = o, .row_length = size});
           }
         })
@@ -299,6 +313,7 @@ const Registration rnn_weights =
 
 // The layout of the parts whose gradients these are: the first one tells I.
 RnnLayout LayoutOfGradients(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
   const Shape& first = query.In(0).shape;
   RnnLayout layout = LayoutOf(RnnSizes(query.op()), first.rank() == 2 ? first[1] : 0);
   bool fits = std::ssize(layout.parts) == query.num_inputs();

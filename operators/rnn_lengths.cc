@@ -1,19 +1,29 @@
 // What RNN makes of the lengths of its sequences, and of what lies beyond them.
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
 
+void ExpectLengths(const ShapeQuery& query, DType dtype) {
+  const Shape& x = query.In(0).shape;
+  const bool fits = x.rank() == 3 && query.In(1) == TensorInfo{.dtype = dtype, .shape = Shape({x[1]})};
+  if (fits) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ",
+                                                query.op().type(), " needs [T, B, C] and lengths ", dtype, " [B]"));
+}
+
 const Registration rnn_lengths =
     Operator("RNNLengths")
         .Doc("Lengths of RNN as whole numbers; others, and those outside of [0, T], are faults of the run.")
-        .Input("data", "[T, B, …]; its elements are not read")
+        .Input("data", "[T, B, C]; its elements are not read")
         .Input("lengths", "double [B]")
         .Output("whole", "int64 [B]")
         .RequiredArg("blob", ArgumentType::kString, "what messages call the lengths")
         .Private()
         .ReadsShapes({0})
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          ExpectLengths(query, DType::kDouble);
           return {{.dtype = DType::kInt64, .shape = query.In(1).shape}};
         })
         .StopsGradient()
@@ -36,7 +46,11 @@ const Registration rnn_padding =
         .Input("lengths", "int64 [B]")
         .Output("y", "the shape of x")
         .Private()
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> { return {query.In(0)}; })
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          ExpectFloat(query, 0);
+          ExpectLengths(query, DType::kInt64);
+          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
+        })
         .Gradient("RNNPadding", {"dy", "lengths"}, {"dx"})
         .Formula([](Formula& f) {
           f.Over(f.ShapeOf("x"));

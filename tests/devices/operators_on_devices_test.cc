@@ -5,6 +5,7 @@
 #include <set>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/gradient.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_check.h"
@@ -46,7 +47,7 @@ const std::map<std::string, std::vector<InputShape>> kShapes = {
 bool IsLeftOut(const std::string& type) {
   static const std::set<std::string> kLeftOut = {"Load", "Save", "DBExists", "Print", "CopyCPUToGPU", "CopyGPUToCPU"};
   return type.find('.') != std::string::npos || kLeftOut.contains(type) || type.starts_with("RecurrentNetwork") ||
-         GetOperator(type).is_private;
+         HasDecomposition(type) || GetOperator(type).is_private;
 }
 
 Tensor DrawTensor(DType dtype, const Shape& shape, std::mt19937& random) {

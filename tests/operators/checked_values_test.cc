@@ -89,9 +89,12 @@ std::vector<Case> Indices() {
 std::vector<Case> LengthsCases() {
   OperatorDef mask = Def("SequenceMask", 2);
   OpBuilder(&mask).String("mode", "sequence");
+  OperatorDef whole = Def("RNNLengths", 2);
+  OpBuilder(&whole).String("blob", "in1");
   const std::int32_t high = std::numeric_limits<std::int32_t>::max();
   const std::int32_t low = std::numeric_limits<std::int32_t>::min();
-  return {{mask, {Floats({3, 2}), Int32s({1, high, low})}, "element 1 of in1 is"},
+  return {{whole, {Floats({3, 3, 2}), Tensor::Of<double>({3}, {1, 2.5, -1})}, "element 1 of in1 is 2.5"},
+          {mask, {Floats({3, 2}), Int32s({1, high, low})}, "element 1 of in1 is"},
           {Def("ReversePackedSegs", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
           {Def("StepMask", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
           {Def("PackRNNSequence", 3), {Floats({3, 2}), Int32s({high, low}), Floats({2, 2, 2})}, "element 0 of in1 is"},

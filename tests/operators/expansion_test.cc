@@ -208,6 +208,22 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   ExpectParts(fill, {{2, 3}});
 }
 
+TEST(Expansion, PartsOfTheParametersOfAnRnnAreThoseThatKernelsCut) {
+  const auto sized = [](const std::string& op) {
+    OperatorDef def = WithInts(op, {{"state_size", 3}, {"num_layers", 2}, {"projection_size", 2}});
+    AddString(&def, "mode", "lstm");
+    return def;
+  };
+  ExpectParts(sized("w0, u0, p0, b0, c0, w1, u1, p1, b1, c1 = RNNWeights(x, parameters, h, c)"),
+              {{1, 1, 5}, {192}, {2, 1, 2}, {2, 1, 3}});
+  ExpectParts(sized("w0, u0, p0, b0, c0, w1, u1, p1, b1, c1 = RNNWeights(x, parameters, h, c)"),
+              {{1, 1, 0}, {132}, {2, 1, 2}, {2, 1, 3}});
+  const std::vector<Shape> above = {{12, 2}, {12, 2}, {2, 3}, {12}, {12}};
+  std::vector<Shape> shapes = {{12, 5}, {12, 2}, {2, 3}, {12}, {12}};
+  shapes.insert(shapes.end(), above.begin(), above.end());
+  ExpectParts(sized("d = RNNWeightsGradient(w0, u0, p0, b0, c0, w1, u1, p1, b1, c1)"), shapes);
+}
+
 TEST(Expansion, GradientsOfReductionsStayCallsWhereARegionCannotSayThem) {
   OperatorDef def = ParseOp("dx = ReduceSumGradient(dy, x, y)");
   AddInts(&def, "axes", {1, 3});

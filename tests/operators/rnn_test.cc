@@ -410,6 +410,38 @@ TEST(Rnn, RefusesSizesWhoseParametersCannotBeCounted) {
   ExpectError([&] { RunFed(net, RnnCase{.mode = "gru"}.Feeds(1)); }, "…2147483648");
 }
 
+// A net from anywhere may hold the private operators, too.
+TEST(PartsOfRnn, RefuseWhatRnnGivesThemNever) {
+  ExpectError([] { OpTest("RNNPadding").Random("x", {5}, 1).Random("n", {}, 2).Run(); },
+              "…x is float [5] and n is float []; RNNPadding needs [T, B, C] and lengths int64 [B]");
+  ExpectError([] { OpTest("RNNLengths").Arg("blob", "n").Random("x", {}, 1).Random("n", {2}, 2).Run(); },
+              "…x is float [] and n is float [2]; RNNLengths needs [T, B, C] and lengths double [B]");
+  const auto weights = [](int num_outputs, const char* mode) {
+    OpTest("RNNWeights", num_outputs)
+        .Arg("mode", mode)
+        .Arg("state_size", 2)
+        .Arg("num_layers", 1)
+        .Random("x", {3, 1, 1}, 1)
+        .Random("w", {10}, 2)
+        .Random("h", {1, 1, 2}, 3)
+        .Run();
+  };
+  weights(4, "rnn_relu");
+  ExpectError([&] { weights(5, "rnn_relu"); }, "…RNNWeights gives 4 parts, has 5 outputs");
+  ExpectError([&] { weights(4, "lstm"); },
+              "…RNN with mode lstm takes 4 inputs (data, parameters, state, state_cell), has 3");
+  ExpectError(
+      [] {
+        OpTest("RNNWeightsGradient")
+            .Arg("mode", "rnn_relu")
+            .Arg("state_size", 2)
+            .Arg("num_layers", 1)
+            .Random("dw", {2, 1}, 1)
+            .Run();
+      },
+      "…RNNWeightsGradient needs the gradients of what RNNWeights gives");
+}
+
 TEST(Rnn, HasNoGradientOperatorOfItsOwn) {
   const RnnCase rnn;
   ExpectError([&] { AddGradients(rnn.Net(), {"y"}, {"w"}); },
