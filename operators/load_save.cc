@@ -52,7 +52,7 @@ std::vector<std::string> FilesToLoad(const OperatorCall& op) {
 }
 
 void CheckLoad(const OperatorCall& op, Problems* problems) {
-  CheckType(op.String("db_type"), problems);
+  if (op.HasArg("db_type")) CheckType(op.String("db_type"), problems);
   CheckDistinct(FilesToLoad(op), op.Strings("dbs").empty() ? "db" : "dbs", problems);
   const std::vector<std::string>& sources = op.Strings("source_blob_names");
   if (sources.empty()) return;
@@ -118,15 +118,16 @@ struct Loader {
 const Registration load =
     Operator("Load")
         .Doc(
-            "Reads blobs from a minidb or a file of TensorProtos. A blob of the file goes to the output of its name, "
-            "once strip_prefix is taken off and add_prefix put before it.")
+            "Reads blobs from a file of tensors: minidb, TensorProtos, safetensors or .npz, which its content says. A "
+            "blob of the file goes to the output of its name, once strip_prefix is taken off and add_prefix put before "
+            "it.")
         .OptionalOutputs("blobs", "any shape and type")
         .Arg("absolute_path", false, kPathDoc)
         .Arg("add_prefix", "", "put before the names of the file")
         .Arg("strip_prefix", "", "taken off the names of the file, with what precedes it")
         .Arg("db", "", "path of the file")
         .Arg("dbs", std::vector<std::string>{}, "paths of several files, in place of db")
-        .Arg("db_type", "", kTypeDoc)
+        .Arg("db_type", "", "minidb or tensor_protos, as Caffe2's nets say; the content of the file decides")
         .Arg("keep_device", false, "accepted for Caffe2's files: blobs are read to the CPU")
         .Arg("load_all", false, "read every blob of the file, also those that are no output")
         .Arg("allow_incomplete", false, "leave outputs as they are that the file does not have; an error otherwise")

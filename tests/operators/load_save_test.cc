@@ -60,6 +60,19 @@ TEST(LoadSave, KeepsBlobsInEitherFormat) {
   }
 }
 
+TEST(LoadSave, LoadsWhatOtherProgramsWrite) {
+  const TempDir dir;
+  Workspace from;
+  Fill(from);
+  for (const char* file : {"w.safetensors", "w.npz"}) {
+    WriteTensors({{"net/w", from.GetTensor("net/w")}, {"ids", from.GetTensor("ids")}}, dir.Path(file));
+    Workspace to;
+    RunOp(std::string("type: 'Load' output: ['ids', 'net/w'] arg { name: 'db' s: 'DIR/") + file + "' }", dir, to);
+    EXPECT_EQ(ToDoubles(to.GetTensor("net/w")), ToDoubles(from.GetTensor("net/w")));
+    EXPECT_EQ(to.GetTensor("ids").Description(), "int64 [1]");
+  }
+}
+
 TEST(LoadSave, DealsWithPrefixes) {
   const TempDir dir;
   Workspace workspace;
@@ -165,8 +178,7 @@ TEST(LoadSave, RefusesWhatMakesNoSense) {
   EXPECT_EQ(Problems("type: 'Load' output: 'x' arg { name: 'db' s: 'f' } arg { name: 'db_type' s: 'leveldb' }"),
             Messages{"db_type is \"leveldb\"; minidb and tensor_protos are supported (Caffe2's convert_db makes a "
                      "minidb of other databases)"});
-  EXPECT_EQ(Problems("type: 'Load' output: 'x'"),
-            (Messages{"db_type is \"\"; minidb and tensor_protos are supported", "db holds an empty name"}));
+  EXPECT_EQ(Problems("type: 'Load' output: 'x'"), Messages{"db holds an empty name"});
   EXPECT_EQ(Problems("type: 'Load' output: 'x' arg { name: 'dbs' strings: ['f', 'f'] } arg { name: 'db_type' s: "
                      "'minidb' }"),
             Messages{"dbs holds \"f\" twice"});

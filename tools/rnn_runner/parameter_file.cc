@@ -79,7 +79,7 @@ NamedTensors ReadParameterFile(const std::string& path, const std::vector<std::s
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(path, " is a cell; `rnn_runner expand --init` writes the net that fills its parameters"));
   }
-  const NamedTensors tensors = ReadParameterTensors(path, is_wanted, RunOptionsFromFlags());
+  NamedTensors tensors = ReadParameterTensors(path, is_wanted, RunOptionsFromFlags());
   for (const std::string& name : names) {
     if (std::ranges::find(given, name) != given.end()) continue;
     throw Error(ErrorCode::kInvalidArgument, StrCat(path, " gives no \"", name, "\"", DidYouMean(name, given)));
