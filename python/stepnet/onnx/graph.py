@@ -32,6 +32,8 @@ class Value:
         """The elements where they are sizes, as ``shape`` has them."""
         self.lengths: Value | None = None
         """Of a mask of steps ``[T, B]``: the lengths that it is made of."""
+        self.projection: tuple[Value, Value, Value | None] | None = None
+        """Of a product of a sequence ``[T, B, D]`` with a constant matrix: sequence, matrix and bias."""
 
     @property
     def rank(self) -> int:

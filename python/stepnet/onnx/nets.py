@@ -90,8 +90,19 @@ def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: se
         values[0].sizes = SIZES[op.type](call)
     if op.type == "StepMask":
         values[0].lengths = inputs[1]
+    if op.type == "FC":
+        values[0].projection = projection_of(call)
     for blob, value in zip(op.outputs, values):
         blobs[blob] = value
+
+
+def projection_of(call: Call) -> tuple[Value, Value, Value | None] | None:
+    """What an FC over the last dimension of a sequence is of, where its parameters are constants."""
+    x, w, *b = call.inputs
+    is_plain = (x.rank, x.axis(call["axis"]), w.rank, call["axis_w"]) == (3, 2, 2, 1)
+    if not is_plain or any(each.array is None for each in (w, *b)):
+        return None
+    return (x, w, b[0] if b else None)
 
 
 def value_of(blobs: Blobs, name: str) -> Value:

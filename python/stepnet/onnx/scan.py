@@ -13,7 +13,7 @@ from .. import _stepnet
 from .call import Refusal
 from .expressions import Step, Unknown
 from .graph import Graph, Value
-from .named import Named, recognized, write_named
+from .named import Named, mask_of, recognized, write_named
 from .nets import Blobs, value_of, write_operators
 
 
@@ -226,36 +226,34 @@ def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[st
 
 def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
     """The loop as LSTM, GRU and RNN, where it is exactly that; onnxruntime has them in float alone."""
-    values = {**loop.by_name, **{name: state.initial for name, state in loop.states.items()}}
-    if any(value.dtype != "float32" for value in values.values() if value.dtype.startswith("float")):
+    floats = [value for value in loop.by_name.values() if value.dtype.startswith("float")]
+    if any(value.dtype != "float32" for value in floats):
         return None
+    step = Step(loop.parts, loop.by_name)
     try:
-        found = recognized(Step(loop.parts, loop.by_name), values)
+        found = recognized(step, {name: state.initial for name, state in loop.states.items()})
+        if not {named.states[0] for named in found}.issuperset(every):
+            return None
+        return outputs_of_named(loop, step, found)
     except Unknown:
         return None
-    hidden = {named.states[0] for named in found}
-    if not hidden.issuperset(every) or not all(has_shapes_of_named(loop, named) for named in found):
-        return None
+
+
+def outputs_of_named(loop: Loop, step: Step, found: list[Named]) -> Outputs:
+    """Raises Unknown where shapes are others, or a mask is not one of lengths; nothing reads what was added then."""
     outputs = Outputs()
     for named in found:
         kind, name = named.source
-        x = loop.by_name[name].name if kind == "sequence" else outputs.every[name].name
+        x = step.values[name] if kind == "sequence" else outputs.every[name]
         initial = [loop.states[state].initial for state in named.states]
-        h, *last = write_named(loop.graph, named, x, initial, loop.by_name.get(named.mask))
+        if x.rank != 3 or any(state.rank != 3 or state.shape[0] != 1 for state in initial):
+            raise Unknown
+        h, *last = write_named(loop.graph, named, x.name, initial, mask_of(loop.graph, named, x))
         shape = (loop.inputs[0].shape[0], *initial[0].shape[1:])
         outputs.every[named.states[0]] = Value(loop.graph, h, initial[0].dtype, shape)
         for state, row, value in zip(named.states, last, initial):
             outputs.last[state] = Value(loop.graph, row, value.dtype, value.shape)
     return outputs
-
-
-def has_shapes_of_named(loop: Loop, named: Named) -> bool:
-    """Whether the sequence is ``[T, B, D]``, the states are ``[1, B, H]``, and a mask follows from lengths."""
-    kind, name = named.source
-    is_sequence = kind == "after" or loop.by_name[name].rank == 3
-    states = (loop.states[state].initial for state in named.states)
-    has_lengths = named.mask == "" or loop.by_name[named.mask].lengths is not None
-    return is_sequence and has_lengths and all(state.rank == 3 and state.shape[0] == 1 for state in states)
 
 
 def write_step(loop: Loop, step_outputs: list[str]) -> None:
