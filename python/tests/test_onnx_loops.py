@@ -241,6 +241,7 @@ UNITS = {
         ],
         "Scan",
     ),
+    "a number that is given": ([("LSTMUnit", "h_prev c_prev gates lengths always", "h_t c_t")], "Scan"),
     "states change places": ([("LSTMUnit", "c_prev h_prev gates lengths timestep", "h_t c_t")], "Scan"),
 }
 
@@ -262,6 +263,8 @@ def test_an_lstm_unit_and_what_looks_like_one(what, tmp_path):
         "lengths": numpy.array([3, 0, 5], "int32"),
     }
     outputs = [("h", "h_all", 1), ("c", "c_last", -1)]
+    if "given" in what:
+        inputs["always"] = numpy.array([2], "int32")
     (tmp_path / "net.pbtxt").write_text(loop([*sums, *ops], {"h": "h0", "c": "c0"}, links, [*inputs, *params], outputs))
     net = stepnet.load(tmp_path / "net.pbtxt")
     stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=inputs)
