@@ -389,7 +389,7 @@ HUGE = 1 << 40
     ],
 )
 def test_numbers_that_would_take_long(op_type, constants, attributes, tmp_path):
-    """Of an input whose rank nobody knows, so that ONNX's own checks have nothing to compare with."""
+    """The rank of the input is not known, so that ONNX's own checks have nothing to compare with."""
     names = ["x", *(f"k{i}" for i in constants)]
     node = helper.make_node(op_type, names, ["y"], **attributes)
     model = model_of([node], {"x": X}, {"y": 0}, {f"k{i}": numpy.asarray(value) for i, value in constants.items()})

@@ -23,7 +23,7 @@ from .graph import Value
 Expression = tuple
 FUNCTIONS = ("Relu", "Sigmoid", "Tanh")
 MOST_TERMS, LONGEST = 64, 20_000
-"""Of an expression: what is larger is none that is looked for, and could grow with every operator."""
+"""Bounds of an expression: what is larger is none that is looked for, and could grow with every operator."""
 COPIES = ("Alias", "Copy", "StopGradient")
 
 
@@ -90,7 +90,7 @@ class Step:
         self.after: dict[str, Expression] = {}
         """What each state becomes, where its sequence goes on."""
         self.masks: dict[str, Expression] = {}
-        """Of states that have one: what says of each item of the batch whether its sequence goes on."""
+        """What says of each item of the batch whether its sequence goes on, for the states that have such a thing."""
         self._blobs: dict[str, Expression] = {}
 
     def read(self) -> None:

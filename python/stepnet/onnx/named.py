@@ -12,7 +12,7 @@ from typing import Callable, Sequence
 import numpy
 
 from .expressions import Expression, Step, Unknown, factors, joined, terms
-from .graph import Graph, Value
+from .graph import GraphWriter, Value
 
 Values = dict[str, Value]
 
@@ -231,7 +231,7 @@ class Mask:
     lengths: Value
 
 
-def mask_of(graph: Graph, named: Named, x: Value) -> Mask | None:
+def mask_of(graph: GraphWriter, named: Named, x: Value) -> Mask | None:
     """Raises Unknown for a mask that does not follow from lengths."""
     if not named.mask:
         return None
@@ -245,7 +245,7 @@ def mask_of(graph: Graph, named: Named, x: Value) -> Mask | None:
     return Mask(graph.emit("Less", steps, value.name), value)
 
 
-def write_named(graph: Graph, named: Named, x: str, initial: Sequence[Value], mask: Mask | None) -> list[str]:
+def write_named(graph: GraphWriter, named: Named, x: str, initial: Sequence[Value], mask: Mask | None) -> list[str]:
     """Adds the operator; gives h of all steps ``[T, B, H]`` and each state at the end, ``[1, B, H]``.
 
     Where the mask is false ONNX gives 0, and for a sequence of no steps runtimes give 0 as the state at the end. Here
@@ -268,6 +268,6 @@ def write_named(graph: Graph, named: Named, x: str, initial: Sequence[Value], ma
     return [graph.emit("Where", graph.unsqueeze(mask.steps, 2), h, last[0]), *last]
 
 
-def int32_of(graph: Graph, lengths: Value) -> str:
+def int32_of(graph: GraphWriter, lengths: Value) -> str:
     """Lengths as the operators take them."""
     return lengths.name if lengths.dtype == "int32" else graph.cast(lengths.name, "int32")

@@ -250,7 +250,7 @@ def reduce(n: Node) -> Sequence[str]:
 
 @node("ReduceProd")
 def reduce_prod(n: Node) -> Sequence[str]:
-    """Of sizes: the number of elements of a tensor of that shape."""
+    """The number of elements of a tensor whose sizes it is given."""
     if n.axes(1) not in (None, [0]) or n.rank() != 1 or n.dtype() != "int64":
         raise Unsupported("products of sizes, int64 [rank], are read")
     ones = n.emit("ConstantFill", n.blob(0), input_as_shape=1, value=0, dtype=5)

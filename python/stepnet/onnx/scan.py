@@ -12,7 +12,7 @@ from typing import Any, Iterator
 from .. import _stepnet
 from .call import Refusal
 from .expressions import Step, Unknown
-from .graph import Graph, Value
+from .graph import GraphWriter, Value
 from .named import Named, mask_of, recognized, write_named
 from .nets import Blobs, value_of, write_operators
 
@@ -43,7 +43,7 @@ class Scanned:
 class StepBlobs(Blobs):
     """The blobs of a step: what is linked, captured or written."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: ScanWriter) -> None:
         super().__init__()
         self._loop = loop
 
@@ -57,17 +57,17 @@ class StepBlobs(Blobs):
         self._loop.written(name, value)
 
 
-class Loop:
+class ScanWriter:
     """One RecurrentNetwork on its way into a ``Scan``."""
 
-    def __init__(self, graph: Graph, op: _stepnet.Operator, outer: Blobs, net: str) -> None:
+    def __init__(self, graph: GraphWriter, op: _stepnet.Operator, outer: Blobs, net: str) -> None:
         self.graph = graph
         self.op = op
         self.net = net
         self.parts = op.recurrent()
         self.inputs = [value_of(outer, name) for name in op.inputs]
         self.by_name = dict(zip(op.inputs, self.inputs))
-        self.body = Graph(graph)
+        self.body = GraphWriter(graph)
         self.scanned: list[Scanned] = []
         self.items: dict[tuple[str, int], Value] = {}
         self.steps = graph.size(self.inputs[0].name, 0)
@@ -204,8 +204,8 @@ class Outputs:
     every: dict[str, Value] = field(default_factory=dict)
 
 
-def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
-    loop = Loop(graph, op, blobs, net)
+def write_loop(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
+    loop = ScanWriter(graph, op, blobs, net)
     step_outputs = [pair for pair in loop.parts["step_outputs"] if pair[1] in wanted]
     aliases = [alias for alias in loop.parts["aliases"] if alias[1] in wanted]
     whole = [name for name in loop.states if name in wanted]
@@ -224,7 +224,7 @@ def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[st
         blobs[output] = rows_from(loop, outputs, name, offset)
 
 
-def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
+def write_named_operators(loop: ScanWriter, every: list[str]) -> Outputs | None:
     """The loop as LSTM, GRU and RNN, where it is exactly that; onnxruntime has them in float alone."""
     floats = [value for value in loop.by_name.values() if value.dtype.startswith("float")]
     if any(value.dtype != "float32" for value in floats):
@@ -239,7 +239,7 @@ def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
         return None
 
 
-def outputs_of_named(loop: Loop, step: Step, found: list[Named]) -> Outputs:
+def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named]) -> Outputs:
     """Raises Unknown where shapes are others, or a mask is not one of lengths; nothing reads what was added then."""
     outputs = Outputs()
     for named in found:
@@ -256,13 +256,13 @@ def outputs_of_named(loop: Loop, step: Step, found: list[Named]) -> Outputs:
     return outputs
 
 
-def write_step(loop: Loop, step_outputs: list[str]) -> None:
+def write_step(loop: ScanWriter, step_outputs: list[str]) -> None:
     linked = [internal for internal, external, *_ in loop.parts["links"] if external in loop.states]
     write_operators(loop.body, loop.parts["step"], loop.blobs, step_outputs, f"{loop.net}, a step", linked)
     loop.finish_step()
 
 
-def write_scan(loop: Loop, every: list[str], step_outputs: list[tuple[str, str]]) -> Outputs:
+def write_scan(loop: ScanWriter, every: list[str], step_outputs: list[tuple[str, str]]) -> Outputs:
     """Adds the ``Scan``, with the rows of the states ``every`` and the outputs of steps as tensors of all steps."""
     body, states = loop.body, list(loop.states.values())
     results = [add_output(body, last_rows(body, state)) for state in states]
@@ -288,7 +288,7 @@ def write_scan(loop: Loop, every: list[str], step_outputs: list[tuple[str, str]]
     return outputs
 
 
-def add_output(body: Graph, value: Value) -> Value:
+def add_output(body: GraphWriter, value: Value) -> Value:
     """Makes it an output of the body under a name of its own, as one that is an input or another output needs."""
     name = body.emit("Identity", value.name)
     body.outputs.append(body.info(name, value.dtype, value.shape))
@@ -300,7 +300,7 @@ def new_row(state: State) -> Value:
     return state.new_row
 
 
-def last_rows(body: Graph, state: State) -> Value:
+def last_rows(body: GraphWriter, state: State) -> Value:
     """What the next step sees: all rows but the first, and the new one."""
     row = new_row(state)
     if state.rows == 1:
@@ -309,14 +309,14 @@ def last_rows(body: Graph, state: State) -> Value:
     return Value(body, name, row.dtype, state.carried.shape)
 
 
-def item_of(body: Graph, value: Value) -> Value:
+def item_of(body: GraphWriter, value: Value) -> Value:
     """``[1, B, …]`` of a step, which becomes ``[T, B, …]``, without its first dimension."""
     if value.rank == 0 or value.shape[0] != 1:
         return value
     return Value(body, body.squeeze(value.name, 0), value.dtype, value.shape[1:])
 
 
-def rows_from(loop: Loop, outputs: Outputs, name: str, offset: int) -> Value:
+def rows_from(loop: ScanWriter, outputs: Outputs, name: str, offset: int) -> Value:
     """The rows of a state from ``offset``, counted from the end where it is negative."""
     graph, state = loop.graph, loop.states[name]
     if offset == -state.rows:
