@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy
@@ -236,3 +238,10 @@ def test_arguments_of_any_kind_are_taken_or_refused(lstm):
         assert outputs.h.shape == (steps, batch, 4)
         taken += 1
     assert 100 < taken < 2900
+
+
+def test_what_is_missing_for_onnx_is_said():
+    code = "import sys; sys.modules['onnx'] = None; import stepnet.onnx"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")

@@ -237,6 +237,42 @@ def test_onnxruntime_computes_what_caffe2_recorded(case, tmp_path):
     assert compared > 0
 
 
+OF_CAFFE2 = {
+    **{name: ["LSTM"] for name in ("lstm", "lstm_noseqlen", "lstm_forget_bias", "lstm_init1d", "lstm_seqlen_zero")},
+    **{name: ["LSTM"] for name in ("lstm_varlen", "lstm_changing_T", "lstm_forward_only", "lstm_B1")},
+    "lstm_varlen_drop_states": ["Scan"],  # whose states become 0 where a sequence ends
+    "layered_lstm2": ["LSTM"] * 2,
+    "layered_lstm3_forward_only": ["LSTM"] * 3,
+    **{name: ["GRU"] for name in ("gru", "gru_noseqlen", "gru_varlen", "gru_init2d")},
+    **{name: ["GRU"] for name in ("gru_linear_before_reset_T1", "gru_linear_before_reset_noseqlen")},
+    "basic_rnn_tanh": ["RNN"],
+    "basic_rnn_relu": ["RNN"],
+    "milstm": ["Scan"],
+    "layernorm_lstm": ["Scan"],
+}
+
+
+@pytest.mark.parametrize("case", OF_CAFFE2)
+def test_loops_of_caffe2_are_operators_of_onnx(case, tmp_path):
+    """Its cells project their inputs before the loop, and LSTMUnit and GRUUnit look at lengths."""
+    run_of = json.loads((GOLDEN / case / "manifest.json").read_text())["runs"][0]
+    net = stepnet.load(GOLDEN / case / "net.pb")
+    given, expected = tensors(case, run_of["inputs"]), tensors(case, run_of["expected"])
+    params = {name: given[name] for name in net.inputs if name.endswith(("_w", "_b"))}
+    inputs = {name: given[name] for name in net.inputs if name not in params}
+    outputs = [
+        name
+        for name in run_of["outputs"]
+        if name in expected and not name.endswith("states") and not ("cell" in name and name.endswith("_all"))
+    ]
+    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=inputs, outputs=outputs)
+    assert loops_of(tmp_path / "net.onnx") == OF_CAFFE2[case]
+    exported = session(tmp_path / "net.onnx")
+    needed = {each.name: inputs[each.name] for each in exported.get_inputs()}
+    for name, got in zip(outputs, exported.run(outputs, needed)):
+        numpy.testing.assert_allclose(got, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def refusal_of(text_or_cell, tmp_path, **options):
     with pytest.raises(stepnet.Error) as caught:
         if isinstance(text_or_cell, str):

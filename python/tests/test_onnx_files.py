@@ -332,7 +332,8 @@ REFUSED = [
     ("Clip", [X, numpy.float32(1)], {}, {}, 1, "min is no constant, but the tensor 'x1'"),
     ("Pow", [X], {1: draw(4)}, {}, 1, r"the exponent is \[4\]; one number is read"),
     ("Cast", [X], {}, {"to": TensorProto.STRING}, 1, "to is 8, which is not read"),
-    ("Conv", [draw(1, 2, 5), draw(3, 2, 3)], {}, {}, 1, "its input has 3 dimensions; images"),
+    ("Conv", [draw(1, 2, 5, 5, 5), draw(3, 2, 3, 3, 3)], {}, {}, 1, "its input has 5 dimensions"),
+    ("BatchNormalization", [X, draw(3)], {2: draw(3), 3: draw(3), 4: draw(3)}, {}, 1, "scale is no constant"),
     ("Conv", [draw(1, 2, 5, 5), draw(3, 2, 3, 3)], {}, {"auto_pad": "SAME_UPPER"}, 1, "auto_pad is 'SAME_UPPER'"),
     ("LayerNormalization", [X], {1: draw(4)}, {}, 2, "its second and third output are not given"),
     ("ArgMax", [X], {}, {"select_last_index": 1}, 1, "select_last_index is 1; 0 is read"),
@@ -389,7 +390,7 @@ HUGE = 1 << 40
     ],
 )
 def test_numbers_that_would_take_long(op_type, constants, attributes, tmp_path):
-    """Of an input whose rank nobody knows, so that ONNX's own checks have nothing to compare with."""
+    """The rank of the input is not known, so that ONNX's own checks have nothing to compare with."""
     names = ["x", *(f"k{i}" for i in constants)]
     node = helper.make_node(op_type, names, ["y"], **attributes)
     model = model_of([node], {"x": X}, {"y": 0}, {f"k{i}": numpy.asarray(value) for i, value in constants.items()})

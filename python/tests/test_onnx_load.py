@@ -441,6 +441,11 @@ OPERATORS = [
     ("Tile", [X], {1: ints(2, 1, 3)}, {}),
     ("ReverseSequence", [X, ints(1, 2, 0)], {}, {"time_axis": 0, "batch_axis": 1}),
     ("ReverseSequence", [X, ints(3, 2)], {}, {"time_axis": 1, "batch_axis": 0}),
+    ("Conv", [draw(2, 4, 7)], {1: draw(6, 2, 3), 2: draw(6)}, {"group": 2, "pads": [2, 1], "strides": [2]}),
+    ("Conv", [draw(2, 4, 7)], {1: draw(6, 4, 3)}, {"dilations": [2]}),
+    ("Conv", [draw(2, 4, 7), draw(6, 4, 3)], {}, {}),
+    ("BatchNormalization", [X], {1: draw(3), 2: draw(3), 3: draw(3), 4: draw(3, low=0.5)}, {"epsilon": 0.1}),
+    ("BatchNormalization", [draw(2, 3)], {1: draw(3), 2: draw(3), 3: draw(3), 4: draw(3, low=0.5)}, {}),
     ("Conv", [draw(2, 4, 5, 6), draw(6, 2, 3, 2), draw(6)], {}, {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}),
 ]  # fmt: skip
 

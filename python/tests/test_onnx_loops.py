@@ -193,6 +193,87 @@ def test_a_sequence_without_a_batch_is_no_rnn_s(tmp_path):
     assert loops_of_rnn(ops, LINKS, inputs, tmp_path) == ["Scan"]
 
 
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_product_before_an_rnn_and_one_in_it(has_bias, tmp_path):
+    """The one before the loop is no part of the operator, whose input it gives."""
+    v, c = draw(4, 6), draw(4)
+    before = (
+        f'op {{ type: "FC" input: "y" input: "v" {"input: " + chr(34) + "c" + chr(34) if has_bias else ""} output: "x" '
+    )
+    before += 'arg { name: "axis" i: 2 } }\n'
+    text = before + loop(RNN, {"h": "h0"}, LINKS, ["x", "h0", *WEIGHTS], [("h", "h_all", 1)])
+    (tmp_path / "net.pbtxt").write_text(text)
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    params = {**WEIGHTS, "v": v, **({"c": c} if has_bias else {})}
+    inputs = {"y": draw(5, 2, 6), "h0": draw(1, 2, 3)}
+    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=inputs)
+    assert loops_of(tmp_path / "net.onnx") == ["RNN"]
+    (got,) = session(tmp_path / "net.onnx").run(None, inputs)
+    expect_equal(got, net(**inputs, **params).h_all)
+
+
+def test_a_projected_sequence_without_a_bias(tmp_path):
+    """The product before the loop is the operator's, as in cells of Caffe2."""
+    before = 'op { type: "FC" input: "y" input: "v" output: "x" arg { name: "axis" i: -1 } }\n'
+    ops = [("FC", "h_prev u b", "c", {"axis": 2}), ("Sum", "c x_t", "d"), ("Relu", "d", "h_t")]
+    text = before + loop(ops, {"h": "h0"}, LINKS, ["x", "h0", "u", "b"], [("h", "h_all", 1), ("h", "h_last", -1)])
+    (tmp_path / "net.pbtxt").write_text(text)
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    params = {"u": WEIGHTS["u"], "b": WEIGHTS["b"], "v": draw(3, 6)}
+    inputs = {"y": draw(5, 2, 6), "h0": draw(1, 2, 3)}
+    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=inputs)
+    assert loops_of(tmp_path / "net.onnx") == ["RNN"]
+    want = net(**inputs, **params)
+    for name, got in zip(net.outputs, session(tmp_path / "net.onnx").run(list(net.outputs), inputs)):
+        expect_equal(got, want[name])
+
+
+UNIT = ("LSTMUnit", "h_prev c_prev gates lengths timestep", "h_t c_t")
+UNITS = {
+    "as it is": ([UNIT], "LSTM"),
+    "forget_bias": ([(*UNIT, {"forget_bias": 1.5})], "LSTM"),
+    "states become 0": ([(*UNIT, {"drop_states": 1})], "Scan"),
+    "another number of the step": (
+        [
+            ("ConstantFill", "timestep", "one", {"value": 1, "dtype": 2}),
+            ("Add", "timestep one", "later"),
+            ("LSTMUnit", "h_prev c_prev gates lengths later", "h_t c_t"),
+        ],
+        "Scan",
+    ),
+    "a number that is given": ([("LSTMUnit", "h_prev c_prev gates lengths always", "h_t c_t")], "Scan"),
+    "states change places": ([("LSTMUnit", "c_prev h_prev gates lengths timestep", "h_t c_t")], "Scan"),
+}
+
+
+@pytest.mark.parametrize("what", UNITS)
+def test_an_lstm_unit_and_what_looks_like_one(what, tmp_path):
+    ops, kind = UNITS[what]
+    sums = [
+        ("FC", "x_t w b", "of_x", {"axis": 2}),
+        ("FC", "h_prev u", "of_h", {"axis": 2}),
+        ("Add", "of_x of_h", "gates"),
+    ]
+    links = [*LINKS, ("c_prev", "c", 0, 1), ("c_t", "c", 1, 1)]
+    params = {"w": draw(12, 4), "u": draw(12, 3), "b": draw(12)}
+    inputs = {
+        "x": draw(5, 3, 4),
+        "h0": draw(1, 3, 3),
+        "c0": draw(1, 3, 3) * 2,
+        "lengths": numpy.array([3, 0, 5], "int32"),
+    }
+    outputs = [("h", "h_all", 1), ("c", "c_last", -1)]
+    if "given" in what:
+        inputs["always"] = numpy.array([2], "int32")
+    (tmp_path / "net.pbtxt").write_text(loop([*sums, *ops], {"h": "h0", "c": "c0"}, links, [*inputs, *params], outputs))
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=inputs)
+    assert loops_of(tmp_path / "net.onnx") == [kind]
+    want = net(**inputs, **params)
+    for name, got in zip(net.outputs, session(tmp_path / "net.onnx").run(list(net.outputs), inputs)):
+        expect_equal(got, want[name])
+
+
 def test_a_state_of_another_rank_is_repeated_before_an_rnn(tmp_path):
     assert loops_of_rnn(RNN, LINKS, {"x": draw(5, 2, 4), "h0": draw(3)}, tmp_path) == ["RNN"]
 
@@ -293,11 +374,12 @@ def test_an_lstm_and_what_looks_like_one(what, tmp_path):
         expect_equal(got, want[name])
 
 
-@pytest.mark.parametrize("name", ["elman", "lstm", "gru"])
-def test_nets_that_hold_their_parameters(name, tmp_path):
+@pytest.mark.parametrize("name, loops", [("elman", ["RNN"]), ("lstm", ["LSTM"]), ("gru", ["Scan"])])
+def test_nets_that_hold_their_parameters(name, loops, tmp_path):
+    """gru.prototxt has an update gate that says how much is taken in, as 1 - z of ONNX."""
     path = ROOT / "examples" / "cells" / f"{name}.prototxt"
     expect_same(path.read_text(), {"x": draw(3, 1, 2)}, tmp_path)
-    assert loops_of(tmp_path / "net.onnx") == ["Scan"]  # their input is projected outside of the loop
+    assert loops_of(tmp_path / "net.onnx") == loops
 
 
 def test_sequences_of_no_steps_keep_what_they_start_from(random, tmp_path):

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from .. import _stepnet
 from ..errors import InvalidNetError
-from .graph import Graph, Value
+from .graph import GraphWriter, Value
 
 
 class Refusal(Exception):
@@ -18,7 +18,7 @@ class Call:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: GraphWriter,
         op: _stepnet.Operator,
         inputs: Sequence[Value],
         infos: Sequence[tuple[str, tuple[int, ...]]],
@@ -32,7 +32,7 @@ class Call:
         self.names = [value.name for value in inputs]
         self.infos = list(infos)
         self.wanted = wanted
-        """Blobs that are read later, under the names that the net has for them."""
+        """Those of its blobs that are read later."""
 
     def __getitem__(self, argument: str) -> Any:
         return self.arguments[argument]

@@ -16,13 +16,13 @@ from .. import _stepnet
 from ..cell import Argument, Array, Cell
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..net import Net
-from .graph import Graph, Value
+from .graph import GraphWriter, Value
 from .nets import Blobs, write_operators
 
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
 IR_VERSION = 8
-"""Of the file: that of the first onnx with this opset, so that older runtimes read it, too."""
+"""The version of the file format, that of the first onnx with this opset, so that older runtimes read it, too."""
 MOST_IN_ONE_FILE = 1 << 30
 """Bytes of parameters from which on they lie beside the file: a message of protobuf holds less than 2 GiB."""
 
@@ -183,7 +183,7 @@ def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net)
 
 
 def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
-    graph = Graph()
+    graph = GraphWriter()
     blobs = Blobs()
     numbers = free_sizes(graph, given)
     for name in [*given.inputs, *given.params, *outputs]:
@@ -210,7 +210,7 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
     )
 
 
-def free_sizes(graph: Graph, given: Given) -> dict[str, int]:
+def free_sizes(graph: GraphWriter, given: Given) -> dict[str, int]:
     """A number for each name of a size: larger than other sizes, no sum or product of others, divisible by up to 10."""
     known = [size for _, sizes in given.inputs.values() for size in sizes if isinstance(size, int)]
     known += [size for array in given.params.values() for size in array.shape]
@@ -222,7 +222,7 @@ def free_sizes(graph: Graph, given: Given) -> dict[str, int]:
     return numbers
 
 
-def add_output(graph: Graph, given: Given, blobs: Blobs, name: str) -> None:
+def add_output(graph: GraphWriter, given: Given, blobs: Blobs, name: str) -> None:
     if name not in blobs:
         raise InvalidArgumentError(f'invalid argument: "{given.name}" has no blob "{name}" that could be an output')
     value = blobs[name]

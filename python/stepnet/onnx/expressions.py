@@ -8,7 +8,9 @@ An expression is a tuple: a kind and what it is of.
 - ``("product", x, name, begin, end)``: the expression x times rows of a matrix, transposed
 - ``("add", …)``, ``("mul", …)``: of any number of expressions, sorted
 - ``("number", value)``, ``("rest", z)`` for 1 - z, ``("Sigmoid", x)`` and other functions
-- ``("held", mask, new, old)``: new where the item of the mask is true, else old
+- ``("held", mask, new, old)``: new where the item of the mask is true, or the step is below ``("lengths", name)``; else
+  old
+- ``("concat", …)``: side by side in the last dimension
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from .graph import Value
 Expression = tuple
 FUNCTIONS = ("Relu", "Sigmoid", "Tanh")
 MOST_TERMS, LONGEST = 64, 20_000
-"""Of an expression: what is larger is none that is looked for, and could grow with every operator."""
+"""Bounds of an expression: what is larger is none that is looked for, and could grow with every operator."""
 COPIES = ("Alias", "Copy", "StopGradient")
 
 
@@ -54,6 +56,8 @@ def part(expression: Expression, begin: int, end: int) -> Expression:
         return joined("add", *(part(each, begin, end) for each in expression[1:]))
     if kind in FUNCTIONS:
         return (kind, part(expression[1], begin, end))
+    if kind == "concat":
+        return part_of_concat(expression, begin, end)
     if kind == "product":
         _, x, name, first, _ = expression
         return ("product", x, name, first + begin, first + end)
@@ -63,18 +67,30 @@ def part(expression: Expression, begin: int, end: int) -> Expression:
     raise Unknown
 
 
+def part_of_concat(expression: Expression, begin: int, end: int) -> Expression:
+    """Elements that lie within one of what is side by side."""
+    for each in expression[1:]:
+        size = width(each)
+        if (begin, end) == (0, size):
+            return each
+        if 0 <= begin and end <= size:
+            return part(each, begin, end)
+        begin, end = begin - size, end - size
+    raise Unknown
+
+
 class Step:
     """The expressions of the blobs of a step with one row a state."""
 
     def __init__(self, parts: dict[str, Any], values: dict[str, Value]) -> None:
         self.parts = parts
-        self.values = values
-        """What the loop is given from outside."""
+        self.values = dict(values)
+        """What the loop is given from outside, and what its sequences are products of."""
         self.states = [name for name, _ in parts["states"]]
         self.after: dict[str, Expression] = {}
         """What each state becomes, where its sequence goes on."""
-        self.masks: dict[str, str] = {}
-        """The sequence that says of each item of the batch whether its sequence goes on, of states that have one."""
+        self.masks: dict[str, Expression] = {}
+        """What says of each item of the batch whether its sequence goes on, for the states that have such a thing."""
         self._blobs: dict[str, Expression] = {}
 
     def read(self) -> None:
@@ -93,9 +109,9 @@ class Step:
                 raise Unknown
             if expression[0] == "held":
                 _, mask, expression, old = expression
-                if mask[0] != "sequence" or old != ("before", external):
+                if mask[0] not in ("sequence", "lengths") or old != ("before", external):
                     raise Unknown
-                self.masks[external] = mask[1]
+                self.masks[external] = mask
             self.after[external] = expression
             expression = ("after", external)
         if len(repr(expression)) > LONGEST:
@@ -111,6 +127,18 @@ class Step:
         if links:
             return ("before" if links[0][0] in self.states else "sequence", links[0][0])
         return self.param(blob)
+
+    def term(self, blob: str) -> Expression:
+        """A blob as a term of a sum: an item of a sequence that is a product with parameters is that product."""
+        expression = self.of(blob)
+        projection = self.values[expression[1]].projection if expression[0] == "sequence" else None
+        if projection is None:
+            return expression
+        x, w, b = projection
+        names = [f"outside {value.name}" for value in projection if value is not None]
+        self.values.update(zip(names, (value for value in projection if value is not None)))
+        product = ("product", ("sequence", names[0]), names[1], 0, w.shape[0])
+        return product if b is None else joined("add", product, ("param", names[2], 0, b.shape[0]))
 
     def param(self, blob: str) -> Expression:
         value = self.values.get(blob)
@@ -129,7 +157,9 @@ class Step:
         if op.type in ("Add", "Mul", "Sum"):
             if arguments.get("broadcast"):
                 raise Unknown
-            return [joined("mul" if op.type == "Mul" else "add", *(of(blob) for blob in op.inputs))]
+            if op.type == "Mul":
+                return [joined("mul", *(of(blob) for blob in op.inputs))]
+            return [joined("add", *(self.term(blob) for blob in op.inputs))]
         if op.type == "ConstantFill" and op.inputs and not arguments["input_as_shape"] and not arguments["extra_shape"]:
             return [("number", arguments["value"] or 0)]
         if op.type == "Sub" and not arguments["broadcast"] and of(op.inputs[0]) == ("number", 1):
@@ -138,7 +168,41 @@ class Step:
             return [("held", *(of(blob) for blob in op.inputs))]
         if op.type == "Split":
             return self.split(op, arguments)
+        if op.type == "Concat" and arguments["axis"] in (-1, 2) and not arguments["add_axis"]:
+            return [("concat", *(of(blob) for blob in op.inputs))]
+        if op.type in ("LSTMUnit", "GRUUnit"):
+            return self.unit(op, arguments)
         raise Unknown
+
+    def unit(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> list[Expression]:
+        """What LSTMUnit and GRUUnit compute, docs/operators.md."""
+        *states, sums, timestep = op.inputs if not arguments["sequence_lengths"] else (*op.inputs[:-2], op.inputs[-1])
+        if timestep != self.parts["timestep"] or timestep in self._blobs or arguments["drop_states"]:
+            raise Unknown
+        before, total = [self.of(blob) for blob in states], self.term(sums)
+        count = 4 if op.type == "LSTMUnit" else 3
+        size = width(total) // count
+        gates = [part(total, k * size, (k + 1) * size) for k in range(count)]
+        if op.type == "GRUUnit":
+            z, n = ("Sigmoid", gates[1]), ("Tanh", gates[2])
+            after = [joined("add", joined("mul", before[0], z), joined("mul", ("rest", z), n))]
+        else:
+            i, f, o, g = gates
+            if arguments["forget_bias"]:
+                f = joined("add", f, ("number", arguments["forget_bias"]))
+            kept, taken = joined("mul", ("Sigmoid", f), before[1]), joined("mul", ("Sigmoid", i), ("Tanh", g))
+            c = joined("add", kept, taken)
+            after = [joined("mul", ("Sigmoid", o), ("Tanh", c)), c]
+        if not arguments["sequence_lengths"]:
+            return after
+        lengths = op.inputs[-2]
+        if (
+            lengths not in self.values
+            or lengths in self._blobs
+            or any(lengths == link[0] for link in self.parts["links"])
+        ):
+            raise Unknown
+        return [("held", ("lengths", lengths), new, old) for new, old in zip(after, before)]
 
     def product(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> Expression:
         w = self.values.get(op.inputs[1])
@@ -150,7 +214,7 @@ class Step:
         return product if len(op.inputs) == 2 else joined("add", product, self.param(op.inputs[2]))
 
     def split(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> list[Expression]:
-        whole = self.of(op.inputs[0])
+        whole = self.term(op.inputs[0])
         if len(op.inputs) > 1 or arguments["add_axis"] or arguments["axis"] not in (-1, 2):
             raise Unknown
         size = width(whole)
@@ -169,7 +233,9 @@ def width(expression: Expression) -> int:
         return int(expression[-1]) - int(expression[-2])
     if kind in FUNCTIONS:
         return width(expression[1])
-    if kind == "add":
+    if kind == "concat":
+        return sum(width(each) for each in expression[1:])
+    if kind in ("add", "mul"):
         widths = {width(each) for each in expression[1:]}
         if len(widths) == 1:
             return widths.pop()

@@ -10,17 +10,18 @@ from onnx import helper, numpy_helper
 
 from .netdef import Names
 
-_LAST = numpy.iinfo(numpy.int64).max
+LAST = numpy.iinfo(numpy.int64).max
+"""An end of a slice that is beyond any size."""
 
 
 class Value:
     """A tensor of a graph: its name there, its dtype as NumPy calls it, and its sizes.
 
-    Sizes that may change from run to run stand for the number that ``Graph.free_sizes`` has for them.
+    Sizes that may change from run to run stand for the number that ``GraphWriter.free_sizes`` has for them.
     """
 
     def __init__(
-        self, graph: Graph, name: str, dtype: str, shape: Sequence[int], array: numpy.ndarray | None = None
+        self, graph: GraphWriter, name: str, dtype: str, shape: Sequence[int], array: numpy.ndarray | None = None
     ) -> None:
         self.graph = graph
         self.name = name
@@ -31,7 +32,9 @@ class Value:
         self.sizes: list[int] | None = None
         """The elements where they are sizes, as ``shape`` has them."""
         self.lengths: Value | None = None
-        """Of a mask of steps ``[T, B]``: the lengths that it is made of."""
+        """The lengths that a mask of steps ``[T, B]`` is made of."""
+        self.projection: tuple[Value, Value, Value | None] | None = None
+        """Sequence ``[T, B, D]``, matrix and bias of a product of a sequence with constants."""
 
     @property
     def rank(self) -> int:
@@ -42,15 +45,15 @@ class Value:
         return axis + self.rank if axis < 0 else axis
 
 
-class Graph:
+class GraphWriter:
     """A graph, or the body of an operator of one, which sees the tensors of the graphs around it.
 
     All of them share names and constants. What ``emit`` and the methods after it give are names of tensors.
     """
 
-    def __init__(self, outer: Graph | None = None) -> None:
+    def __init__(self, outer: GraphWriter | None = None) -> None:
         self.outer = outer
-        self.root: Graph = self if outer is None else outer.root
+        self.root: GraphWriter = self if outer is None else outer.root
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
@@ -62,7 +65,7 @@ class Graph:
             """The elements of constants."""
             self.free_sizes: dict[int, str] = {}
             """Numbers that stand for sizes which change from run to run, with their names."""
-            self.least_free = _LAST
+            self.least_free = LAST
             """Sizes from here on are free, or follow from free ones."""
             self.names = Names()
             self._small: dict[Any, str] = {}
@@ -135,7 +138,7 @@ class Graph:
         return self.emit("Squeeze", name, self.ints(*axes)) if axes else name
 
     def slice(self, name: str, start: int, end: int | None = None, axis: int = 0) -> str:
-        return self.emit("Slice", name, self.ints(start), self.ints(_LAST if end is None else end), self.ints(axis))
+        return self.emit("Slice", name, self.ints(start), self.ints(LAST if end is None else end), self.ints(axis))
 
     def sizes(self, name: str, begin: int = 0, end: int | None = None) -> str:
         """The sizes of dimensions ``[begin, end)``, int64."""

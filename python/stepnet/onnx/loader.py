@@ -69,9 +69,8 @@ def load(
     file = Path(path)
     proto = read_model(file)
     scope, arguments, defaults = read_graph(proto, file)
-    params = {name: array for name, array in scope.model.params.items()}
     try:
-        net = _stepnet.make_net(scope.net.text(), params, threads, device, opt_level, seed)
+        net = _stepnet.make_net(scope.net.text(), scope.model.params, threads, device, opt_level, seed)
     except InvalidNetError as error:
         raise InvalidNetError(f"{error}\n  in file {file}") from None
     return Graph(net, arguments, defaults)

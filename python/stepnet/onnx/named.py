@@ -6,12 +6,13 @@ that share a step net: each reads a sequence, or what another one gives.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable, Sequence
 
 import numpy
 
 from .expressions import Expression, Step, Unknown, factors, joined, terms
-from .graph import Graph, Value
+from .graph import GraphWriter, Value
 
 Values = dict[str, Value]
 
@@ -30,7 +31,7 @@ class Gate:
                 self.of_state = term
             elif term[0] == "product" and term[1][0] in ("sequence", "after") and self.of_input is None:
                 self.of_input = term
-            elif term[0] == "param":
+            elif term[0] in ("param", "number"):
                 self.biases.append(term)
             else:
                 self.others.append(term)
@@ -48,8 +49,8 @@ class Named:
         self.op_type = op_type
         self.values = values
         self.states = list(states)
-        self.mask = ""
-        """The sequence that says where the states go on; "" where they do everywhere."""
+        self.mask: Expression = ()
+        """What says where the states go on; nothing where they do everywhere."""
         self.attributes: dict[str, object] = {}
         self.source: Expression = ()
         self.w: numpy.ndarray
@@ -70,6 +71,9 @@ class Named:
     def bias(self, gate_biases: Sequence[Expression], size: int) -> numpy.ndarray:
         total = numpy.zeros(size, self.values[self.states[0]].dtype)
         for each in gate_biases:
+            if each[0] == "number":
+                total = total + numpy.asarray(each[1], total.dtype)
+                continue
             if self.rows(each).shape != total.shape:
                 raise Unknown
             total = total + self.rows(each)
@@ -188,9 +192,10 @@ def peephole(gate: Gate, cell: Expression) -> Expression | None:
     return None
 
 
-def recognized(step: Step, values: Values) -> list[Named]:
+def recognized(step: Step, initial: Values) -> list[Named]:
     """The loop as named operators, each behind those that it reads. Raises Unknown for any other loop."""
     step.read()
+    values = {**step.values, **initial}
     found: dict[str, Named] = {}
     for h in step.states:
         for match in (as_lstm, as_gru, as_rnn):
@@ -200,7 +205,7 @@ def recognized(step: Step, values: Values) -> list[Named]:
             except (Unknown, ValueError, IndexError):  # it is of another form
                 continue
     for each in found.values():
-        masks = {step.masks.get(state, "") for state in each.states}
+        masks = {step.masks.get(state, ()) for state in each.states}
         if len(masks) > 1:
             raise Unknown
         each.mask = masks.pop()
@@ -217,31 +222,52 @@ def recognized(step: Step, values: Values) -> list[Named]:
     return ordered
 
 
-def write_named(graph: Graph, named: Named, x: str, initial: Sequence[Value], mask: Value | None) -> list[str]:
+@dataclass
+class Mask:
+    """Where the sequences of a batch go on."""
+
+    steps: str
+    """bool ``[T, B]``"""
+    lengths: Value
+
+
+def mask_of(graph: GraphWriter, named: Named, x: Value) -> Mask | None:
+    """Raises Unknown for a mask that does not follow from lengths."""
+    if not named.mask:
+        return None
+    kind, name = named.mask
+    value = named.values[name]
+    if kind == "sequence":
+        if value.lengths is None:
+            raise Unknown
+        return Mask(value.name, value.lengths)
+    steps = graph.unsqueeze(graph.count(graph.size(x.name, 0), value.dtype), 1)
+    return Mask(graph.emit("Less", steps, value.name), value)
+
+
+def write_named(graph: GraphWriter, named: Named, x: str, initial: Sequence[Value], mask: Mask | None) -> list[str]:
     """Adds the operator; gives h of all steps ``[T, B, H]`` and each state at the end, ``[1, B, H]``.
 
-    Where ``mask``, which is made of lengths, is false, ONNX gives 0, and for a sequence of no steps runtimes give 0 as
-    the state at the end. Here states stay as they are.
+    Where the mask is false ONNX gives 0, and for a sequence of no steps runtimes give 0 as the state at the end. Here
+    states stay as they are.
     """
     hint = f"{graph.hint}.{named.op_type}"
     weights = [graph.constant(array, f"{hint}.{letter}") for letter, array in zip("WRB", (named.w, named.r, named.b))]
-    lengths = None if mask is None else mask.lengths
-    inputs = [x, *weights, int32_of(graph, lengths), *(value.name for value in initial)]
+    lengths = "" if mask is None else int32_of(graph, mask.lengths)
+    inputs = [x, *weights, lengths, *(value.name for value in initial)]
     if named.p is not None:
         inputs.append(graph.constant(named.p, f"{hint}.P"))
     size = named.r.shape[-1]
     y, *last = graph.emit_all(named.op_type, inputs, 1 + len(named.states), hidden_size=size, **named.attributes)
     h = graph.squeeze(y, 1)
-    if mask is None or lengths is None:
+    if mask is None:
         return [h, *last]
-    has_steps = graph.emit("Greater", lengths.name, graph.scalar(0, lengths.dtype))
+    has_steps = graph.emit("Greater", mask.lengths.name, graph.scalar(0, mask.lengths.dtype))
     has_steps = graph.unsqueeze(has_steps, 0, 2)
     last = [graph.emit("Where", has_steps, row, value.name) for row, value in zip(last, initial)]
-    return [graph.emit("Where", graph.unsqueeze(mask.name, 2), h, last[0]), *last]
+    return [graph.emit("Where", graph.unsqueeze(mask.steps, 2), h, last[0]), *last]
 
 
-def int32_of(graph: Graph, lengths: Value | None) -> str:
-    """Lengths as the operators take them; "" for none."""
-    if lengths is None:
-        return ""
+def int32_of(graph: GraphWriter, lengths: Value) -> str:
+    """Lengths as the operators take them."""
     return lengths.name if lengths.dtype == "int32" else graph.cast(lengths.name, "int32")

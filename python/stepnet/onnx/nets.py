@@ -7,7 +7,7 @@ from typing import Iterable, Sequence
 from .. import _stepnet
 from ..errors import Error
 from .call import Call, Refusal, located
-from .graph import Graph, Value
+from .graph import GraphWriter, Value
 from .operators import TABLE
 from .shapes import SIZES
 
@@ -29,7 +29,7 @@ def hidden_outputs(op: _stepnet.Operator) -> list[str]:
 def needed_operators(
     ops: Sequence[_stepnet.Operator], outputs: Iterable[str], linked: Iterable[str] = ()
 ) -> list[tuple[int, set[str]]]:
-    """The indices of the operators that the outputs depend on, each with the blobs that are read after it.
+    """The indices of the operators that the outputs depend on, each with what of its blobs is read later.
 
     Those that are linked may be read under another name, so that whatever writes them is needed.
     """
@@ -38,7 +38,7 @@ def needed_operators(
         written = {*ops[index].outputs, *hidden_outputs(ops[index])}
         if wanted.isdisjoint(written):
             continue
-        needed.append((index, set(wanted)))
+        needed.append((index, wanted & written))
         wanted = (wanted - written) | set(ops[index].inputs) | set(linked)
     return needed[::-1]
 
@@ -48,7 +48,7 @@ class Blobs(Values):
 
 
 def write_operators(
-    graph: Graph,
+    graph: GraphWriter,
     ops: Sequence[_stepnet.Operator],
     blobs: Blobs,
     outputs: Iterable[str],
@@ -72,7 +72,7 @@ def write_operators(
             raise type(error)(f'{error}\n  at op {index} `{op.text}`\n  in net "{net}"') from None
 
 
-def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
+def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
     if op.type == "RecurrentNetwork":
         from .scan import write_loop  # which writes the operators of steps by what is here
 
@@ -90,8 +90,19 @@ def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: se
         values[0].sizes = SIZES[op.type](call)
     if op.type == "StepMask":
         values[0].lengths = inputs[1]
+    if op.type == "FC":
+        values[0].projection = projection_of(call)
     for blob, value in zip(op.outputs, values):
         blobs[blob] = value
+
+
+def projection_of(call: Call) -> tuple[Value, Value, Value | None] | None:
+    """What an FC over the last dimension of a sequence is of, where its parameters are constants."""
+    x, w, *b = call.inputs
+    is_plain = (x.rank, x.axis(call["axis"]), w.rank, call["axis_w"]) == (3, 2, 2, 1)
+    if not is_plain or any(each.array is None for each in (w, *b)):
+        return None
+    return (x, w, b[0] if b else None)
 
 
 def value_of(blobs: Blobs, name: str) -> Value:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Callable, Sequence
 
+import numpy
+
 from .scope import Node, Unsupported
 
 Function = Callable[[Node], Sequence[str]]
@@ -193,20 +195,42 @@ def gemm(n: Node) -> Sequence[str]:
 
 @node("Conv")
 def conv(n: Node) -> Sequence[str]:
-    if n.rank() != 4:
-        raise Unsupported(f"its input has {n.rank()} dimensions; images [N, C, H, W] are read")
+    rank = n.rank()
+    if rank not in (3, 4):
+        raise Unsupported(f"its input has {rank} dimensions; [N, C, W] and [N, C, H, W] are read")
     if n.attribute("auto_pad", "NOTSET") != "NOTSET":
         raise Unsupported(f"auto_pad is {n.attribute('auto_pad')!r}; pads are read")
     kernel = n.attribute("kernel_shape") or n.shape(1)[2:]
     if None in kernel:
         raise Unsupported("the size of its kernel is not known")
+    count = rank - 2
     sizes = {
         "kernels": kernel,
-        "strides": n.attribute("strides", [1, 1]),
-        "dilations": n.attribute("dilations", [1, 1]),
-        "pads": n.attribute("pads", [0, 0, 0, 0]),
+        "strides": n.attribute("strides") or [1] * count,
+        "dilations": n.attribute("dilations") or [1] * count,
     }
-    return [n.emit("Conv", *n.blobs(), **sizes, group=int(n.attribute("group", 1)))]
+    pads = n.attribute("pads") or [0] * (2 * count)
+    inputs = n.blobs()
+    if count == 1:  # images of one row
+        inputs[:2] = (n.emit("ExpandDims", blob, dims=[2]) for blob in inputs[:2])
+        sizes = {name: [1, *values] for name, values in sizes.items()}
+        pads = [0, pads[0], 0, pads[1]]
+    y = n.emit("Conv", *inputs, **sizes, pads=pads, group=int(n.attribute("group", 1)))
+    return [n.emit("Squeeze", y, dims=[2]) if count == 1 else y]
+
+
+@node("BatchNormalization")
+def batch_normalization(n: Node) -> Sequence[str]:
+    """With the statistics that it was trained with: a factor and a term for each channel, dimension 1."""
+    if n.attribute("training_mode", 0):
+        raise Unsupported("training_mode is 1; 0 is read")
+    n.attribute("momentum")  # says how statistics change in training
+    scale, bias, mean, variance = (n.needed(i, what) for i, what in enumerate(("scale", "B", "mean", "var"), 1))
+    factor = scale / numpy.sqrt(variance + numpy.asarray(n.attribute("epsilon", 1e-5), variance.dtype))
+    ones = [1] * (n.rank() - 2)
+    of_channel = (array.reshape(-1, *ones) for array in (factor, bias - mean * factor))
+    factor_blob, term_blob = (n.param(array, n.tensors[1]) for array in of_channel)
+    return [n.emit("Add", n.emit("Mul", n.blob(0), factor_blob), term_blob)]
 
 
 # Along dimensions.
@@ -250,7 +274,7 @@ def reduce(n: Node) -> Sequence[str]:
 
 @node("ReduceProd")
 def reduce_prod(n: Node) -> Sequence[str]:
-    """Of sizes: the number of elements of a tensor of that shape."""
+    """The number of elements of a tensor whose sizes it is given."""
     if n.axes(1) not in (None, [0]) or n.rank() != 1 or n.dtype() != "int64":
         raise Unsupported("products of sizes, int64 [rank], are read")
     ones = n.emit("ConstantFill", n.blob(0), input_as_shape=1, value=0, dtype=5)

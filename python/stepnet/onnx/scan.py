@@ -12,8 +12,8 @@ from typing import Any, Iterator
 from .. import _stepnet
 from .call import Refusal
 from .expressions import Step, Unknown
-from .graph import Graph, Value
-from .named import Named, recognized, write_named
+from .graph import GraphWriter, Value
+from .named import Named, mask_of, recognized, write_named
 from .nets import Blobs, value_of, write_operators
 
 
@@ -43,7 +43,7 @@ class Scanned:
 class StepBlobs(Blobs):
     """The blobs of a step: what is linked, captured or written."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: ScanWriter) -> None:
         super().__init__()
         self._loop = loop
 
@@ -57,17 +57,17 @@ class StepBlobs(Blobs):
         self._loop.written(name, value)
 
 
-class Loop:
+class ScanWriter:
     """One RecurrentNetwork on its way into a ``Scan``."""
 
-    def __init__(self, graph: Graph, op: _stepnet.Operator, outer: Blobs, net: str) -> None:
+    def __init__(self, graph: GraphWriter, op: _stepnet.Operator, outer: Blobs, net: str) -> None:
         self.graph = graph
         self.op = op
         self.net = net
         self.parts = op.recurrent()
         self.inputs = [value_of(outer, name) for name in op.inputs]
         self.by_name = dict(zip(op.inputs, self.inputs))
-        self.body = Graph(graph)
+        self.body = GraphWriter(graph)
         self.scanned: list[Scanned] = []
         self.items: dict[tuple[str, int], Value] = {}
         self.steps = graph.size(self.inputs[0].name, 0)
@@ -204,8 +204,8 @@ class Outputs:
     every: dict[str, Value] = field(default_factory=dict)
 
 
-def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
-    loop = Loop(graph, op, blobs, net)
+def write_loop(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
+    loop = ScanWriter(graph, op, blobs, net)
     step_outputs = [pair for pair in loop.parts["step_outputs"] if pair[1] in wanted]
     aliases = [alias for alias in loop.parts["aliases"] if alias[1] in wanted]
     whole = [name for name in loop.states if name in wanted]
@@ -224,24 +224,31 @@ def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[st
         blobs[output] = rows_from(loop, outputs, name, offset)
 
 
-def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
+def write_named_operators(loop: ScanWriter, every: list[str]) -> Outputs | None:
     """The loop as LSTM, GRU and RNN, where it is exactly that; onnxruntime has them in float alone."""
-    values = {**loop.by_name, **{name: state.initial for name, state in loop.states.items()}}
-    if any(value.dtype != "float32" for value in values.values() if value.dtype.startswith("float")):
+    floats = [value for value in loop.by_name.values() if value.dtype.startswith("float")]
+    if any(value.dtype != "float32" for value in floats):
         return None
+    step = Step(loop.parts, loop.by_name)
     try:
-        found = recognized(Step(loop.parts, loop.by_name), values)
+        found = recognized(step, {name: state.initial for name, state in loop.states.items()})
+        if not {named.states[0] for named in found}.issuperset(every):
+            return None
+        return outputs_of_named(loop, step, found)
     except Unknown:
         return None
-    hidden = {named.states[0] for named in found}
-    if not hidden.issuperset(every) or not all(has_shapes_of_named(loop, named) for named in found):
-        return None
+
+
+def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named]) -> Outputs:
+    """Raises Unknown where shapes are others, or a mask is not one of lengths; nothing reads what was added then."""
     outputs = Outputs()
     for named in found:
         kind, name = named.source
-        x = loop.by_name[name].name if kind == "sequence" else outputs.every[name].name
+        x = step.values[name] if kind == "sequence" else outputs.every[name]
         initial = [loop.states[state].initial for state in named.states]
-        h, *last = write_named(loop.graph, named, x, initial, loop.by_name.get(named.mask))
+        if x.rank != 3 or any(state.rank != 3 or state.shape[0] != 1 for state in initial):
+            raise Unknown
+        h, *last = write_named(loop.graph, named, x.name, initial, mask_of(loop.graph, named, x))
         shape = (loop.inputs[0].shape[0], *initial[0].shape[1:])
         outputs.every[named.states[0]] = Value(loop.graph, h, initial[0].dtype, shape)
         for state, row, value in zip(named.states, last, initial):
@@ -249,22 +256,13 @@ def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
     return outputs
 
 
-def has_shapes_of_named(loop: Loop, named: Named) -> bool:
-    """Whether the sequence is ``[T, B, D]``, the states are ``[1, B, H]``, and a mask follows from lengths."""
-    kind, name = named.source
-    is_sequence = kind == "after" or loop.by_name[name].rank == 3
-    states = (loop.states[state].initial for state in named.states)
-    has_lengths = named.mask == "" or loop.by_name[named.mask].lengths is not None
-    return is_sequence and has_lengths and all(state.rank == 3 and state.shape[0] == 1 for state in states)
-
-
-def write_step(loop: Loop, step_outputs: list[str]) -> None:
+def write_step(loop: ScanWriter, step_outputs: list[str]) -> None:
     linked = [internal for internal, external, *_ in loop.parts["links"] if external in loop.states]
     write_operators(loop.body, loop.parts["step"], loop.blobs, step_outputs, f"{loop.net}, a step", linked)
     loop.finish_step()
 
 
-def write_scan(loop: Loop, every: list[str], step_outputs: list[tuple[str, str]]) -> Outputs:
+def write_scan(loop: ScanWriter, every: list[str], step_outputs: list[tuple[str, str]]) -> Outputs:
     """Adds the ``Scan``, with the rows of the states ``every`` and the outputs of steps as tensors of all steps."""
     body, states = loop.body, list(loop.states.values())
     results = [add_output(body, last_rows(body, state)) for state in states]
@@ -290,7 +288,7 @@ def write_scan(loop: Loop, every: list[str], step_outputs: list[tuple[str, str]]
     return outputs
 
 
-def add_output(body: Graph, value: Value) -> Value:
+def add_output(body: GraphWriter, value: Value) -> Value:
     """Makes it an output of the body under a name of its own, as one that is an input or another output needs."""
     name = body.emit("Identity", value.name)
     body.outputs.append(body.info(name, value.dtype, value.shape))
@@ -302,7 +300,7 @@ def new_row(state: State) -> Value:
     return state.new_row
 
 
-def last_rows(body: Graph, state: State) -> Value:
+def last_rows(body: GraphWriter, state: State) -> Value:
     """What the next step sees: all rows but the first, and the new one."""
     row = new_row(state)
     if state.rows == 1:
@@ -311,14 +309,14 @@ def last_rows(body: Graph, state: State) -> Value:
     return Value(body, name, row.dtype, state.carried.shape)
 
 
-def item_of(body: Graph, value: Value) -> Value:
+def item_of(body: GraphWriter, value: Value) -> Value:
     """``[1, B, …]`` of a step, which becomes ``[T, B, …]``, without its first dimension."""
     if value.rank == 0 or value.shape[0] != 1:
         return value
     return Value(body, body.squeeze(value.name, 0), value.dtype, value.shape[1:])
 
 
-def rows_from(loop: Loop, outputs: Outputs, name: str, offset: int) -> Value:
+def rows_from(loop: ScanWriter, outputs: Outputs, name: str, offset: int) -> Value:
     """The rows of a state from ``offset``, counted from the end where it is negative."""
     graph, state = loop.graph, loop.states[name]
     if offset == -state.rows:

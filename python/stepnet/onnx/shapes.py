@@ -8,7 +8,7 @@ from typing import Callable, Sequence
 import numpy
 
 from .call import Call, Refusal
-from .graph import _LAST, Value
+from .graph import LAST, Value
 from .operators import choose, operator
 
 
@@ -114,7 +114,7 @@ def cut(call: Call) -> Sequence[str]:
 
     def bound(at: int) -> int:
         """Where Caffe2's -1 is the end itself, ONNX's is the last element."""
-        return at if at >= 0 else at + 1 if at < -1 else _LAST
+        return at if at >= 0 else at + 1 if at < -1 else LAST
 
     starts, ends = ([bound(at) for at in call[which]] for which in ("starts", "ends"))
     axes = range(len(starts))
