@@ -311,7 +311,7 @@ const Registration rnn_weights =
             {.make = [](const OperatorCall& op) -> RunFn { return [op](const OpRun& run) { RunRnnWeights(op, run); }; },
              .takes_blobs = true});
 
-// The layout of the parts whose gradients these are: the first one tells I.
+// Where the parts lie whose gradients these are: the first one tells I.
 RnnLayout LayoutOfGradients(const ShapeQuery& query) {
   ExpectFloat(query, 0);
   const Shape& first = query.In(0).shape;

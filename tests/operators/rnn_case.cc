@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <stdexcept>
 
+#include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
@@ -130,18 +132,16 @@ NetDef RnnCase::Net() const {
   return net;
 }
 
-std::vector<std::pair<std::string, Tensor>> RnnCase::Feeds(unsigned seed, DType dtype) const {
-  std::vector<std::pair<std::string, Tensor>> feeds = {
-      {"x", Random({steps, batch, inputs}, seed, dtype)},
-      {"w", Random({NumParameters()}, seed + 1, dtype)},
-      {"h", Random({layers * directions, batch, output()}, seed + 2, dtype)}};
+Feeds RnnCase::RandomFeeds(unsigned seed, DType dtype) const {
+  Feeds feeds = {{"x", Random({steps, batch, inputs}, seed, dtype)},
+                 {"w", Random({NumParameters()}, seed + 1, dtype)},
+                 {"h", Random({layers * directions, batch, output()}, seed + 2, dtype)}};
   if (is_lstm()) feeds.emplace_back("c", Random({layers * directions, batch, state}, seed + 3, dtype));
   if (!lengths.empty()) feeds.emplace_back("n", Tensor::Of<std::int64_t>({batch}, lengths));
   return feeds;
 }
 
-std::vector<std::vector<double>> ExpectedOutputs(const RnnCase& rnn,
-                                                 const std::vector<std::pair<std::string, Tensor>>& feeds) {
+std::vector<std::vector<double>> ExpectedOutputs(const RnnCase& rnn, const Feeds& feeds) {
   const std::int64_t width = rnn.directions * rnn.output(), rows = rnn.layers * rnn.directions;
   const std::vector<Cell> cells = CellsOf(rnn, feeds[1].second.data<double>());
   // Row k of what is b's.
@@ -174,6 +174,23 @@ std::vector<std::vector<double>> ExpectedOutputs(const RnnCase& rnn,
   }
   if (!rnn.is_lstm()) return {y, h_last};
   return {y, h_last, c_last};
+}
+
+void Feed(const Feeds& feeds, Workspace& workspace) {
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+}
+
+Tensor& Find(Feeds& feeds, const std::string& name) {
+  for (auto& [key, tensor] : feeds) {
+    if (key == name) return tensor;
+  }
+  throw std::runtime_error("no feed " + name);
+}
+
+void RunFed(const NetDef& net, const Feeds& feeds) {
+  Workspace workspace;
+  Feed(feeds, workspace);
+  RunNetOnce(net, workspace);
 }
 
 }  // namespace stepnet

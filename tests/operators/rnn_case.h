@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "stepnet/core/tensor.h"
+#include "stepnet/core/workspace.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
+
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
 
 struct RnnCase {
   std::string mode = "lstm";
@@ -27,12 +30,24 @@ struct RnnCase {
 
   NetDef Net() const;  // y, h_last[, c_last] = RNN(x, w, h[, c][, n])
   std::vector<std::string> Outputs() const;
-  std::vector<std::pair<std::string, Tensor>> Feeds(unsigned seed, DType dtype = DType::kDouble) const;
+  Feeds RandomFeeds(unsigned seed, DType dtype = DType::kDouble) const;
 };
 
 // The outputs in the order of Outputs(), in double. `feeds` are those of the case, in double.
 // Source of the equations: MXNet 1.9.1's operator RNN as it was measured (tests/golden_mxnet/README.md).
-std::vector<std::vector<double>> ExpectedOutputs(const RnnCase& rnn,
-                                                 const std::vector<std::pair<std::string, Tensor>>& feeds);
+std::vector<std::vector<double>> ExpectedOutputs(const RnnCase& rnn, const Feeds& feeds);
+
+// Puts copies into the workspace.
+void Feed(const Feeds& feeds, Workspace& workspace);
+Tensor& Find(Feeds& feeds, const std::string& name);
+// Runs the net once in a workspace of its own.
+void RunFed(const NetDef& net, const Feeds& feeds);
+
+template <typename T>
+Tensor LengthsOf(const std::vector<double>& values) {
+  Tensor lengths(kDTypeOf<T>, Shape({static_cast<std::int64_t>(values.size())}));
+  for (size_t i = 0; i < values.size(); ++i) lengths.data<T>()[i] = static_cast<T>(values[i]);
+  return lengths;
+}
 
 }  // namespace stepnet
