@@ -63,9 +63,9 @@ std::string ReadBytes(FileReader* file, std::int64_t at, std::int64_t bytes, std
   return text;
 }
 
-// A size or position of the file: a number that is no larger than the file.
+// A size or position in the file, which is at most `limit`; below 0, nothing is.
 std::int64_t Within(std::uint64_t number, std::int64_t limit, const char* what, const std::string& path) {
-  if (number <= static_cast<std::uint64_t>(limit)) return static_cast<std::int64_t>(number);
+  if (limit >= 0 && number <= static_cast<std::uint64_t>(limit)) return static_cast<std::int64_t>(number);
   Throw(path, StrCat("the zip archive is damaged or cut off: ", what, " is ", number, ", beyond ", limit));
 }
 

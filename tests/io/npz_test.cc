@@ -218,6 +218,31 @@ TEST(Npz, InflatesNoMoreThanTheHeadersSay) {
   expect(cut, "/w.npy: its packed bytes are damaged or cut off");
 }
 
+TEST(Npz, RefusesDirectoriesThatLieOutsideOfTheFile) {
+  const TempDir dir;
+  const auto expect = [&](const std::string& bytes, const std::string& message) {
+    const std::string path = dir.Put("a.npz", bytes);
+    ExpectError([&] { ReadTensors(path); },
+                "input/output error: " + path + ": the zip archive is damaged or cut off: " + message);
+  };
+  const std::string whole = Zip({EntryOf("w.npy", Zeros("4", 4))});
+  const size_t end = whole.size() - 22;
+  std::string damaged = whole;
+  damaged[end + 10] = 2;
+  expect(damaged, "the number of its entries is 2, beyond 1");
+  damaged = whole;
+  damaged[end + 12] += 1;
+  expect(damaged, "the length of its directory is 52, beyond 51");
+  damaged = whole;
+  damaged[end + 19] = 1;
+  expect(damaged,
+         "the place of its directory is " + std::to_string((1 << 24) + end - 51) + ", beyond " + std::to_string(end));
+  // Sizes of 64 bits are said to be in a record for which there is no room.
+  std::string in_64 = "PK\3\4" + std::string("PK\6\7") + std::string(12, '\0') + std::string("\1\0\0\0", 4) +
+                      std::string("PK\5\6\0\0\0\0", 8) + std::string(12, '\xff') + std::string(2, '\0');
+  expect(in_64, "the end of its directory is 0, beyond -52");
+}
+
 TEST(Npz, EntriesShareNoBytes) {
   const TempDir dir;
   const std::string npy = Zeros("4", 4);
