@@ -2,73 +2,27 @@ import json
 
 import numpy
 import onnx
-import onnxruntime
 import pytest
 from conftest import ROOT
+from onnx_models import (
+    CASES,
+    CELLS,
+    GOLDEN,
+    NOT_EXPORTED,
+    OPTIONS,
+    cell_with,
+    expect_equal,
+    expect_exported,
+    inputs_of,
+    loops_of,
+    params_of,
+    run,
+    session,
+    tensors,
+)
 
 import stepnet
 import stepnet.onnx
-
-CELLS = sorted(each.stem for each in (ROOT / "examples" / "cells").glob("*.cell"))
-GOLDEN = ROOT / "tests" / "golden"
-CASES = sorted(each.parent.name for each in GOLDEN.glob("*/manifest.json"))
-OPTIONS = {
-    "plain": "",
-    "both ways, lengths": "option layers = 2\n option direction = bidirectional\n option lengths = lengths\n",
-    "reverse, lengths, zoneout": "option direction = reverse\n option lengths = lengths\n option zoneout = 0.2\n",
-    "reverse, mask, batch major": "option direction = reverse\n option mask = valid\n option batch_major = true\n",
-    "layers, dropout": "option layers = 2\n option dropout = 0.3\n option recurrent_dropout = 0.1\n",
-}
-
-
-def cell_with(name, options="", **sizes):
-    text = (ROOT / "examples" / "cells" / f"{name}.cell").read_text().rstrip()
-    return stepnet.cell(text[:-1] + options + "}", **sizes)
-
-
-def params_of(cell, random):
-    """Random ones of the size of those that training leaves."""
-    return {
-        name: (array + 0.3 * random.standard_normal(array.shape)).astype(array.dtype)
-        for name, array in cell.init(1).items()
-    }
-
-
-def inputs_of(cell, random, steps, batch, with_states):
-    """Random arrays for what a cell is given."""
-    arrays = {}
-    for each in cell.inputs:
-        if each.optional and not with_states:
-            continue
-        sizes = {"T": steps, "B": batch}
-        shape = [sizes[size] if size in sizes else int(size) for size in each.shape.strip("[]").split(", ")]
-        if each.dtype == "int32":
-            arrays[each.name] = random.integers(0, steps + 1, shape).astype("int32")
-        elif each.dtype == "bool":
-            arrays[each.name] = random.random(shape) < 0.7
-        else:
-            # Above 0.5: a normaliser that starts near 0 would make errors larger at random.
-            arrays[each.name] = (0.5 + random.random(shape)).astype(each.dtype)
-    return arrays
-
-
-def session(path):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # that initial states have a default is intended
-    onnx.checker.check_model(str(path), full_check=True)
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def expect_equal(got, want, tolerance=1e-5):
-    """Within the tolerance of the greatest element that is finite."""
-    assert got.shape == want.shape
-    assert got.dtype == want.dtype
-    greatest = numpy.abs(want[numpy.isfinite(want)]).max(initial=0)
-    numpy.testing.assert_allclose(got, want, rtol=0, atol=tolerance * greatest)
-
-
-def run(path, names, inputs):
-    return dict(zip(names, session(path).run(list(names), inputs)))
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -150,19 +104,6 @@ def test_states_that_are_carried_from_run_to_run(name, random, tmp_path):
     expect_exported(cell, random, tmp_path)
 
 
-def expect_exported(cell, random, tmp_path):
-    """onnxruntime computes what the cell does, and so does the net that is loaded."""
-    params = params_of(cell, random)
-    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
-    exported, net = session(tmp_path / "cell.onnx"), stepnet.onnx.load(tmp_path / "cell.onnx")
-    for steps, batch, with_states in ((7, 3, False), (1, 1, True), (4, 2, True)):
-        inputs = inputs_of(cell, random, steps, batch, with_states)
-        outputs, loaded = cell(params, **inputs), net(**inputs)
-        for output, got in zip(cell.outputs, exported.run(list(cell.outputs), inputs)):
-            expect_equal(got, outputs[output])
-            expect_equal(loaded[output], outputs[output])
-
-
 def test_a_cell_in_double_is_exported_in_double(random, tmp_path):
     cell = cell_with("slstm", OPTIONS["both ways, lengths"], dtype="float64")
     params = params_of(cell, random)
@@ -200,18 +141,6 @@ def test_only_what_the_outputs_need_is_exported(lstm, tmp_path):
     graph = onnx.load(tmp_path / "two.onnx").graph
     assert [each.name for each in graph.output] == ["h"]
     assert not any("v" in each.name for each in graph.initializer)
-
-
-# What the golden nets leave for other tests, with the reason.
-NOT_EXPORTED = {
-    "blob_fetcher_exec_off": "extractTest_",  # blobs by the step, which the net's operators do not name
-    "blob_fetcher_exec_on": "extractTest_",
-    "memonger_lstm1": "__m",  # names that gradients share
-}
-
-
-def tensors(case, file):
-    return stepnet.load(GOLDEN / case / "net.pb", init=GOLDEN / case / file)._net.filled()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -354,11 +283,6 @@ def test_a_net_with_free_sizes(tmp_path):
         inputs.update(input=x[:steps], seq_lengths=numpy.array([steps], "int32"))
         got = run(tmp_path / "lm.onnx", ["probabilities"], inputs)["probabilities"]
         expect_equal(got, net(**inputs).probabilities)
-
-
-def loops_of(path):
-    """The operators of the graph that are loops."""
-    return [each.op_type for each in onnx.load(path).graph.node if each.op_type in ("Scan", "LSTM", "GRU", "RNN")]
 
 
 @pytest.mark.parametrize(

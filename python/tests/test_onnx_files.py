@@ -7,8 +7,7 @@ import numpy
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_onnx_export import expect_equal
-from test_onnx_load import draw, floats, ints, loaded, model_of, named, unit
+from onnx_models import draw, expect_equal, floats, ints, loaded, model_of, named, unit
 
 import stepnet
 import stepnet.onnx

@@ -2,106 +2,36 @@ import json
 
 import numpy
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_onnx_export import (
+from onnx_models import (
     CASES,
     CELLS,
+    GATES,
     GOLDEN,
     NOT_EXPORTED,
     OPTIONS,
     cell_with,
+    draw,
+    expect_as_runtime,
     expect_equal,
+    floats,
     inputs_of,
+    ints,
+    loaded,
+    model_of,
+    named,
     params_of,
+    runtime,
+    scan,
     tensors,
+    unit,
 )
 
 import stepnet
 import stepnet.onnx
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-ELEMENTS = {
-    "int16": TensorProto.INT16,
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-}
-
-
-def model_of(nodes, inputs, outputs, constants=(), opset=17, sizes=None):
-    """A model of these nodes, whose inputs are like arrays (or None: of sizes that are not known)."""
-    infos = [
-        helper.make_tensor_value_info(name, ELEMENTS[str(array.dtype)], (sizes or {}).get(name, array.shape))
-        for name, array in inputs.items()
-    ]
-    out_infos = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
-    tensors_ = [numpy_helper.from_array(array, name) for name, array in dict(constants).items()]
-    graph = helper.make_graph(nodes, "graph", infos, out_infos, tensors_)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
-def runtime(model, inputs):
-    """What onnxruntime computes."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return made.run(None, inputs)
-
-
-def loaded(model, tmp_path):
-    onnx.save(model, tmp_path / "model.onnx")
-    return stepnet.onnx.load(tmp_path / "model.onnx")
-
-
-def expect_as_runtime(model, inputs, tmp_path, tolerance=1e-5):
-    for want, got in zip(runtime(model, inputs), loaded(model, tmp_path)(**inputs)):
-        expect_equal(got, want, tolerance)
-
-
 # LSTM, GRU, RNN.
-
-
-def unit(
-    op_type,
-    random,
-    *,
-    direction="forward",
-    bias=True,
-    lengths=None,
-    states=True,
-    peepholes=False,
-    constants=True,
-    opset=17,
-    dtype="float32",
-    steps=5,
-    batch=3,
-    **attributes,
-):
-    """A model with one node, and arrays for its inputs."""
-    gates, size, count = GATES[op_type], 4, 2 if direction == "bidirectional" else 1
-
-    def draw(*shape):
-        return (0.6 * random.standard_normal(shape)).astype(dtype)
-
-    arrays = {"X": draw(steps, batch, 3), "W": draw(count, gates * size, 3), "R": draw(count, gates * size, size)}
-    arrays["B"] = draw(count, 2 * gates * size) if bias else None
-    arrays["lengths"] = None if lengths is None else numpy.array(lengths, "int32")
-    for name in ("h", "c") if op_type == "LSTM" else ("h",):
-        arrays[name] = draw(count, batch, size) if states else None
-    if peepholes:
-        arrays["P"] = draw(count, 3 * size)
-    given = {name: array for name, array in arrays.items() if array is not None}
-    weights = {name for name in ("W", "R", "B", "P") if name in given and constants}
-    outputs = ["Y", "Y_h", "Y_c"][: 3 if op_type == "LSTM" else 2]
-    names = [name if array is not None else "" for name, array in arrays.items()]
-    node = helper.make_node(op_type, names, outputs, direction=direction, hidden_size=size, **attributes)
-    inputs = {name: array for name, array in given.items() if name not in weights}
-    kinds = {name: ELEMENTS[dtype] for name in outputs}
-    return model_of([node], inputs, kinds, {name: given[name] for name in weights}, opset), inputs
 
 
 UNITS = {
@@ -242,38 +172,6 @@ def test_what_a_unit_does_not_say_rightly(op_type, attributes, message, random, 
 # Scan.
 
 
-def scan(body_nodes, states, scanned, outputs, random, captured=None, opset=17, **attributes):
-    """A model with one Scan: ``states`` and ``scanned`` are arrays, ``outputs`` the names of what the body stacks."""
-    axes = attributes.get("scan_input_axes", [0] * len(scanned))
-
-    def info(name, array, axis=None):
-        shape = array.shape if axis is None else [s for i, s in enumerate(array.shape) if i != axis % array.ndim]
-        return helper.make_tensor_value_info(name, ELEMENTS[str(array.dtype)], shape)
-
-    body = helper.make_graph(
-        body_nodes,
-        "body",
-        [info(f"{n}_in", a) for n, a in states.items()]
-        + [info(f"{n}_t", a, axis) for (n, a), axis in zip(scanned.items(), axes)],
-        [info(f"{n}_out", a) for n, a in states.items()] + [outputs[n] for n in outputs],
-    )
-    names = [*states, *scanned]
-    results = [f"{n}_last" for n in states] + [f"{n}_all" for n in outputs]
-    node = helper.make_node("Scan", names, results, body=body, num_scan_inputs=len(scanned), **attributes)
-    kinds = {f"{n}_last": ELEMENTS[str(a.dtype)] for n, a in states.items()}
-    kinds.update({f"{n}_all": info.type.tensor_type.elem_type for n, info in outputs.items()})
-    return model_of([node], {**states, **scanned}, kinds, captured or {}, opset), {**states, **scanned}
-
-
-def floats(*shape):
-    return helper.make_tensor_value_info("", TensorProto.FLOAT, shape)
-
-
-def named(info, name):
-    info.name = name
-    return info
-
-
 DECAY = [
     helper.make_node("Mul", ["h_in", "half"], ["kept"]),
     helper.make_node("Add", ["kept", "x_t"], ["h_out"]),
@@ -360,19 +258,6 @@ def test_a_scan_in_a_scan(random, tmp_path):
 
 
 # Other operators.
-
-
-def draw(*shape, dtype="float32", low=-2.0):
-    random = numpy.random.default_rng(sum(shape) + 1)
-    if dtype == "bool":
-        return random.random(shape) < 0.5
-    if dtype.startswith("int"):
-        return random.integers(0, 3, shape).astype(dtype)
-    return (low + 4 * random.random(shape)).astype(dtype)
-
-
-def ints(*values):
-    return numpy.array(values, "int64")
 
 
 X = draw(2, 3, 4)

@@ -4,7 +4,7 @@ import numpy
 import onnx
 import pytest
 from conftest import ROOT
-from test_onnx_export import cell_with, expect_equal, expect_exported, loops_of, params_of, session
+from onnx_models import cell_with, expect_equal, expect_exported, loops_of, params_of, session
 
 import stepnet
 import stepnet.onnx

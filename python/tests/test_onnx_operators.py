@@ -3,7 +3,7 @@
 import numpy
 import onnx
 import pytest
-from test_onnx_export import expect_equal, session
+from onnx_models import expect_equal, session
 
 import stepnet
 import stepnet.onnx
