@@ -300,6 +300,7 @@ def test_a_net_with_free_sizes(tmp_path):
         ("gru", "option lengths = lengths\n option direction = bidirectional\n option layers = 2\n", ["GRU"] * 4),
         ("gru_reset_after", "option lengths = lengths\n option direction = reverse\n", ["GRU"]),
         ("elman", "option lengths = lengths\n option batch_major = true\n", ["RNN"]),
+        ("gru", "option lengths = lengths\n option beyond_length = held\n option layers = 2\n", ["GRU"] * 2),
         ("lstm", "option mask = valid\n", ["Scan"]),  # ONNX's LSTM has lengths alone
         ("lstm", "option zoneout = 0.1\n", ["Scan"]),
         ("lstm", "output c\n", ["Scan"]),  # ONNX's LSTM gives the last one alone

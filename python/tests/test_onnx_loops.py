@@ -382,15 +382,16 @@ def test_nets_that_hold_their_parameters(name, loops, tmp_path):
     assert loops_of(tmp_path / "net.onnx") == loops
 
 
-def test_sequences_of_no_steps_keep_what_they_start_from(random, tmp_path):
-    cell = cell_with("lstm", "option lengths = lengths\n")
+@pytest.mark.parametrize("beyond", ["zero", "held"])
+def test_sequences_of_no_steps_keep_what_they_start_from(beyond, random, tmp_path):
+    cell = cell_with("lstm", f"option lengths = lengths\n option beyond_length = {beyond}\n")
     params = params_of(cell, random)
     stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
     assert loops_of(tmp_path / "cell.onnx") == ["LSTM"]
     inputs = {"x": draw(4, 3, 8), "lengths": numpy.array([4, 0, 1], "int32"), "h_init": draw(1, 3, 16)}
     inputs["c_init"] = 2 * inputs["h_init"]
     h, h_last, c_last = session(tmp_path / "cell.onnx").run(["h", "h_last", "c_last"], inputs)
-    expect_equal(h[:, 1], numpy.broadcast_to(inputs["h_init"][:, 1], (4, 16)))
+    expect_equal(h[:, 1], numpy.broadcast_to((beyond == "held") * inputs["h_init"][:, 1], (4, 16)))
     expect_equal(c_last[0, 1], inputs["c_init"][0, 1])
     want = cell(params, **inputs)
     for got, each in zip((h, h_last, c_last), want):

@@ -121,13 +121,13 @@ TEST(BeyondLength, WhatCannotBeHeldIsRefused) {
   };
   const std::string held = "  option lengths = n\n  option beyond_length = held\n";
   ExpectFault(expand("  y = ArgMax(x, axis=2)\n  output y\n", held), ErrorCode::kTypeMismatch,
-              "c:3:3: the output \"y\" is int64, and beyond_length = held is for what is floating alone");
+              "c:3:10: the output \"y\" is int64, and beyond_length = held is for what is floating alone");
   ExpectFault(expand("  y = SumReduceLike(x, x)\n  z = ReduceSum(x, axes=[2], keepdims=0)\n  output z\n", held),
               ErrorCode::kShapeMismatch, "beyond_length = held needs a dimension: ExpandDims(z, dims=[2])");
-  ExpectFault(expand("  y = x * 2\n  output y\n", "  option beyond_length = held\n"), ErrorCode::kInvalidNet,
+  ExpectFault(expand("  y = x * 2\n  output y\n", "  option beyond_length = held\n"), ErrorCode::kSyntaxError,
               "beyond_length needs lengths or a mask");
   ExpectFault(expand("  y = x * 2\n  output y\n", "  option lengths = n\n  option beyond_length = hold\n"),
-              ErrorCode::kInputOutput, "zero or held is expected");
+              ErrorCode::kSyntaxError, "zero or held is expected");
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ TEST(ExpandCell, NamesLayersOfOneStepNet) {
   EXPECT_EQ(Names(step.external_input().begin(), step.external_input().end()),
             (Names{"enc/layer0/b", "enc/layer0/u", "enc/layer0/w", "enc/layer1/b", "enc/layer1/u", "enc/layer1/w",
                    "layer0/h_prev", "layer0/x_t", "layer1/h_prev", "mask_t"}));
-  EXPECT_EQ(Names(step.external_output().begin(), step.external_output().end()), (Names{"layer0/h_t", "layer1/h_t"}));
+  EXPECT_EQ(Names(step.external_output().begin(), step.external_output().end()),
+            (Names{"layer0/h_t", "layer1/h_t", "layer1/h_t_masked"}));
 }
 
 TEST(ExpandCell, ParametersAreFilledAsTheySay) {

@@ -245,8 +245,20 @@ def mask_of(graph: GraphWriter, named: Named, x: Value) -> Mask | None:
     return Mask(graph.emit("Less", steps, value.name), value)
 
 
-def write_named(graph: GraphWriter, named: Named, x: str, initial: Sequence[Value], mask: Mask | None) -> list[str]:
-    """Adds the operator; gives h of all steps ``[T, B, H]`` and each state at the end, ``[1, B, H]``.
+@dataclass
+class Written:
+    """What an operator of ONNX gives."""
+
+    held: str
+    """h of all steps ``[T, B, H]``, which stays as it is where the mask is false"""
+    zero: str
+    """the same with 0 where the mask is false"""
+    last: list[str]
+    """each state at the end, ``[1, B, H]``"""
+
+
+def write_named(graph: GraphWriter, named: Named, x: str, initial: Sequence[Value], mask: Mask | None) -> Written:
+    """Adds the operator.
 
     Where the mask is false ONNX gives 0, and for a sequence of no steps runtimes give 0 as the state at the end. Here
     states stay as they are.
@@ -261,11 +273,11 @@ def write_named(graph: GraphWriter, named: Named, x: str, initial: Sequence[Valu
     y, *last = graph.emit_all(named.op_type, inputs, 1 + len(named.states), hidden_size=size, **named.attributes)
     h = graph.squeeze(y, 1)
     if mask is None:
-        return [h, *last]
+        return Written(h, h, last)
     has_steps = graph.emit("Greater", mask.lengths.name, graph.scalar(0, mask.lengths.dtype))
     has_steps = graph.unsqueeze(has_steps, 0, 2)
     last = [graph.emit("Where", has_steps, row, value.name) for row, value in zip(last, initial)]
-    return [graph.emit("Where", graph.unsqueeze(mask.steps, 2), h, last[0]), *last]
+    return Written(graph.emit("Where", graph.unsqueeze(mask.steps, 2), h, last[0]), h, last)
 
 
 def int32_of(graph: GraphWriter, lengths: Value) -> str:

@@ -211,7 +211,7 @@ def write_loop(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, wanted: 
     whole = [name for name in loop.states if name in wanted]
     needed = {state for state, _, offset in aliases if offset != -loop.states[state].rows}
     every = sorted(needed | set(whole))
-    outputs = None if step_outputs else write_named_operators(loop, every)
+    outputs = write_named_operators(loop, every, step_outputs)
     if outputs is None:
         write_step(loop, [blob for blob, _ in step_outputs])
         graph.hint = op.outputs[0]
@@ -224,7 +224,9 @@ def write_loop(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, wanted: 
         blobs[output] = rows_from(loop, outputs, name, offset)
 
 
-def write_named_operators(loop: ScanWriter, every: list[str]) -> Outputs | None:
+def write_named_operators(
+    loop: ScanWriter, every: list[str], step_outputs: list[tuple[str, str]]
+) -> Outputs | None:
     """The loop as LSTM, GRU and RNN, where it is exactly that; onnxruntime has them in float alone."""
     floats = [value for value in loop.by_name.values() if value.dtype.startswith("float")]
     if any(value.dtype != "float32" for value in floats):
@@ -234,13 +236,27 @@ def write_named_operators(loop: ScanWriter, every: list[str]) -> Outputs | None:
         found = recognized(step, {name: state.initial for name, state in loop.states.items()})
         if not {named.states[0] for named in found}.issuperset(every):
             return None
-        return outputs_of_named(loop, step, found)
+        zeros: dict[str, list[str]] = {}
+        for blob, output in step_outputs:
+            zeros.setdefault(state_with_zeros(step, blob, found), []).append(output)
+        return outputs_of_named(loop, step, found, zeros)
     except Unknown:
         return None
 
 
-def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named]) -> Outputs:
-    """Raises Unknown where shapes are others, or a mask is not one of lengths; nothing reads what was added then."""
+def state_with_zeros(step: Step, blob: str, found: list[Named]) -> str:
+    """The h that a blob of the step shows, with 0 where its sequence has ended. Raises Unknown for another blob."""
+    for named in found:
+        if named.mask and step.of(blob) == ("held", named.mask, ("after", named.states[0]), ("number", 0)):
+            return named.states[0]
+    raise Unknown
+
+
+def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named], zeros: dict[str, list[str]]) -> Outputs:
+    """``zeros``: by state, outputs that show its h with 0 where its sequence has ended.
+
+    Raises Unknown where shapes are others, or a mask is not one of lengths; nothing reads what was added then.
+    """
     outputs = Outputs()
     for named in found:
         kind, name = named.source
@@ -248,10 +264,12 @@ def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named]) -> Output
         initial = [loop.states[state].initial for state in named.states]
         if x.rank != 3 or any(state.rank != 3 or state.shape[0] != 1 for state in initial):
             raise Unknown
-        h, *last = write_named(loop.graph, named, x.name, initial, mask_of(loop.graph, named, x))
+        written = write_named(loop.graph, named, x.name, initial, mask_of(loop.graph, named, x))
         shape = (loop.inputs[0].shape[0], *initial[0].shape[1:])
-        outputs.every[named.states[0]] = Value(loop.graph, h, initial[0].dtype, shape)
-        for state, row, value in zip(named.states, last, initial):
+        outputs.every[named.states[0]] = Value(loop.graph, written.held, initial[0].dtype, shape)
+        for output in zeros.get(named.states[0], ()):
+            outputs.every[output] = Value(loop.graph, written.zero, initial[0].dtype, shape)
+        for state, row, value in zip(named.states, written.last, initial):
             outputs.last[state] = Value(loop.graph, row, value.dtype, value.shape)
     return outputs
 
