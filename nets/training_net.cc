@@ -171,6 +171,16 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
   check_at_least_zero("final_fraction", optimizer.final_fraction());
   check_at_least_zero("warmup", static_cast<double>(optimizer.warmup()));
   const OptimizerDef::Schedule schedule = optimizer.schedule();
+  const auto check_use = [](bool is_given, bool is_used, const char* field, const char* by) {
+    if (!is_given || is_used) return;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("optimizer.", field, " is used by ", by, " alone"));
+  };
+  const bool is_adam = optimizer.method() == OptimizerDef::ADAM;
+  check_use(optimizer.has_momentum(), !is_adam, "momentum", "the method SGD");
+  check_use(optimizer.has_nesterov(), !is_adam, "nesterov", "the method SGD");
+  check_use(optimizer.has_beta1(), is_adam, "beta1", "the method ADAM");
+  check_use(optimizer.has_beta2(), is_adam, "beta2", "the method ADAM");
+  check_use(optimizer.has_epsilon(), is_adam, "epsilon", "the method ADAM");
   if (schedule == OptimizerDef::STEP) {
     check(optimizer.decay_every() > 0, "decay_every", static_cast<double>(optimizer.decay_every()),
           "above 0 for the schedule STEP");

@@ -97,7 +97,11 @@ std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string&
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
     Training training{.loss = loss, .parameters = parameters, .optimizer = {}};
-    ParseMessageText(optimizer, "the optimizer", &training.optimizer);
+    try {
+      ParseMessageText(optimizer, "the optimizer", &training.optimizer);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kInvalidArgument, error.message());  // it is no file
+    }
     return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options, training);
   });
 }

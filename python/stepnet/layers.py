@@ -221,6 +221,12 @@ def layers_of(given: Cell) -> Layers:
     )
 
 
+def is_for_one_step(given: Cell) -> bool:
+    """Whether a cell is that of an ``LSTMCell``, ``GRUCell`` or ``RNNCell`` of PyTorch."""
+    described = _described(given)
+    return described is not None and described.is_cell
+
+
 def _described(given: Cell) -> Layers | None:
     """What a cell is by the names and shapes of its parameters and inputs, if it can be layers at all."""
     is_cell = given.name.endswith(_CELL_SUFFIX)

@@ -145,7 +145,7 @@ def train_net(
 
     Args:
         net, init: as for :func:`load`; the net computes the loss, and has neither gradients nor an optimizer.
-        loss: a blob of the net, of one element, which is to become small.
+        loss: a blob of the net that is to become small; of several elements, their sum.
         parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on.
         threads, device, opt_level, seed: as for :func:`load`.
         optimizer: ``method`` (``"adam"``, or ``"sgd"``), ``learning_rate`` (0.001), ``weight_decay``, ``clip_norm``,

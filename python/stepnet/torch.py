@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Sequence
 
+import numpy
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import errors
-from .cell import Cell
+from .cell import Argument, Cell
 from .gradients import Array, Pullback
+from .layers import is_for_one_step
 
 
 class _Run(torch.autograd.Function):
@@ -29,9 +31,9 @@ class _Run(torch.autograd.Function):
         inputs = dict(zip(names[num_params:], given[num_params:]))
         wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
         if not wrt or not has_gradients:
-            return tuple(torch.from_numpy(output) for output in cell(params, **inputs))
+            return _tensors(cell(params, **inputs))
         arrays, gradients = cell._cell.vjp(params, inputs, wrt, False)
-        outputs = tuple(torch.from_numpy(array) for array in arrays)
+        outputs = _tensors(arrays)
         ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
@@ -54,6 +56,25 @@ class _Run(torch.autograd.Function):
         return None, None, None, *(None if each is None else torch.from_numpy(each) for each in found)
 
 
+def _tensors(arrays: Sequence[numpy.ndarray]) -> tuple[torch.Tensor, ...]:
+    """Arrays as tensors. Of those that show the same state all but the largest are copied: tensors are written to."""
+    own: dict[int, numpy.ndarray] = {}
+    for i in sorted(range(len(arrays)), key=lambda i: -arrays[i].nbytes):
+        is_shared = any(numpy.may_share_memory(arrays[i], other) for other in own.values())
+        own[i] = arrays[i].copy() if is_shared else arrays[i]
+    return tuple(torch.from_numpy(own[i]) for i in range(len(arrays)))
+
+
+def _refuse_tracing(cell: Cell) -> None:
+    """Raises InvalidArgumentError where PyTorch records what it computes: of a cell it would keep the values."""
+    is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+    if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export() or is_exporting():
+        raise errors.InvalidArgumentError(
+            f"invalid argument: {cell.name} is traced, and PyTorch sees nothing of what a cell computes; export the cell by "
+            "stepnet.onnx.export, and the modules around it by torch.onnx.export, or give it back by stepnet.to_torch first"
+        )
+
+
 class Module(torch.nn.Module):
     """A cell with its parameters, to be trained with other modules.
 
@@ -64,19 +85,54 @@ class Module(torch.nn.Module):
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
     """
 
-    def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int = 0) -> None:
-        """``params`` are copied; without them the cell's own, drawn from ``seed``."""
+    def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
+        """``params`` are copied; without them the cell's own, drawn from ``seed``, as dropout and zoneout are.
+
+        Without a seed it is one that follows from ``torch.manual_seed``, another one for each module.
+
+        Raises:
+            TypeMismatchError: for what is no cell, and for parameters of another dtype.
+            InvalidArgumentError, ShapeMismatchError: for parameters that are missing, unknown or of another shape.
+        """
         super().__init__()
+        if not isinstance(cell, Cell):
+            raise errors.TypeMismatchError(
+                f"type mismatch: the cell is a {type(cell).__name__}; stepnet.cell, layers and from_torch make cells"
+            )
+        if seed is None:
+            seed = int(torch.randint(2**62, ()))
+            cell = cell.with_options(seed=seed)
         self.cell = cell
         self._forms: dict[tuple[bool, bool], Cell] = {}
         self._param_names = [each.name.replace(".", "_") for each in cell.params]
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
         values = cell.init(seed) if params is None else params
+        unknown = [name for name in values if name not in {each.name for each in cell.params}]
+        if unknown:
+            known = ", ".join(each.name for each in cell.params)
+            raise errors.InvalidArgumentError(
+                f"invalid argument: {cell.name} has no parameter {unknown[0]!r}; its parameters are {known}"
+            )
         for each, name in zip(cell.params, self._param_names):
-            if each.name not in values:
-                raise ValueError(f"the parameter {each.name!r} of {cell.name} is missing; it is {each.dtype} {each.shape}")
-            self.register_parameter(name, torch.nn.Parameter(torch.as_tensor(values[each.name]).clone()))
+            self.register_parameter(name, torch.nn.Parameter(self._checked(each, values).clone()))
+
+    def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
+        """The value of a parameter, which is as the cell says."""
+        if param.name not in values:
+            raise errors.InvalidArgumentError(
+                f"invalid argument: the parameter {param.name!r} of {self.cell.name} is missing; "
+                f"it is {param.dtype} {param.shape}"
+            )
+        value = torch.as_tensor(values[param.name]).detach()
+        dtype, shape = str(value.dtype).rpartition(".")[2], str(list(value.shape))
+        if dtype == param.dtype and shape == param.shape:
+            return value
+        kind, error = ("type", errors.TypeMismatchError) if shape == param.shape else ("shape", errors.ShapeMismatchError)
+        raise error(
+            f"{kind} mismatch: the parameter {param.name!r} of {self.cell.name} is {dtype} {shape}; "
+            f"it must be {param.dtype} {param.shape}"
+        )
 
     def extra_repr(self) -> str:
         return repr(self.cell)
@@ -98,6 +154,12 @@ class Module(torch.nn.Module):
             if first in inputs:
                 raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
             inputs = {first: args[0], **inputs}
+        for name, given in inputs.items():
+            if not isinstance(given, torch.Tensor):
+                raise errors.TypeMismatchError(
+                    f"type mismatch: the input {name!r} of {self.cell.name} is a {type(given).__name__}; it must be a tensor"
+                )
+        _refuse_tracing(self.cell)
         cell = self._form()
         names = (*(each.name for each in cell.params), *inputs)
         params = (getattr(self, name) for name in self._param_names)
@@ -119,8 +181,13 @@ class Recurrent(Module):
     The cell's first output is ``output``, and each of its states ``h`` has an ``output h last``.
     """
 
-    def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int = 0) -> None:
+    def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
         super().__init__(cell, params, seed=seed)
+        if is_for_one_step(cell):
+            raise errors.InvalidArgumentError(
+                f"invalid argument: {cell.name} is that of a module for one step, which is called otherwise; "
+                "Module takes it, with sequences [T, B, D] of one step or more"
+            )
         starts = [each.name for each in cell.inputs if each.name.endswith("_init")]
         self._states = list(dict.fromkeys(name.rpartition("/")[2][: -len("_init")] for name in starts))
         self._places = list(dict.fromkeys(name.rpartition("/")[0] for name in starts))
@@ -132,6 +199,35 @@ class Recurrent(Module):
             fault = f"does not give {', '.join(missing)}: write `output STATE last`" if missing else "is given no initial state"
             raise errors.InvalidArgumentError(f"invalid argument: {cell.name} cannot take the place of layers: it {fault}")
 
+    @property
+    def input_size(self) -> int:
+        return _sizes(self.cell.inputs[0])[0]
+
+    @property
+    def hidden_size(self) -> int:
+        """Of the first state, in one direction; with a projection that is what PyTorch calls ``proj_size``."""
+        return self._state_sizes(self._states[0])[0]
+
+    @property
+    def num_layers(self) -> int:
+        return len(self._places) // self._directions
+
+    @property
+    def bidirectional(self) -> bool:
+        return self._directions > 1
+
+    @property
+    def batch_first(self) -> bool:
+        return self._is_batch_major
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: the compiler lays weights out as its kernels like them."""
+
+    def _state_sizes(self, state: str) -> list[int]:
+        """The sizes of a state behind the batch."""
+        name = f"{self._places[0]}/{state}_init".lstrip("/")
+        return next(_sizes(each) for each in self.cell.inputs if each.name == name)
+
     def _lasts(self, state: str) -> list[str]:
         """The outputs that hold the last values of a state, layer by layer."""
         layers = len(self._places) // self._directions
@@ -142,6 +238,11 @@ class Recurrent(Module):
     ) -> Any:
         if isinstance(input, PackedSequence):
             return self._run_packed(input, hx)
+        if not isinstance(input, torch.Tensor):
+            raise errors.TypeMismatchError(
+                f"type mismatch: the input of {self.cell.name} is a {type(input).__name__}; "
+                "it must be a tensor or a PackedSequence"
+            )
         if input.dim() != 2:
             return self._run(input, hx)
         batch = 0 if self._is_batch_major else 1
@@ -149,9 +250,9 @@ class Recurrent(Module):
         return output.squeeze(batch), self._each(last, lambda state: state.squeeze(1))
 
     def _run(self, x: torch.Tensor, hx: Any, lengths: torch.Tensor | None = None) -> Any:
-        given = {self.cell.inputs[0].name: x, **self._starts(hx)}
+        batch, steps = x.shape[:2] if self._is_batch_major else (x.shape[1:2].numel(), x.shape[0])
+        given = {self.cell.inputs[0].name: x, **self._starts(hx, batch)}
         if self._has_lengths:
-            batch, steps = x.shape[:2] if self._is_batch_major else (x.shape[1], x.shape[0])
             given["lengths"] = torch.full((batch,), steps) if lengths is None else lengths
         out = super().forward(**given)
         last = tuple(self._last(out, state) for state in self._states)
@@ -174,17 +275,17 @@ class Recurrent(Module):
         output = pack_padded_sequence(output, lengths, batch_first=self._is_batch_major)
         return PackedSequence(output.data, batch_sizes, order, back), last
 
-    def _starts(self, hx: Any) -> dict[str, torch.Tensor]:
+    def _starts(self, hx: Any, batch: int) -> dict[str, torch.Tensor]:
         """The initial states by the names of the cell's inputs."""
         if hx is None:
             return {}
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        rows = len(self._places)
-        if len(given) != len(self._states) or any(state.shape[:1] != (rows,) for state in given):
-            found = ", ".join(str(list(state.shape)) for state in given)
+        expected = [[len(self._places), batch, *self._state_sizes(state)] for state in self._states]
+        found = [list(state.shape) for state in given]
+        if found != expected:
+            must = " and ".join(f"{name} {shape}" for name, shape in zip(self._states, expected))
             raise errors.ShapeMismatchError(
-                f"shape mismatch: hx of {self.cell.name} is {found}; "
-                f"it must be {' and '.join(self._states)}, each [{rows}, B, …]"
+                f"shape mismatch: hx of {self.cell.name} is {', '.join(map(str, found))}; it must be {must}"
             )
         return {
             f"{place}/{name}_init".lstrip("/"): state[row : row + 1]
@@ -194,8 +295,9 @@ class Recurrent(Module):
 
     def _last(self, out: Any, state: str) -> torch.Tensor:
         """``[layers * directions, B, H]`` of one state."""
-        parts = [part for name in self._lasts(state) for part in out[name].chunk(self._directions, dim=-1)]
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+        if len(self._places) == 1:  # itself and no view, which could not be written to
+            return out[self._lasts(state)[0]]
+        return torch.cat([part for name in self._lasts(state) for part in out[name].chunk(self._directions, dim=-1)])
 
     @staticmethod
     def _each(states: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -203,3 +305,8 @@ class Recurrent(Module):
         if states is None:
             return None
         return tuple(map(change, states)) if isinstance(states, (tuple, list)) else change(states)
+
+
+def _sizes(argument: Argument) -> list[int]:
+    """The sizes of an argument behind the dimensions of steps and batch."""
+    return [int(size) for size in argument.shape.strip("[]").split(", ")[2:]]

@@ -345,9 +345,83 @@ def test_what_recurrent_cannot_do_is_told(cells):
     x = torch.randn(7, 3, 5)
     with pytest.raises(stepnet.TypeMismatchError, match=r"is a PackedSequence, but it has no lengths; .*lengths=True"):
         module(pack_padded_sequence(x, [7, 4, 4]))
-    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[1, 3, 4\]; it must be h and c, each \[1, B, …\]"):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[1, 3, 4\]; it must be h \[1, 3, 4\] and c"):
         module(x, torch.zeros(1, 3, 4))
-    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[2, 3, 4\], \[1, 3, 4\]; it must be h and c"):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[2, 3, 4\], \[1, 3, 4\]; it must be h"):
         module(x, (torch.zeros(2, 3, 4), torch.zeros(1, 3, 4)))
     with pytest.raises(stepnet.ShapeMismatchError, match=r'"h_init" is float \[1, 2, 4\]'):
         module(x, (torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)))
+
+
+def test_states_of_another_shape_are_refused():
+    module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.LSTM(5, 4)))
+    x = torch.randn(7, 3, 5)
+    for shape in ([1, 4], [1, 1, 4], [1, 3, 5], [2, 3, 4]):
+        with pytest.raises(stepnet.ShapeMismatchError, match=r"it must be h \[1, 3, 4\] and c \[1, 3, 4\]"):
+            module(x, (torch.zeros(shape), torch.zeros(shape)))
+
+
+def test_what_is_for_one_step_takes_no_place_of_layers():
+    with pytest.raises(stepnet.InvalidArgumentError, match="gru_cell is that of a module for one step"):
+        stepnet.torch.Recurrent(*stepnet.from_torch(nn.GRUCell(5, 4)))
+
+
+def test_outputs_may_be_written_to_as_those_of_the_module():
+    for theirs in (nn.LSTM(5, 4), nn.GRU(5, 4)):
+        module = stepnet.torch.Recurrent(*stepnet.from_torch(theirs))
+        output, last = module(torch.randn(7, 3, 5))
+        h = last[0] if isinstance(last, tuple) else last
+        assert not numpy.may_share_memory(output.detach().numpy(), h.detach().numpy())
+        h.detach_()
+        before = output.detach().clone()
+        h.zero_()
+        assert torch.equal(output, before)
+
+
+def test_recurrent_says_its_sizes_as_the_module_does():
+    theirs = nn.GRU(5, 4, num_layers=2, bidirectional=True, batch_first=True)
+    module = stepnet.torch.Recurrent(*stepnet.from_torch(theirs))
+    for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first"):
+        assert getattr(module, name) == getattr(theirs, name), name
+    module.flatten_parameters()
+
+
+def test_new_modules_draw_numbers_of_their_own():
+    cell = stepnet.layers("lstm", 5, 4, num_layers=2, dropout=0.5)
+    torch.manual_seed(3)
+    first, second = stepnet.torch.Recurrent(cell), stepnet.torch.Recurrent(cell)
+    torch.manual_seed(3)
+    again = stepnet.torch.Recurrent(cell)
+    x = torch.ones(7, 3, 5)
+    assert not torch.equal(next(first.parameters()), next(second.parameters()))
+    assert torch.equal(next(first.parameters()), next(again.parameters()))
+    assert torch.equal(first(x)[0], again(x)[0])
+    second.load_state_dict(first.state_dict())
+    assert not torch.equal(first(x)[0], second(x)[0])
+
+
+def test_parameters_that_do_not_fit_are_refused():
+    cell, params = stepnet.from_torch(nn.LSTM(5, 4))
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no parameter 'peephole'"):
+        stepnet.torch.Recurrent(cell, {**params, "peephole": numpy.ones(4, "float32")})
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"'weight_hh' of lstm is float32 \[4, 4\]; it must be float32 \[16, 4\]"):
+        stepnet.torch.Recurrent(cell, {**params, "weight_hh": params["weight_hh"][:4]})
+    with pytest.raises(stepnet.TypeMismatchError, match="is float64"):
+        stepnet.torch.Recurrent(cell, {name: value.astype("float64") for name, value in params.items()})
+    del params["bias_hh"]
+    with pytest.raises(stepnet.InvalidArgumentError, match="'bias_hh' of lstm is missing"):
+        stepnet.torch.Recurrent(cell, params)
+
+
+def test_what_pytorch_would_record_as_numbers_is_refused(tmp_path):
+    module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.GRU(5, 4)))
+    with pytest.raises(stepnet.InvalidArgumentError, match="gru is traced, and PyTorch sees nothing"):
+        torch.jit.trace(module, torch.randn(7, 3, 5), check_trace=False)
+
+
+def test_what_is_no_tensor_or_cell_is_refused():
+    module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.GRU(5, 4)))
+    with pytest.raises(stepnet.TypeMismatchError, match="the input of gru is a ndarray"):
+        module(numpy.zeros((7, 3, 5), "float32"))
+    with pytest.raises(stepnet.TypeMismatchError, match="the cell is a LSTM"):
+        stepnet.torch.Recurrent(nn.LSTM(5, 4))

@@ -108,6 +108,8 @@ def test_what_cannot_be_restored_changes_nothing(tmp_path):
         ({"loss": "loss", "parameters": ["x"]}, '"x" is no parameter of the net "regression"'),
         ({"loss": "loss", "learning_rate": -1}, "learning_rate"),
         ({"loss": "loss", "method": "sgd", "momentum": float("nan")}, "momentum"),
+        ({"loss": "loss", "momentum": 0.9}, "optimizer.momentum is used by the method SGD alone"),
+        ({"loss": "loss", "method": "sgd", "beta1": 0.9}, "optimizer.beta1 is used by the method ADAM alone"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path, options, message):
@@ -116,7 +118,7 @@ def test_what_makes_no_sense_is_refused(tmp_path, options, message):
 
 
 def test_unknown_fields_of_the_optimizer_are_refused(tmp_path):
-    with pytest.raises(stepnet.Error, match="momentun"):
+    with pytest.raises(stepnet.InvalidArgumentError, match="momentun"):
         stepnet.train_net(*files(tmp_path), loss="loss", momentun=1)
     with pytest.raises(TypeError, match="learning_rate is None"):
         stepnet.train_net(*files(tmp_path), loss="loss", learning_rate=None)

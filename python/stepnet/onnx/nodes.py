@@ -266,8 +266,8 @@ def layer_normalization(n: Node) -> Sequence[str]:
 
 @node("ReduceSum", "ReduceMean")
 def reduce(n: Node) -> Sequence[str]:
-    axes, keepdims = n.axes(1), n.attribute("keepdims", 1)
-    if not axes and n.attribute("noop_with_empty_axes", 0):
+    axes, keepdims, is_noop = n.axes(1), n.attribute("keepdims", 1), n.attribute("noop_with_empty_axes", 0)
+    if not axes and is_noop:
         return [n.emit("Copy", n.blob(0))]
     return [n.emit(n.type, n.blob(0), axes=axes or [], keepdims=keepdims)]
 
