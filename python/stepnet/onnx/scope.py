@@ -238,6 +238,15 @@ class Node:
         return self.param(numpy.array([value], dtype))
 
 
+def fits(shape: Sequence[int | None], sizes: Sequence[int | None]) -> bool:
+    """Whether two shapes may be one, where None is a size that is not known."""
+    return len(shape) == len(sizes) and all(None in pair or pair[0] == pair[1] for pair in zip(shape, sizes))
+
+
+def shape_text(shape: Sequence[int | None]) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
 def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Path) -> InvalidNetError:
     kind = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
     called = f" {proto.name!r}" if proto.name else ""
