@@ -203,8 +203,9 @@ class Inputs:
         for i, name in ((5, "initial_h"), (6, "initial_c")):
             initial = self.fitted(n, i, name, of_state)
             if initial:
-                known = n.shape(i)[0 if layout else 1]
-                self.states[i] = self.of_batch(n, self.time_major(n, initial), directions, batch, known)
+                initial, shape = self.time_major(n, initial), n.scope.shape(n.tensors[i])
+                is_known = batch is not None and shape is not None and shape[0 if layout else 1] == batch
+                self.states[i] = initial if is_known else self.of_batch(n, initial, directions)
         check_shape(n, 4, "sequence_lens", [batch])  # StepMask checks it in each run
         self.lengths = n.blob(4) if n.has(4) else ""
         self.mask = n.emit("StepMask", self.x, self.lengths) if self.lengths else ""
@@ -222,10 +223,8 @@ class Inputs:
             raise Unsupported(f"the rank of {name}, its input {n.tensors[i]!r}, is not known")
         return n.net.emit_all("Reshape", [n.blob(i)], 2, shape=[-1 if size is None else size for size in sizes])[0]
 
-    def of_batch(self, n: Node, blob: str, directions: int, batch: int | None, known: int | None) -> str:
-        """A state that has a row for each of the batch, as those with one row would be repeated."""
-        if batch is not None and batch == known:
-            return blob
+    def of_batch(self, n: Node, blob: str, directions: int) -> str:
+        """A state that has a row for each of the batch, as one with one row would be repeated."""
         sizes = n.emit("Shape", self.x, axes=[1])
         like = n.emit("ConstantFill", sizes, input_as_shape=1, extra_shape=[directions, self.size], value=0.0)
         return n.emit("ResizeLike", blob, n.emit("Transpose", like, axes=[1, 0, 2]))
