@@ -138,7 +138,7 @@ def read_nodes(scope: Scope) -> None:
     """Adds operators for all nodes of a graph, in its order."""
     for index, proto in enumerate(scope.graph.node):
         check_kind(scope, proto, index)
-    add_shapes(scope)
+    refusal = add_shapes(scope)
     for index, proto in enumerate(scope.graph.node):
         try:
             read_node(scope, proto)
@@ -149,6 +149,8 @@ def read_nodes(scope: Scope) -> None:
                 raise
             what = f"its attributes or inputs are malformed ({error})"
             raise located(what, proto, index, scope.graph.name, scope.model.path) from None
+    if refusal:
+        raise fault(scope.model.path, refusal)
 
 
 def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
@@ -163,6 +165,9 @@ def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
 
 def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     check_schema(proto, scope)
+    for name in proto.output:
+        if name and scope.outer is not None and scope.outer.has(name):
+            raise Unsupported(f'it gives "{name}", which is there in a graph around it')
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return
