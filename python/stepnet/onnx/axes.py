@@ -19,7 +19,7 @@ def check_axis(n: Node, axis: int, name: str = "axis", rank: int | None = None, 
     """
     most = MAX_RANK if rank is None else rank
     if not -most <= axis < most + past:
-        known = f"of its tensor of {rank} dimensions" if rank is not None else f"as tensors of up to {MAX_RANK} are read"
+        known = f"as tensors of up to {MAX_RANK} are read" if rank is None else f"of its tensor of {rank} dimensions"
         raise Unsupported(f"its {name} is {axis}; it must be from {-most} to {most + past - 1}, {known}")
     return axis
 
@@ -55,7 +55,7 @@ def from_front(n: Node, axes: Sequence[int], more: int = 0, name: str = "axes") 
 
 def without_repeats(n: Node, axes: Sequence[int]) -> list[int]:
     """Dimensions of the input, each once, where a node may name one twice."""
-    rank, kept = known_rank(n), {}
+    rank, kept = known_rank(n), dict[int, int]()
     for axis in axes:
         check_axis(n, axis, "axes", rank)
         kept.setdefault(axis + rank if rank is not None and axis < 0 else axis, axis)

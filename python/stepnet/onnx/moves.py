@@ -110,7 +110,7 @@ def cut(n: Node) -> Sequence[str]:
 def check_lengths(n: Node, steps: Sequence[int]) -> None:
     """As many starts as ends, and as axes and steps where there are some."""
     counts = {"axes": n.axes(3), "steps": steps or None}
-    found = {name: len(given) for name, given in counts.items() if given is not None}
+    found: dict[str, int | None] = {name: len(given) for name, given in counts.items() if given is not None}
     for i, name in ((1, "starts"), (2, "ends")):
         shape = n.scope.shape(n.tensors[i]) if n.has(i) else [len(n.attribute(name, []))]
         if shape is None or None in shape:
@@ -119,8 +119,8 @@ def check_lengths(n: Node, steps: Sequence[int]) -> None:
             raise Unsupported(f"its {name} are of shape {shape}; they must have one dimension")
         found[name] = shape[0]
     if len(set(found.values())) > 1:
-        counts = ", ".join(f"{count} {name}" for name, count in found.items())
-        raise Unsupported(f"it has {counts}; it must have as many of each")
+        text = ", ".join(f"{count} {name}" for name, count in found.items())
+        raise Unsupported(f"it has {text}; it must have as many of each")
 
 
 def bounds(n: Node, i: int, name: str) -> list[int] | str:

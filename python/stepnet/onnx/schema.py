@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import onnx
 
@@ -23,7 +23,7 @@ def check_schema(proto: onnx.NodeProto, scope: Scope) -> None:
     check_dtypes(proto, schema, scope)
 
 
-@lru_cache(maxsize=None)
+@cache
 def schema_of(op_type: str, opset: int) -> onnx.defs.OpSchema:
     return onnx.defs.get_schema(op_type, opset, "")
 
@@ -45,10 +45,10 @@ def check_attributes(proto: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
                 f"its attribute {each.name} is not read: {proto.op_type} of opset {schema.since_version} has none"
                 " of this name"
             )
-        kind = schema.attributes[each.name].type
-        if each.type != int(kind.value):
-            given_kind = onnx.AttributeProto.AttributeType.Name(each.type)
-            raise Unsupported(f"its attribute {each.name} is {given_kind}; it must be {kind.name}")
+        kind = int(getattr(schema.attributes[each.name].type, "value"))  # an enum, which onnx's stubs do not say
+        if each.type != kind:
+            name_of = onnx.AttributeProto.AttributeType.Name
+            raise Unsupported(f"its attribute {each.name} is {name_of(each.type)}; it must be {name_of(kind)}")
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in given:
             raise Unsupported(f"it has no attribute {name}")
