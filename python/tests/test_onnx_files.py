@@ -413,9 +413,13 @@ def test_top_k_of_more_elements_than_there_are(tmp_path):
     """Which no one knows before the run."""
     node = helper.make_node("TopK", ["x", "k"], ["y", "i"], axis=0)
     outputs = {"y": TensorProto.FLOAT, "i": TensorProto.INT64}
-    net = loaded(model_of([node], {"x": X}, outputs, {"k": ints(3)}, sizes={"x": ["N", 3, 4]}), tmp_path)
-    with pytest.raises(stepnet.ShapeMismatchError, match=r"\[3, 3, 4\] and .* is float \[2, 3, 4\]"):
-        net(x=X)
+    model = model_of([node], {"x": X}, outputs, {"k": ints(3)}, sizes={"x": ["N", 3, 4]})
+    for of_no_rank in (False, True):
+        if of_no_rank:
+            model.graph.input[0].type.tensor_type.ClearField("shape")
+        net = loaded(model, tmp_path)
+        with pytest.raises(stepnet.ShapeMismatchError, match=r"\[3, 3, 4\] and .* is float \[2, 3, 4\]"):
+            net(x=X)
     expect_equal(net(x=numpy.concatenate([X, X + 1])).y, numpy.sort(numpy.concatenate([X, X + 1]), axis=0)[:0:-1])
 
 

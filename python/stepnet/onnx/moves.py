@@ -197,7 +197,7 @@ def from_start(n: Node, indices: numpy.ndarray, axis: int) -> str:
     if (indices >= 0).all():
         return n.blob(1)
     if size is None:
-        sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis % n.rank()]), to=str(indices.dtype))
+        sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=str(indices.dtype))
         is_from_end = (indices < 0).astype(indices.dtype)
         return n.emit("Add", n.blob(1), n.emit("Mul", n.param(is_from_end), sizes))
     return n.param(numpy.where(indices < 0, indices + size, indices), n.tensors[1])

@@ -11,7 +11,7 @@ from typing import Callable, Sequence
 
 import numpy
 
-from .axes import given_axis, without_repeats
+from .axes import from_front, given_axis, without_repeats
 from .scope import Node, Unsupported
 
 Function = Callable[[Node], Sequence[str]]
@@ -296,13 +296,13 @@ def top_k(n: Node) -> Sequence[str]:
         raise Unsupported("largest is 0; the greatest are read")
     n.attribute("sorted")
     k, axis = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k"), given_axis(n, -1)
-    shape = n.shape(0)
-    size = shape[axis]
+    shape = n.scope.shape(n.tensors[0])
+    size = None if shape is None else shape[axis]
     if k is None or k < 1 or (size is not None and k > size):
         most = "at least 1" if size is None else f"from 1 to {size}, the size of dimension {axis}"
         raise Unsupported(f"its k is {k}; it must be {most}")
     found = n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=axis)
-    return found if size is not None else [checked_part(n, blob, k, axis % len(shape)) for blob in found]
+    return found if size is not None else [checked_part(n, blob, k, *from_front(n, [axis])) for blob in found]
 
 
 def checked_part(n: Node, blob: str, k: int, axis: int) -> str:
