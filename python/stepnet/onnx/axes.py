@@ -20,7 +20,8 @@ def check_axis(n: Node, axis: int, name: str = "axis", rank: int | None = None, 
     most = MAX_RANK if rank is None else rank
     if not -most <= axis < most + past:
         known = f"as tensors of up to {MAX_RANK} are read" if rank is None else f"of its tensor of {rank} dimensions"
-        raise Unsupported(f"its {name} is {axis}; it must be from {-most} to {most + past - 1}, {known}")
+        what = f"one of its {name}" if name.endswith("axes") else f"its {name}"
+        raise Unsupported(f"{what} is {axis}; it must be from {-most} to {most + past - 1}, {known}")
     return axis
 
 
