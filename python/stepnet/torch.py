@@ -46,7 +46,7 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018 - raises where one of them was written to
         given = {
-            name: gradient.contiguous()
+            name: gradient.detach().contiguous()
             for name, gradient in zip(ctx.cell.outputs, output_gradients)
             if gradient is not None
         }
