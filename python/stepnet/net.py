@@ -59,7 +59,8 @@ class Net:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
         outputs, gradients = self._net.vjp(inputs, names_of(wrt))
-        return self._make(outputs), Pullback(gradients)
+        made = self._make(outputs)
+        return made, Pullback(gradients, made._name_of)
 
     def value_and_grad(self, loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.

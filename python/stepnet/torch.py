@@ -34,7 +34,7 @@ class _Run(torch.autograd.Function):
             return _tensors(cell(params, **inputs))
         arrays, gradients = cell._cell.vjp(params, inputs, wrt, False)
         outputs = _tensors(arrays)
-        ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients)
+        ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
         # The gradients are computed from these where they are: PyTorch tells whoever has written to them since.
