@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy
 import onnx
@@ -154,6 +155,11 @@ def test_double(op_type, random, tmp_path):
 @pytest.mark.parametrize(
     "op_type, attributes, message",
     [
+        ("RNN", {"clip": -1.0}, "its clip is -1.0; it must be at least 0"),
+        ("RNN", {"clip": math.nan}, "its clip is nan; it must be at least 0"),
+        ("GRU", {"clip": 0.0}, "its clip is 0.0; it must be greater than 0"),
+        ("LSTM", {"clip": math.nan}, "its clip is nan; it must be greater than 0"),
+        ("LSTM", {"layout": 2}, "its layout is 2; it must be 0 or 1"),
         ("RNN", {"activations": ["Affine"]}, "lacks a number for affine"),
         ("RNN", {"activations": ["Swish"]}, "it has the activation 'swish'"),
         ("RNN", {"activations": ["Tanh", "Tanh"]}, "it has 2 activations; 1 for each of 1 directions"),
@@ -167,6 +173,81 @@ def test_what_a_unit_does_not_say_rightly(op_type, attributes, message, random, 
     with pytest.raises(stepnet.InvalidNetError, match=message) as caught:
         loaded(model, tmp_path)
     assert f"= {op_type}(X, W, R, B, , h" in str(caught.value)
+
+
+@pytest.mark.parametrize("activation", ["Tanh", "Sigmoid"])
+def test_a_clip_of_0_bounds_the_sums_of_an_rnn(activation, random, tmp_path):
+    expect_as_runtime(*unit("RNN", random, clip=0.0, activations=[activation]), tmp_path)
+
+
+def resized(name, shape, random):
+    """An LSTM, its inputs, and these where one has another shape."""
+    lengths = [5, 2, 4] if name == "lengths" else None
+    model, inputs = unit("LSTM", random, lengths=lengths, peepholes=True, constants=False)
+    return model, inputs, {**inputs, name: draw(*shape, dtype=str(inputs[name].dtype))}
+
+
+# Of an LSTM with T = 5, B = 3, I = 3, H = 4.
+OTHER_SHAPES = [
+    ("X", (5, 3), r"\[5, 3\]; it must be \[\?, \?, \?\]"),
+    ("W", (2, 16, 3), r"\[2, 16, 3\]; it must be \[1, 16, 3\]"),
+    ("W", (1, 16, 2), r"\[1, 16, 2\]; it must be \[1, 16, 3\]"),
+    ("W", (16, 3), r"\[16, 3\]; it must be \[1, 16, 3\]"),
+    ("R", (1, 16, 5), r"\[1, 16, 5\]; it must be \[1, 16, 4\]"),
+    ("R", (2, 16, 4), r"\[2, 16, 4\]; it must be \[1, 16, 4\]"),
+    ("B", (1, 16), r"\[1, 16\]; it must be \[1, 32\]"),
+    ("P", (1, 11), r"\[1, 11\]; it must be \[1, 12\]"),
+    ("h", (1, 1, 4), r"\[1, 1, 4\]; it must be \[1, 3, 4\]"),
+    ("h", (3, 4), r"\[3, 4\]; it must be \[1, 3, 4\]"),
+    ("c", (2, 3, 4), r"\[2, 3, 4\]; it must be \[1, 3, 4\]"),
+    ("lengths", (2,), r"\[2\]; it must be \[3\]"),
+]
+
+
+@pytest.mark.parametrize("name, shape, message", OTHER_SHAPES, ids=[f"{o[0]} {o[1]}" for o in OTHER_SHAPES])
+def test_inputs_of_units_have_the_sizes_that_hidden_size_and_x_say(name, shape, message, random, tmp_path):
+    model, _, wrong = resized(name, shape, random)
+    give_shapes(model, wrong)
+    with pytest.raises(stepnet.InvalidNetError, match=f"its input '{name}', is {message}"):
+        loaded(model, tmp_path)
+
+
+@pytest.mark.parametrize("name, shape, message", OTHER_SHAPES, ids=[f"{o[0]} {o[1]}" for o in OTHER_SHAPES])
+def test_inputs_of_units_whose_sizes_are_not_known_before_a_run(name, shape, message, random, tmp_path):
+    """The run fails, also where a state of one row might be repeated or a direction too many cut off."""
+    model, right, wrong = resized(name, shape, random)
+    give_shapes(model, right, known=False)
+    net = loaded(model, tmp_path)
+    with pytest.raises(stepnet.ShapeMismatchError):
+        net(**wrong)
+    net(**right)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("op_type", GATES)
+def test_units_of_inputs_of_any_size(op_type, direction, random, tmp_path):
+    """With gradients as where the sizes are known."""
+    model, inputs = unit(
+        op_type, random, direction=direction, lengths=[5, 2, 4], constants=False, peepholes=op_type == "LSTM"
+    )
+    y, known = loaded(model, tmp_path).value_and_grad("Y", **inputs)
+    give_shapes(model, inputs, known=False)
+    expect_as_runtime(model, inputs, tmp_path)
+    _, free = loaded(model, tmp_path).value_and_grad("Y", **inputs)
+    assert known.inputs.keys() == free.inputs.keys() == inputs.keys() - {"lengths"}
+    for name, gradient in known.inputs.items():
+        expect_equal(free.inputs[name], gradient)
+
+
+def give_shapes(model, arrays, known=True):
+    """Says the shapes of inputs, or their ranks alone."""
+    for info in model.graph.input:
+        shape = info.type.tensor_type.shape
+        del shape.dim[:]
+        for size in arrays[info.name].shape:
+            dim = shape.dim.add()
+            if known:
+                dim.dim_value = size
 
 
 # Scan.
@@ -323,6 +404,14 @@ OPERATORS = [
     ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {"axis": 1}),
     ("Gather", [X], {1: numpy.int64(-1)}, {"axis": 1}),
     ("Gather", [X], {1: numpy.int64(1)}, {"axis": -1}),
+    ("Gather", [X], {1: ints(0, -1, -2)}, {}),
+    ("Gather", [X], {1: ints(-1, 2, -3)}, {"axis": -2}),
+    ("Slice", [X], {1: ints(-1), 2: ints(-(2**62)), 3: ints(1), 4: ints(-1)}, {}),
+    ("Slice", [X], {1: ints(2**62), 2: ints(-(2**62)), 3: ints(-1), 4: ints(-1)}, {}),
+    ("Slice", [draw(5)], {1: ints(-1), 2: ints(-(2**62)), 3: ints(-1), 4: ints(-1)}, {}),
+    ("Squeeze", [draw(2, 1, 3, 1)], {1: ints(1, -3)}, {}),
+    ("ReduceSum", [X], {1: ints(1, -2)}, {}),
+    ("Flatten", [X], {}, {"axis": 3}),
     ("Tile", [X], {1: ints(2, 1, 3)}, {}),
     ("ReverseSequence", [X, ints(1, 2, 0)], {}, {"time_axis": 0, "batch_axis": 1}),
     ("ReverseSequence", [X, ints(3, 2)], {}, {"time_axis": 1, "batch_axis": 0}),

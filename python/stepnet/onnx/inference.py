@@ -9,31 +9,66 @@ from onnx import helper, numpy_helper
 
 from .graph import names_read
 from .reader import fault
-from .scope import Scope
+from .scope import Scope, fits, sizes_of
 
 LARGEST_CONSTANT = 1024
 """Elements of a constant on which shapes may depend."""
 
 
-def add_shapes(scope: Scope) -> None:
-    """Adds to a scope what follows from its inputs, its constants and the tensors around it."""
+def add_shapes(scope: Scope) -> str:
+    """Adds to a scope what follows from its inputs, its constants and the tensors around it.
+
+    What the file says of other tensors is used where it does not contradict that, as in onnxruntime.
+
+    Returns:
+        Why ONNX's rules do not allow the graph, for which a node may have better words; "" where they do.
+    """
+    model, refusal = light_model(scope), ""
     try:
-        inferred = onnx.shape_inference.infer_shapes(light_model(scope))
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    except (onnx.shape_inference.InferenceError, ValueError) as error:
+        refusal = f'the shapes in the graph "{scope.graph.name}" contradict each other: {str(error).strip()}'
+        inferred = infer(scope, model)
+    follows = {each.name: each for each in (*inferred.graph.value_info, *inferred.graph.output)}
+    news = {}
+    for each in (*scope.graph.value_info, *scope.graph.output):
+        if is_news(each, follows.get(each.name)):
+            news[each.name] = each
+    if news:
+        for each in (*model.graph.value_info, *model.graph.output):
+            each.CopyFrom(news.get(each.name, each))
+        inferred = infer(scope, model)
+    scope.add_infos(inferred.graph.value_info)
+    scope.add_infos(inferred.graph.output)
+    return refusal
+
+
+def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(model)
     except (onnx.shape_inference.InferenceError, ValueError) as error:
         text = str(error).strip()
         raise fault(
             scope.model.path, f'the shapes in the graph "{scope.graph.name}" contradict each other: {text}'
         ) from None
-    scope.add_infos(inferred.graph.value_info)
-    scope.add_infos(inferred.graph.output)
+
+
+def is_news(said: onnx.ValueInfoProto, follows: onnx.ValueInfoProto | None) -> bool:
+    """Whether the file says more of a tensor than what follows, which it does not contradict."""
+    sizes = sizes_of(said.type.tensor_type)
+    known = None if follows is None else sizes_of(follows.type.tensor_type)
+    if sizes is None or known is None:
+        return sizes is not None
+    return fits(sizes, known) and any(b is None and a is not None for a, b in zip(sizes, known))
 
 
 def light_model(scope: Scope) -> onnx.ModelProto:
-    """The graph as a model, without the elements of large tensors; what it sees of graphs around it are inputs."""
+    """The graph as a model, without the elements of large tensors and what the file says of shapes but those of inputs;
+    what it sees of graphs around it are inputs."""
     graph = onnx.GraphProto(name=scope.graph.name)
     graph.node.extend(scope.graph.node)
-    graph.output.extend(scope.graph.output)
-    graph.value_info.extend(scope.graph.value_info)
+    graph.output.extend(without_shape(each) for each in scope.graph.output)
+    graph.value_info.extend(without_shape(each) for each in scope.graph.value_info)
     known = {each.name for each in scope.graph.input}
     graph.input.extend(info for info in (scope.info(name) for name in known) if info is not None)
     for tensor in scope.graph.initializer:
@@ -45,6 +80,14 @@ def light_model(scope: Scope) -> onnx.ModelProto:
     if scope.outer is not None:
         add_captured(scope, graph, sorted(names_read(graph.node) - defined))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", scope.model.opset)])
+
+
+def without_shape(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    bare = onnx.ValueInfoProto()
+    bare.CopyFrom(info)
+    if bare.type.HasField("tensor_type"):
+        bare.type.tensor_type.ClearField("shape")
+    return bare
 
 
 def add_captured(scope: Scope, graph: onnx.GraphProto, names: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 import numpy
 import onnx
@@ -19,6 +19,7 @@ from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
 from .reader import dtype_of, fault, opset_of, read_model
+from .schema import check_schema
 from .scope import Model, Node, Scope, Unsupported, located
 
 
@@ -86,6 +87,10 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
     net = NetText(graph.name or "graph", Names())
     for info in (*graph.input, *graph.output):
         net.names.unique(info.name)
+    check_once("input", (each.name for each in graph.input), file)
+    check_once("initializer", (each.name for each in graph.initializer), file)
+    if not graph.output:
+        raise fault(file, f'the graph "{graph.name}" has no outputs')
     scope = Scope(Model(file, opset_of(proto)), net, graph)
     constants = {each.name for each in graph.initializer}
     arguments, defaults = [], {}
@@ -103,6 +108,14 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
         bind_output(scope, info.name)
     net.inputs = [each.name for each in arguments]
     return scope, tuple(arguments), defaults
+
+
+def check_once(kind: str, names: Iterable[str], file: Path) -> None:
+    found: set[str] = set()
+    for name in names:
+        if name in found:
+            raise fault(file, f'the {kind} "{name}" is there twice')
+        found.add(name)
 
 
 def bind_output(scope: Scope, name: str) -> None:
@@ -125,7 +138,7 @@ def read_nodes(scope: Scope) -> None:
     """Adds operators for all nodes of a graph, in its order."""
     for index, proto in enumerate(scope.graph.node):
         check_kind(scope, proto, index)
-    add_shapes(scope)
+    refusal = add_shapes(scope)
     for index, proto in enumerate(scope.graph.node):
         try:
             read_node(scope, proto)
@@ -136,6 +149,8 @@ def read_nodes(scope: Scope) -> None:
                 raise
             what = f"its attributes or inputs are malformed ({error})"
             raise located(what, proto, index, scope.graph.name, scope.model.path) from None
+    if refusal:
+        raise fault(scope.model.path, refusal)
 
 
 def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
@@ -149,6 +164,10 @@ def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
 
 
 def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
+    check_schema(proto, scope)
+    for name in proto.output:
+        if name and scope.outer is not None and scope.outer.has(name):
+            raise Unsupported(f'it gives "{name}", which is there in a graph around it')
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return

@@ -6,11 +6,9 @@ from typing import Sequence
 
 import numpy
 
+from .axes import MAX_RANK, from_front, given_axis, known_rank, without_repeats
 from .nodes import node
 from .scope import Node, Unsupported
-
-MAX_RANK = 8
-"""Dimensions that our tensors have at most."""
 
 _CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
 """The dtypes of fills, by the numbers of TensorProto.DataType."""
@@ -18,12 +16,16 @@ _CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
 
 @node("Transpose")
 def transpose(n: Node) -> Sequence[str]:
-    return [n.emit("Transpose", n.blob(0), axes=n.attribute("perm", []))]
+    order, rank = n.attribute("perm", []), known_rank(n)
+    if order and sorted(order) != list(range(len(order) if rank is None else rank)):
+        of = "its input" if rank is None else f"its input of {rank} dimensions"
+        raise Unsupported(f"its perm is {list(order)}; it must name each dimension of {of} once")
+    return [n.emit("Transpose", n.blob(0), axes=order)]
 
 
 @node("Flatten")
 def flatten(n: Node) -> Sequence[str]:
-    axis = n.attribute("axis", 1)
+    axis = given_axis(n, 1, past=1)
     return [n.emit("Flatten", n.blob(0), axis=axis if axis >= 0 else axis + n.rank())]
 
 
@@ -35,7 +37,7 @@ def squeeze(n: Node) -> Sequence[str]:
         if None in shape:
             raise Unsupported("which sizes of its input are 1 is not known; axes would say it")
         axes = [axis for axis, size in enumerate(shape) if size == 1]
-    return [n.emit("Squeeze", n.blob(0), dims=sorted(from_front(n, axes, 0)))]
+    return [n.emit("Squeeze", n.blob(0), dims=sorted(from_front(n, without_repeats(n, axes))))]
 
 
 @node("Unsqueeze")
@@ -44,13 +46,6 @@ def unsqueeze(n: Node) -> Sequence[str]:
     if axes is None:
         raise Unsupported("it has no axes")
     return [n.emit("ExpandDims", n.blob(0), dims=sorted(from_front(n, axes, len(axes))))]
-
-
-def from_front(n: Node, axes: Sequence[int], more: int) -> list[int]:
-    """Dimensions counted from the front; the tensor that they are of has ``more`` than the input."""
-    if not all(-MAX_RANK <= axis < MAX_RANK for axis in axes):
-        raise Unsupported(f"its dimensions are {list(axes)}; tensors of up to {MAX_RANK} are read")
-    return [axis if axis >= 0 else axis + n.rank() + more for axis in axes]
 
 
 @node("Reshape")
@@ -76,12 +71,12 @@ def shape(n: Node) -> Sequence[str]:
 
 @node("Concat")
 def concat(n: Node) -> Sequence[str]:
-    return n.net.emit_all("Concat", n.blobs(), 2, axis=n.attribute("axis", 1))[:1]
+    return n.net.emit_all("Concat", n.blobs(), 2, axis=given_axis(n, 1))[:1]
 
 
 @node("Split")
 def split(n: Node) -> Sequence[str]:
-    count, axis = len(n.outputs), n.attribute("axis", 0)
+    count, axis = len(n.outputs), given_axis(n, 0)
     parts = n.axes(1, "split")
     if n.attribute("num_outputs", count) != count:
         raise Unsupported(f"num_outputs is {n.attributes['num_outputs']}, but it has {count} outputs")
@@ -96,11 +91,12 @@ def split(n: Node) -> Sequence[str]:
 @node("Slice")
 def cut(n: Node) -> Sequence[str]:
     steps = n.axes(4, "steps") or []
+    check_lengths(n, steps)
     if any(step != 1 for step in steps):
         return reversed_rows(n, steps)
     starts, ends = (bounds(n, i, name) for i, name in ((1, "starts"), (2, "ends")))
     count = len(starts) if isinstance(starts, list) else len(ends) if isinstance(ends, list) else n.shape(1)[0]
-    axes = from_front(n, n.axes(3) or range(min(count or 0, MAX_RANK + 1)), 0)
+    axes = from_front(n, n.axes(3) or range(min(count or 0, MAX_RANK + 1)))
     if isinstance(starts, list) and isinstance(ends, list):
         of_axis = {axis: (start, end) for axis, start, end in zip(axes, starts, ends)}
         pairs = [of_axis.get(axis, (0, -1)) for axis in range(max(axes, default=-1) + 1)]
@@ -109,6 +105,22 @@ def cut(n: Node) -> Sequence[str]:
         raise Unsupported("its bounds are no constants, and its axes are not the first ones")
     blobs = [n.param(numpy.array(each, "int64")) if isinstance(each, list) else each for each in (starts, ends)]
     return [n.emit("Slice", n.blob(0), *blobs)]
+
+
+def check_lengths(n: Node, steps: Sequence[int]) -> None:
+    """As many starts as ends, and as axes and steps where there are some."""
+    counts = {"axes": n.axes(3), "steps": steps or None}
+    found = {name: len(given) for name, given in counts.items() if given is not None}
+    for i, name in ((1, "starts"), (2, "ends")):
+        shape = n.scope.shape(n.tensors[i]) if n.has(i) else [len(n.attribute(name, []))]
+        if shape is None or None in shape:
+            continue
+        if len(shape) != 1:
+            raise Unsupported(f"its {name} are of shape {shape}; they must have one dimension")
+        found[name] = shape[0]
+    if len(set(found.values())) > 1:
+        counts = ", ".join(f"{count} {name}" for name, count in found.items())
+        raise Unsupported(f"it has {counts}; it must have as many of each")
 
 
 def bounds(n: Node, i: int, name: str) -> list[int] | str:
@@ -123,11 +135,18 @@ def bounds(n: Node, i: int, name: str) -> list[int] | str:
 
 
 def reversed_rows(n: Node, steps: Sequence[int]) -> Sequence[str]:
-    """All rows of the first dimension, from the last to the first."""
+    """All rows of a dimension, from the last to the first."""
     start, end = n.needed(1, "starts").tolist(), n.needed(2, "ends").tolist()
-    if list(steps) != [-1] or start != [-1] or end[0] > -(1 << 31) + 1 or n.axes(3) not in (None, [0]):
-        raise Unsupported(f"its steps are {list(steps)}; steps of 1, and -1 over the whole first dimension, are read")
-    return [turned_around(n, n.blob(0), n.rank())]
+    last = (1 << 31) - 1
+    if list(steps) != [-1] or not (start == [-1] or start[0] >= last) or end[0] > -last:
+        raise Unsupported(f"its steps are {list(steps)}; steps of 1, and one of -1 over a whole dimension, are read")
+    (axis,) = from_front(n, n.axes(3) or [0])
+    rank = n.rank()
+    order = [axis, *(i for i in range(rank) if i != axis)]
+    if axis == 0:
+        return [turned_around(n, n.blob(0), rank)]
+    turned = turned_around(n, n.emit("Transpose", n.blob(0), axes=order), rank)
+    return [n.emit("Transpose", turned, axes=[order.index(i) for i in range(rank)])]
 
 
 def turned_around(n: Node, blob: str, rank: int) -> str:
@@ -151,23 +170,37 @@ def reverse_sequence(n: Node) -> Sequence[str]:
 
 @node("Gather")
 def gather(n: Node) -> Sequence[str]:
-    axis, indices = n.attribute("axis", 0), n.constant(1)
+    axis, indices = given_axis(n, 0), n.constant(1)
     if indices is not None and indices.ndim == 0:
-        (axis,), at = from_front(n, [axis], 0), int(indices)
+        (axis,), at = from_front(n, [axis]), int(indices)
         start, end = (at, at + 1) if at >= 0 else (at - 1, at)
         whole = [0] * axis, [-1] * axis
         row = n.emit("Slice", n.blob(0), starts=[*whole[0], start], ends=[*whole[1], end])
         return [n.emit("Squeeze", row, dims=[axis])]
-    if indices is not None and (indices < 0).any():
-        raise Unsupported("indices that count from the end are not read")
+    rows_at = n.blob(1) if indices is None else from_start(n, indices, axis)
     if axis == 0:
-        return [n.emit("Gather", n.blob(0), n.blob(1))]
+        return [n.emit("Gather", n.blob(0), rows_at)]
     rank, count = n.rank(0), n.rank(1)
     axis %= rank
     front = n.emit("Transpose", n.blob(0), axes=[axis, *(i for i in range(rank) if i != axis)])
-    rows = n.emit("Gather", front, n.blob(1))  # indices, then the dimensions before and behind axis
+    rows = n.emit("Gather", front, rows_at)  # indices, then the dimensions before and behind axis
     order = [*range(count, count + axis), *range(count), *range(count + axis, count + rank - 1)]
     return [n.emit("Transpose", rows, axes=order)]
+
+
+def from_start(n: Node, indices: numpy.ndarray, axis: int) -> str:
+    """Constant indices, which may count from the end of a dimension, counted from its start."""
+    shape = n.scope.shape(n.tensors[0])
+    size = None if shape is None else shape[axis]
+    if size is not None and ((indices < -size).any() or (indices >= size).any()):
+        raise Unsupported(f"its indices are from {indices.min()} to {indices.max()}; dimension {axis} has size {size}")
+    if (indices >= 0).all():
+        return n.blob(1)
+    if size is None:
+        sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis % n.rank()]), to=str(indices.dtype))
+        is_from_end = (indices < 0).astype(indices.dtype)
+        return n.emit("Add", n.blob(1), n.emit("Mul", n.param(is_from_end), sizes))
+    return n.param(numpy.where(indices < 0, indices + size, indices), n.tensors[1])
 
 
 @node("Tile")

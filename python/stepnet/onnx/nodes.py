@@ -11,6 +11,7 @@ from typing import Callable, Sequence
 
 import numpy
 
+from .axes import given_axis, without_repeats
 from .scope import Node, Unsupported
 
 Function = Callable[[Node], Sequence[str]]
@@ -238,7 +239,7 @@ def batch_normalization(n: Node) -> Sequence[str]:
 
 @node("Softmax", "LogSoftmax")
 def softmax(n: Node) -> Sequence[str]:
-    axis = n.attribute("axis", -1 if n.opset >= 13 else 1)
+    axis = given_axis(n, -1 if n.opset >= 13 else 1)
     if axis == -1 or n.opset < 13:  # before, dimensions from axis on counted as one, as here
         return [n.emit(n.type, n.blob(0), axis=axis)]
     rank = n.rank()
@@ -257,7 +258,7 @@ def layer_normalization(n: Node) -> Sequence[str]:
     if n.attribute("stash_type", 1) != 1:
         raise Unsupported(f"stash_type is {n.attributes['stash_type']}; 1 is read")
     epsilon = float(n.attribute("epsilon", 1e-5))
-    y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=n.attribute("axis", -1), epsilon=epsilon)
+    y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=given_axis(n, -1), epsilon=epsilon)
     scale = n.constant(1)
     if scale is None or not (scale == 1).all():
         y = n.emit("Mul", y, n.blob(1))
@@ -269,7 +270,7 @@ def reduce(n: Node) -> Sequence[str]:
     axes, keepdims, is_noop = n.axes(1), n.attribute("keepdims", 1), n.attribute("noop_with_empty_axes", 0)
     if not axes and is_noop:
         return [n.emit("Copy", n.blob(0))]
-    return [n.emit(n.type, n.blob(0), axes=axes or [], keepdims=keepdims)]
+    return [n.emit(n.type, n.blob(0), axes=without_repeats(n, axes or []), keepdims=keepdims)]
 
 
 @node("ReduceProd")
@@ -286,7 +287,7 @@ def reduce_prod(n: Node) -> Sequence[str]:
 def arg_max(n: Node) -> Sequence[str]:
     if n.attribute("select_last_index", 0):
         raise Unsupported("select_last_index is 1; 0 is read")
-    return [n.emit(n.type, n.blob(0), axis=n.attribute("axis", 0), keepdims=n.attribute("keepdims", 1))]
+    return [n.emit(n.type, n.blob(0), axis=given_axis(n, 0), keepdims=n.attribute("keepdims", 1))]
 
 
 @node("TopK")
@@ -294,5 +295,17 @@ def top_k(n: Node) -> Sequence[str]:
     if not n.attribute("largest", 1):
         raise Unsupported("largest is 0; the greatest are read")
     n.attribute("sorted")
-    k = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k")
-    return n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=n.attribute("axis", -1))
+    k, axis = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k"), given_axis(n, -1)
+    shape = n.shape(0)
+    size = shape[axis]
+    if k is None or k < 1 or (size is not None and k > size):
+        most = "at least 1" if size is None else f"from 1 to {size}, the size of dimension {axis}"
+        raise Unsupported(f"its k is {k}; it must be {most}")
+    found = n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=axis)
+    return found if size is not None else [checked_part(n, blob, k, axis % len(shape)) for blob in found]
+
+
+def checked_part(n: Node, blob: str, k: int, axis: int) -> str:
+    """What our TopK gives, which fills up what a dimension of fewer than k elements lacks; then the run fails."""
+    part = n.emit("Slice", n.blob(0), starts=[0] * (axis + 1), ends=[*[-1] * axis, k])
+    return n.emit("ResizeLike", blob, part)

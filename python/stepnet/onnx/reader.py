@@ -100,10 +100,14 @@ def external_array(tensor: TensorProto, dtype: numpy.dtype, size_bytes: int, pat
     """A tensor in another file, which is in the folder of the model or below it."""
     where = f'the tensor "{tensor.name}"'
     said = {each.key: each.value for each in tensor.external_data}
-    folder = path.resolve().parent
-    file = (folder / said.get("location", "")).resolve()  # follows links
+    if len(said) < len(tensor.external_data):
+        raise fault(path, f"{where} says twice where it is in another file")
+    folder, location = path.resolve().parent, said.get("location", "")
+    if "\0" in location:
+        raise fault(path, f"{where} is in the file {location!r}, which is no name of a file")
+    file = (folder / location).resolve()  # follows links
     if folder not in file.parents:
-        raise fault(path, f"{where} is in the file {said.get('location')!r}, which is not in the model's folder")
+        raise fault(path, f"{where} is in the file {location!r}, which is not in the model's folder")
     try:
         offset, length = int(said.get("offset", 0)), int(said.get("length", size_bytes))
     except ValueError:

@@ -10,10 +10,11 @@ from typing import Sequence
 
 import onnx
 
+from .axes import check_axis
 from .loops import Loop
 from .moves import turned_around
 from .nodes import node
-from .scope import Node, Scope, Unsupported
+from .scope import Node, Scope, Unsupported, fits, shape_text
 
 
 @node("Scan")
@@ -31,6 +32,7 @@ def scan(n: Node) -> Sequence[str]:
         )
     if len(body.output) != len(n.outputs) or len(body.output) < num_states:
         raise Unsupported(f"it has {len(n.outputs)} outputs and {num_states} states; its body has {len(body.output)}")
+    check_lists(n, num_scanned, len(body.output) - num_states)
     sequences = [scanned(n, num_states + k, k) for k in range(num_scanned)]
     loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
     inner = Scope(n.scope.model, loop.step, body, n.scope)
@@ -40,13 +42,15 @@ def scan(n: Node) -> Sequence[str]:
         state, row = loop.state(with_ones(n, n.blob(i), rank))
         states.append((state, rank))
         inner.bind(body.input[i].name, loop.step.emit("Squeeze", row, dims=list(range(1 + missing(rank)))))
-        inner.set_type(body.input[i].name, n.dtype(i), n.shape(i))
+        set_type(inner, body.input[i], n.tensors[i], n.dtype(i), n.shape(i))
     for k, (sequence, info) in enumerate(zip(sequences, body.input[num_states:])):
         inner.bind(info.name, loop.step.emit("Squeeze", loop.sequence(sequence), dims=[0]))
         sizes = n.shape(num_states + k)
         del sizes[of_scanned(n, "scan_input_axes", k)]
-        inner.set_type(info.name, n.dtype(num_states + k), sizes)
+        set_type(inner, info, f"{n.tensors[num_states + k]} at a step", n.dtype(num_states + k), sizes)
     read_nodes(inner)
+    for i, info in enumerate(body.output[:num_states]):
+        check_next(inner, info.name, n.dtype(i), n.shape(i))
     for (state, rank), info in zip(states, body.output):
         # A copy, as two states may become the same tensor.
         row = loop.step.names.unique(f"{info.name} next")
@@ -63,6 +67,37 @@ def scan(n: Node) -> Sequence[str]:
         *finals,
         *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(every)),
     ]
+
+
+def check_lists(n: Node, num_inputs: int, num_outputs: int) -> None:
+    """The lists that say something of each scanned input or output have as many numbers, and directions are 0 or 1."""
+    for kind, count in (("input", num_inputs), ("output", num_outputs)):
+        for what in ("axes", "directions"):
+            name = f"scan_{kind}_{what}"
+            given = n.attribute(name)
+            if given is not None and len(given) not in (0, count):
+                raise Unsupported(f"its {name} are {list(given)}; it has {count} scanned {kind}s")
+            if what == "directions" and not set(given or ()) <= {0, 1}:
+                raise Unsupported(f"its {name} are {list(given)}; they must be 0 or 1")
+
+
+def set_type(inner: Scope, info: onnx.ValueInfoProto, comes: str, dtype: str, shape: Sequence[int | None]) -> None:
+    """Says what an input of the body is, which what the body declares does not contradict."""
+    declared = info.type.tensor_type
+    if declared.elem_type and inner.dtype(info.name) != dtype:
+        raise Unsupported(f'its body declares "{info.name}" as {inner.dtype(info.name)}; {comes} is {dtype}')
+    of_body = inner.shape(info.name)
+    if of_body is not None and not fits(of_body, shape):
+        raise Unsupported(f'its body declares "{info.name}" as {shape_text(of_body)}; {comes} is {shape_text(shape)}')
+    inner.set_type(info.name, dtype, shape)
+
+
+def check_next(inner: Scope, name: str, dtype: str, shape: Sequence[int | None]) -> None:
+    """What a state becomes is of its dtype and shape."""
+    of_next, shape_of_next = inner.dtype(name), inner.shape(name)
+    if of_next not in (None, dtype) or (shape_of_next is not None and not fits(shape_of_next, shape)):
+        what = f"{of_next} {shape_text(shape_of_next or [])}"
+        raise Unsupported(f'a state of {dtype} {shape_text(shape)} becomes "{name}" in its body, which is {what}')
 
 
 def missing(rank: int) -> int:
@@ -87,7 +122,7 @@ def of_scanned(n: Node, name: str, k: int) -> int:
 def scanned(n: Node, i: int, k: int) -> str:
     """A scanned input with the steps first, in the order in which they run."""
     axis, rank, blob = of_scanned(n, "scan_input_axes", k), n.rank(i), n.blob(i)
-    axis %= rank
+    axis = check_axis(n, axis, "scan_input_axes", rank) % rank
     if axis != 0:
         blob = n.emit("Transpose", blob, axes=[axis, *(d for d in range(rank) if d != axis)])
     return turned_around(n, blob, rank) if of_scanned(n, "scan_input_directions", k) else blob
@@ -101,7 +136,7 @@ def stacked(n: Node, blob: str, k: int, item: Sequence[int | None] | None) -> st
     if item is None:
         raise Unsupported(f"the rank of what its body gives as its scanned output {k} is not known")
     rank = len(item) + 1
-    axis %= rank
+    axis = check_axis(n, axis, "scan_output_axes", rank) % rank
     if is_reverse:
         blob = turned_around(n, blob, rank)
     if axis == 0:

@@ -60,6 +60,11 @@ class Scope:
             raise fault(self.model.path, f'the tensor "{name}" is there twice')
         self._constants[name] = array
 
+    def has(self, name: str) -> bool:
+        """Whether a tensor is there, here or in a graph around this one."""
+        here = name in self._blobs or name in self._constants
+        return here or (self.outer is not None and self.outer.has(name))
+
     def rebind(self, name: str, blob: str) -> None:
         """Makes a constant, which is what an input is where it is not given, an input."""
         self._constants.pop(name, None)
@@ -121,9 +126,7 @@ class Scope:
         if array is not None:
             return list(array.shape)
         kind = self._type(name)
-        if kind is None or not kind.HasField("shape"):
-            return None
-        return [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
+        return None if kind is None else sizes_of(kind)
 
     def add_infos(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
         for each in infos:
@@ -236,6 +239,22 @@ class Node:
     def number(self, value: float, dtype: str) -> str:
         """A parameter of one element that is repeated over anything."""
         return self.param(numpy.array([value], dtype))
+
+
+def sizes_of(kind: Any) -> list[int | None] | None:
+    """The sizes of a type of tensors."""
+    if not kind.HasField("shape"):
+        return None
+    return [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
+
+
+def fits(shape: Sequence[int | None], sizes: Sequence[int | None]) -> bool:
+    """Whether two shapes may be one, where None is a size that is not known."""
+    return len(shape) == len(sizes) and all(None in pair or pair[0] == pair[1] for pair in zip(shape, sizes))
+
+
+def shape_text(shape: Sequence[int | None]) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
 
 
 def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Path) -> InvalidNetError:

@@ -7,13 +7,14 @@ in onnxruntime: what ``clip`` bounds, and which activations take numbers from ``
 
 from __future__ import annotations
 
+import math
 from typing import Callable, Sequence
 
 import numpy
 
 from .loops import Loop
 from .nodes import node
-from .scope import Node, Unsupported
+from .scope import Node, Unsupported, fits, shape_text
 
 ACTIVATIONS: dict[str, tuple[float | None, ...]] = {
     "affine": (None, None),
@@ -33,8 +34,12 @@ ACTIVATIONS: dict[str, tuple[float | None, ...]] = {
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
+WEIGHTS = (1, 2, 3, 7)
+"""The inputs W, R, B and P."""
+
+
 class Activation:
-    """A function of the step, behind the bound that clip is."""
+    """A function of the step, behind the bound that clip is, infinite for none."""
 
     def __init__(self, unit: Unit, name: str, numbers: Sequence[float], clip: float) -> None:
         self.unit = unit
@@ -44,7 +49,7 @@ class Activation:
 
     def __call__(self, x: str) -> str:
         emit, constant = self.unit.loop.step.emit, self.unit.constant
-        if self.clip > 0:
+        if self.clip < math.inf:
             x = emit("Clip", x, min=-self.clip, max=self.clip)
         alpha, beta = (*self.numbers, 0.0, 0.0)[:2]
         if self.name == "affine":
@@ -60,7 +65,7 @@ class Activation:
         return emit(self.name.capitalize(), x)
 
     def unbounded(self) -> Activation:
-        return Activation(self.unit, self.name, self.numbers, clip=0)
+        return Activation(self.unit, self.name, self.numbers, clip=math.inf)
 
 
 def activations_of(n: Node, defaults: Sequence[str], count: int) -> list[tuple[str, tuple[float, ...]]]:
@@ -108,7 +113,7 @@ class Unit:
         if array is not None:
             return self.loop.captured(self.n.param(array[self.direction, begin:end], self.n.tensors[i]))
         d = self.direction
-        rows = self.n.emit("Slice", self.n.blob(i), starts=[d, begin], ends=[d + 1, end])
+        rows = self.n.emit("Slice", self.inputs.weights[i], starts=[d, begin], ends=[d + 1, end])
         return self.loop.captured(self.n.emit("Squeeze", rows, dims=[0]))
 
     def sum_of(self, a: str, b: str) -> str:
@@ -125,8 +130,7 @@ class Unit:
         if not self.n.has(i):
             dtype = {"float32": 1, "float64": 13}.get(self.inputs.dtype, 0)
             return self.loop.state(self.n.emit("ConstantFill", shape=[1, 1, self.inputs.size], value=0.0, dtype=dtype))
-        initial = self.inputs.time_major(self.n, self.n.blob(i))
-        d = self.direction
+        initial, d = self.inputs.states[i], self.direction
         return self.loop.state(self.n.emit("Slice", initial, starts=[d], ends=[d + 1]))
 
     def product(self, x: str, i: int, begin: int, end: int, bias: str = "") -> str:
@@ -178,17 +182,52 @@ class Unit:
 class Inputs:
     """What all directions of a node read."""
 
-    def __init__(self, n: Node, num_gates: int) -> None:
-        self.is_batch_major = bool(n.attribute("layout", 0))
+    def __init__(self, n: Node, num_gates: int, directions: int) -> None:
+        layout = n.attribute("layout", 0)
+        if layout not in (0, 1):
+            raise Unsupported(f"its layout is {layout}; it must be 0 or 1")
+        self.is_batch_major = bool(layout)
         self.dtype = n.dtype(0)
-        rows = n.shape(2)[1]
-        size = n.attribute("hidden_size", None if rows is None else rows // num_gates)
-        if size is None or (rows is not None and rows != num_gates * size):
-            raise Unsupported(f"its hidden_size is {size}; R, its third input, has {rows} rows")
-        self.size = int(size)
-        self.x = self.time_major(n, n.blob(0))
+        self.size = hidden_size(n, num_gates, directions)
+        x_shape = n.scope.shape(n.tensors[0])
+        x = self.fitted(n, 0, "X", [None, None, None])
+        batch, features = (x_shape[0 if layout else 1], x_shape[2]) if x_shape is not None else (None, None)
+        rows, columns = num_gates * self.size, self.size
+        self.weights = {1: self.fitted(n, 1, "W", [directions, rows, features])}
+        self.weights[2] = self.fitted(n, 2, "R", [directions, rows, columns])
+        self.weights[3] = self.fitted(n, 3, "B", [directions, 2 * rows])
+        self.weights[7] = self.fitted(n, 7, "P", [directions, 3 * columns])
+        self.x = self.time_major(n, x)
+        of_state = [batch, directions, columns] if layout else [directions, batch, columns]
+        self.states = {}
+        for i, name in ((5, "initial_h"), (6, "initial_c")):
+            initial = self.fitted(n, i, name, of_state)
+            if initial:
+                initial, shape = self.time_major(n, initial), n.scope.shape(n.tensors[i])
+                is_known = batch is not None and shape is not None and shape[0 if layout else 1] == batch
+                self.states[i] = initial if is_known else self.of_batch(n, initial, directions)
+        check_shape(n, 4, "sequence_lens", [batch])  # StepMask checks it in each run
         self.lengths = n.blob(4) if n.has(4) else ""
         self.mask = n.emit("StepMask", self.x, self.lengths) if self.lengths else ""
+
+    def fitted(self, n: Node, i: int, name: str, sizes: Sequence[int | None]) -> str:
+        """The blob of an input of these sizes, None for any; what is not known here is checked in each run."""
+        shape = check_shape(n, i, name, sizes)
+        if not n.has(i) or (i in WEIGHTS and n.constant(i) is not None):  # parts of constants become parameters
+            return ""
+        if shape is not None and all(a is not None or b is None for a, b in zip(shape, sizes)):
+            return n.blob(i)
+        if sizes.count(None) == len(sizes):  # an error for another rank
+            return n.emit("Transpose", n.blob(i), axes=list(range(len(sizes))))
+        if sizes.count(None) > 1:
+            raise Unsupported(f"the rank of {name}, its input {n.tensors[i]!r}, is not known")
+        return n.net.emit_all("Reshape", [n.blob(i)], 2, shape=[-1 if size is None else size for size in sizes])[0]
+
+    def of_batch(self, n: Node, blob: str, directions: int) -> str:
+        """A state that has a row for each of the batch, as one with one row would be repeated."""
+        sizes = n.emit("Shape", self.x, axes=[1])
+        like = n.emit("ConstantFill", sizes, input_as_shape=1, extra_shape=[directions, self.size], value=0.0)
+        return n.emit("ResizeLike", blob, n.emit("Transpose", like, axes=[1, 0, 2]))
 
     def time_major(self, n: Node, blob: str) -> str:
         """``[T, B, …]`` of ``[B, T, …]``."""
@@ -199,6 +238,38 @@ class Inputs:
         return n.emit("ReversePackedSegs", blob, *([self.lengths] if self.lengths else []))
 
 
+def hidden_size(n: Node, num_gates: int, directions: int) -> int:
+    """What the attribute says, or the third input."""
+    shape = n.shape(2)
+    rows = shape[1] if len(shape) == 3 else None
+    size = n.attribute("hidden_size", None if rows is None else rows // num_gates)
+    if size is None:
+        raise Unsupported(f"it has no hidden_size, and R, its third input, is {shape_text(shape)}")
+    if size < 1:
+        raise Unsupported(f"its hidden_size is {size}; it must be at least 1")
+    if rows is not None and rows != num_gates * size:
+        raise Unsupported(f"its hidden_size is {size}; R, its third input, has {rows} rows, {num_gates} for each")
+    return int(size)
+
+
+def check_shape(n: Node, i: int, name: str, sizes: Sequence[int | None]) -> list[int | None] | None:
+    """The shape of an input, as far as it is known, which has these sizes, None for any."""
+    shape = n.scope.shape(n.tensors[i]) if n.has(i) else None
+    if shape is None:
+        return None
+    if not fits(shape, sizes):
+        raise Unsupported(f"{name}, its input {n.tensors[i]!r}, is {shape_text(shape)}; it must be {shape_text(sizes)}")
+    return shape
+
+
+def clip_of(n: Node) -> float:
+    """The bound of the sums; infinite for none. In onnxruntime that of an RNN may be 0."""
+    clip = float(n.attribute("clip", math.inf))
+    if clip > 0 or (clip == 0 and n.type == "RNN"):
+        return clip
+    raise Unsupported(f"its clip is {clip}; it must be {'at least' if n.type == 'RNN' else 'greater than'} 0")
+
+
 Step = Callable[[Unit, Sequence[Activation]], str]
 
 
@@ -207,9 +278,8 @@ def unit(n: Node, num_gates: int, defaults: Sequence[str], step: Step) -> Sequen
     direction = n.attribute("direction", "forward")
     if direction not in DIRECTIONS:
         raise Unsupported(f"its direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
-    clip = float(n.attribute("clip", 0.0))
-    inputs, per_direction = Inputs(n, num_gates), []
-    directions = DIRECTIONS[direction]
+    clip, directions = clip_of(n), DIRECTIONS[direction]
+    inputs, per_direction = Inputs(n, num_gates, len(directions)), []
     for d, is_reverse in enumerate(directions):
         each = Unit(n, d, is_reverse, inputs)
         found = activations_of(n, defaults, len(directions))[d * len(defaults) : (d + 1) * len(defaults)]

@@ -1,0 +1,78 @@
+"""What ONNX says of an operator, in the version that a model has: its inputs, outputs, attributes and dtypes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import onnx
+
+from .graph import element_type
+from .scope import Scope, Unsupported
+
+
+def check_schema(proto: onnx.NodeProto, scope: Scope) -> None:
+    """The node has the inputs and outputs, and the attributes, each once and of its kind, that ONNX's operator has."""
+    opset = scope.model.opset
+    try:
+        schema = schema_of(proto.op_type, opset)
+    except onnx.defs.SchemaError:
+        raise Unsupported(f"{proto.op_type} is no operator of opset {opset}") from None
+    check_attributes(proto, schema)
+    check_count("inputs", len(proto.input), schema.min_input, schema.max_input)
+    check_count("outputs", len(proto.output), schema.min_output, schema.max_output)
+    check_dtypes(proto, schema, scope)
+
+
+@lru_cache(maxsize=None)
+def schema_of(op_type: str, opset: int) -> onnx.defs.OpSchema:
+    return onnx.defs.get_schema(op_type, opset, "")
+
+
+def check_count(what: str, count: int, least: int, most: int) -> None:
+    if not least <= count <= most:
+        needed = f"{least}" if least == most else f"{least} to {most}"
+        raise Unsupported(f"it has {count} {what}; it must have {needed}")
+
+
+def check_attributes(proto: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
+    given: set[str] = set()
+    for each in proto.attribute:
+        if each.name in given:
+            raise Unsupported(f"its attribute {each.name} is there twice")
+        given.add(each.name)
+        if each.name not in schema.attributes:
+            raise Unsupported(
+                f"its attribute {each.name} is not read: {proto.op_type} of opset {schema.since_version} has none"
+                " of this name"
+            )
+        kind = schema.attributes[each.name].type
+        if each.type != int(kind.value):
+            given_kind = onnx.AttributeProto.AttributeType.Name(each.type)
+            raise Unsupported(f"its attribute {each.name} is {given_kind}; it must be {kind.name}")
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in given:
+            raise Unsupported(f"it has no attribute {name}")
+
+
+def check_dtypes(proto: onnx.NodeProto, schema: onnx.defs.OpSchema, scope: Scope) -> None:
+    """Where they are known; those that share a letter in ONNX's text are one."""
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    found: dict[str, tuple[str, str]] = {}
+    for i, name in enumerate(proto.input):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        dtype = scope.dtype(name) if name else None
+        if dtype is None:
+            continue
+        if text_of(dtype) not in allowed.get(formal.type_str, [formal.type_str]):
+            raise Unsupported(f'{formal.name}, its input "{name}", is {dtype}, which {proto.op_type} does not take')
+        if not formal.is_homogeneous:
+            continue
+        first, of = found.setdefault(formal.type_str, (dtype, name))
+        if dtype != first:
+            raise Unsupported(f'{formal.name}, its input "{name}", is {dtype}; it must be {first}, as "{of}" is')
+
+
+def text_of(dtype: str) -> str:
+    """A dtype as schemas call it."""
+    kind = onnx.TensorProto.DataType.Name(element_type(dtype)).lower()
+    return f"tensor({kind})"
