@@ -181,6 +181,15 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
   check_use(optimizer.has_beta1(), is_adam, "beta1", "the method ADAM");
   check_use(optimizer.has_beta2(), is_adam, "beta2", "the method ADAM");
   check_use(optimizer.has_epsilon(), is_adam, "epsilon", "the method ADAM");
+  const auto is = [&](OptimizerDef::Schedule other) { return schedule == other; };
+  const bool decays = is(OptimizerDef::STEP) || is(OptimizerDef::EXP) || is(OptimizerDef::INV);
+  check_use(optimizer.has_gamma(), decays, "gamma", "the schedules STEP, EXP and INV");
+  check_use(optimizer.has_power(), is(OptimizerDef::INV) || is(OptimizerDef::POLY), "power",
+            "the schedules INV and POLY");
+  check_use(optimizer.has_decay_every(), is(OptimizerDef::STEP), "decay_every", "the schedule STEP");
+  check_use(optimizer.has_decay_over(), is(OptimizerDef::POLY) || is(OptimizerDef::COSINE), "decay_over",
+            "the schedules POLY and COSINE");
+  check_use(optimizer.has_final_fraction(), is(OptimizerDef::COSINE), "final_fraction", "the schedule COSINE");
   if (schedule == OptimizerDef::STEP) {
     check(optimizer.decay_every() > 0, "decay_every", static_cast<double>(optimizer.decay_every()),
           "above 0 for the schedule STEP");

@@ -114,7 +114,7 @@ class DotWriter {
   std::string NewNode() { return StrCat("n", nodes_++); }
 
   // A blob that a net reads and no link shows is a parameter where operators take it as weights, or a step
-  // captures it. Names decide nothing.
+  // captures it. Names of blobs decide nothing.
   static Roles RolesOf(const NetDef& net) {
     Roles roles;
     for (const OperatorDef& op : net.op()) {

@@ -7,7 +7,7 @@ namespace stepnet {
 namespace {
 
 // Elsewhere nothing would be gained, and a node that gives all joins more regions.
-bool HasSumsAndRows(const StepGraph& graph, const StepNode& node) {
+bool GivesRowsAndOthers(const StepGraph& graph, const StepNode& node) {
   if (node.by_blobs || !node.call->schema().rows) return false;
   const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
   const std::optional<RowOperands> rule = node.call->schema().rows(ShapeQuery(*node.call, inputs));
@@ -23,7 +23,7 @@ bool DropOutputs(StepGraph* graph) {
   for (StepNode& node : graph->nodes) {
     if (!node.IsOneOperator()) continue;
     if (std::ranges::all_of(node.outputs, is_needed) || std::ranges::none_of(node.outputs, is_needed)) continue;
-    if (!CanLeaveOut(*graph, node) || !HasSumsAndRows(*graph, node)) continue;
+    if (!CanLeaveOut(*graph, node) || !GivesRowsAndOthers(*graph, node)) continue;
     for (int& output : node.outputs) {
       if (is_needed(output)) continue;
       graph->ForgetLast(output);

@@ -78,7 +78,7 @@ bool FoldSums(StepGraph* graph);
 bool Simplify(StepGraph* graph);
 
 // Takes away the outputs that nothing reads, in the step or outside, of operators which compute only those of their
-// outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
+// outputs that they are asked for (Kernel::can_leave_out): the gradient of weights that nobody trains.
 bool DropOutputs(StepGraph* graph);
 
 // A bias that all steps share, and which an operator adds to each row of a product or of a sum with products, is added

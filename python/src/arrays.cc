@@ -169,23 +169,36 @@ bool IsContiguous(const nb::ndarray<nb::ro>& array) {
   return true;
 }
 
-// Throws kTypeMismatch with what __dlpack__ raises, if it does.
-void ThrowWhyNotLent(nb::handle array, const ArrayRole& role) {
-  try {
-    array.attr("__dlpack__")();
-  } catch (const nb::python_error& raised) {
-    if (!raised.matches(PyExc_Exception)) throw;
+// What __dlpack__ gives. An array that is read-only has none for those who know no versions.
+nb::object CapsuleOf(nb::handle array, const ArrayRole& role) {
+  const auto why_not = [&](nb::python_error& raised) {
+    if (!raised.matches(PyExc_Exception)) throw std::move(raised);
     const nb::str why(raised.value());
     throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why.c_str()));
+  };
+  try {
+    return array.attr("__dlpack__")();
+  } catch (nb::python_error& raised) {
+    if (!raised.matches(PyExc_BufferError)) why_not(raised);
   }
+  try {
+    return array.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 1));
+  } catch (nb::python_error& raised) {
+    why_not(raised);
+  }
+  return {};
 }
 
 Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
-  if (!nb::try_cast(array, *lent, /*convert=*/false)) {
-    ThrowWhyNotLent(array, role);
+  // Of a capsule nanobind notes that it is used, as whoever gives it a second time must learn.
+  const nb::object capsule = CapsuleOf(array, role);
+  if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));
+  }
+  if (lent->data() == nullptr && lent->size() > 0) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " has ", lent->size(), " elements and no memory"));
   }
   if (lent->device_type() != nb::device::cpu::value) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -75,6 +75,9 @@ LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Traini
   Load(model, options);
   CheckLoss(model.net, training.loss);
   for (const std::string& name : training.parameters) {
+    if (std::ranges::count(training.parameters, name) > 1) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("the parameter \"", name, "\" is named twice"));
+    }
     if (std::ranges::count(parameters_, name) > 0) continue;
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("\"", name, "\" is no parameter of ", Described(), DidYouMean(name, parameters_),

@@ -103,7 +103,8 @@ class Cell:
             keeps the memory of the run for as long as there is one.
         """
         outputs, gradients = self._cell.vjp(_dict(params), inputs, names_of(wrt), True)
-        return self._make(outputs), Pullback(gradients)
+        made = self._make(outputs)
+        return made, Pullback(gradients, made._name_of)
 
     def value_and_grad(
         self, params: Mapping[str, Array], loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array

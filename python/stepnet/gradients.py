@@ -24,16 +24,18 @@ class Gradients(NamedTuple):
 class Pullback:
     """From gradients of a call's outputs to those of what it was given. Made by the ``vjp`` of a cell or a net."""
 
-    def __init__(self, gradients: _stepnet.CallGradients) -> None:
+    def __init__(self, gradients: _stepnet.CallGradients, name_of: Mapping[str, str]) -> None:
+        """``name_of``: of the fields of the outputs' tuple that are called otherwise than what they hold, its name."""
         self._gradients = gradients
+        self._name_of = name_of
 
     def __call__(self, **output_gradients: Array) -> Gradients:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
-        ``output_gradients`` are by the name of the output, of its shape and dtype; those that are missing are zeros. It
-        may be called any number of times.
+        ``output_gradients`` are by the name of the output or its field, of its shape and dtype; those that are missing are
+        zeros. It may be called any number of times.
         """
-        return Gradients(*self._gradients(output_gradients))
+        return Gradients(*self._gradients({self._name_of.get(name, name): each for name, each in output_gradients.items()}))
 
 
 def names_of(wrt: str | Any) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Iterable, Mapping
 import numpy
 
 from . import _stepnet
+from .errors import InvalidArgumentError
 from .gradients import Array, Gradients, Loss, Pullback, names_of, value_and_grad
 from .outputs import outputs_type
 
@@ -59,7 +60,8 @@ class Net:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
         outputs, gradients = self._net.vjp(inputs, names_of(wrt))
-        return self._make(outputs), Pullback(gradients)
+        made = self._make(outputs)
+        return made, Pullback(gradients, made._name_of)
 
     def value_and_grad(self, loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.
@@ -122,7 +124,7 @@ def load(
         InvalidNetError: with everything that is wrong with the net.
     """
     init_path = "" if init is None else os.fspath(init)
-    return Net(_stepnet.load_net(os.fspath(net), init_path, threads, device, opt_level, seed))
+    return Net(_stepnet.load_net(_net_path(net), init_path, threads, device, opt_level, seed))
 
 
 def train_net(
@@ -161,7 +163,7 @@ def train_net(
     text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
     return TrainingNet(
         _stepnet.train_net(
-            os.fspath(net), init_path, loss, names_of(parameters), text, threads, device, opt_level, seed
+            _net_path(net), init_path, loss, names_of(parameters), text, threads, device, opt_level, seed
         )
     )
 
@@ -175,3 +177,13 @@ def _field_text(name: str, value: float | bool | str) -> str:
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
         return repr(value.item() if isinstance(value, numpy.generic) else value)
     raise TypeError(f"{name} is {value!r}; it must be a number, a truth value or a word")
+
+
+def _net_path(net: str | os.PathLike[str]) -> str:
+    """The path of a net, in a format that the core reads."""
+    path = os.fspath(net)
+    if path.lower().endswith(".onnx"):
+        raise InvalidArgumentError(f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it")
+    if "{" in path and "\n" in path:
+        raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
+    return path

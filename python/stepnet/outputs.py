@@ -18,7 +18,7 @@ def _field(name: str) -> str:
 def outputs_type(type_name: str, names: Sequence[str]) -> Any:
     """A class of named tuples with a field for each name.
 
-    A value is also found by the name itself, ``out["layer0/h_last"]``, and ``out._names`` lists the names.
+    A value is also found by the name itself, ``out["layer0/h_last"]``; ``out._names`` lists the names, by field.
     """
     fields: list[str] = []
     for name in names:
@@ -27,13 +27,15 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
             field += "_"
         fields.append(field)
     index_of = {name: i for i, name in enumerate(names)}
+    name_of = {field: name for field, name in zip(fields, names) if field not in index_of}
     base = namedtuple(type_name, fields)  # type: ignore[misc]
 
     def getitem(self: Any, key: Any) -> Any:
         if isinstance(key, str):
-            if key not in index_of:
+            name = name_of.get(key, key)
+            if name not in index_of:
                 raise KeyError(f"there is no output {key!r}; outputs are {', '.join(names)}")
-            key = index_of[key]
+            key = index_of[name]
         return tuple.__getitem__(self, key)
 
-    return type(type_name, (base,), {"__slots__": (), "__getitem__": getitem, "_names": tuple(names)})
+    return type(type_name, (base,), {"__slots__": (), "__getitem__": getitem, "_names": tuple(names), "_name_of": name_of})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy
 
 from . import _stepnet
+from .errors import InputOutputError
+from .gradients import Array
 
-Array = Any
+LONGEST_NAME = 1000
+"""Bytes of a name that every format takes."""
 
 
 def load_params(path: str | os.PathLike[str], *, widen: bool = False, seed: int = 0) -> dict[str, numpy.ndarray]:
@@ -39,7 +42,14 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
     ``.npz``, which is written as float32.
 
     Raises:
-        InputOutputError: for a file that cannot be written, or does not take such a name or dtype.
+        InputOutputError: for a file that cannot be written, or does not take such a name or dtype: names are printable,
+            of at most 1000 bytes.
         TypeMismatchError: for what is no array, or has a dtype that no tensor has.
     """
+    for name in params:
+        if isinstance(name, str) and not (name.isprintable() and 0 < len(name.encode()) <= LONGEST_NAME):
+            raise InputOutputError(
+                f"input/output error: cannot write {os.fspath(path)}: a parameter is called {name[:80]!r}; "
+                f"names are printable and have 1 to {LONGEST_NAME} bytes"
+            )
     _stepnet.save_params(dict(params), os.fspath(path))

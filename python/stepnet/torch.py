@@ -34,7 +34,7 @@ class _Run(torch.autograd.Function):
             return _tensors(cell(params, **inputs))
         arrays, gradients = cell._cell.vjp(params, inputs, wrt, False)
         outputs = _tensors(arrays)
-        ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients)
+        ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
         # The gradients are computed from these where they are: PyTorch tells whoever has written to them since.
@@ -46,7 +46,7 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018 - raises where one of them was written to
         given = {
-            name: gradient.contiguous()
+            name: gradient.detach().contiguous()
             for name, gradient in zip(ctx.cell.outputs, output_gradients)
             if gradient is not None
         }

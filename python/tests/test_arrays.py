@@ -155,3 +155,37 @@ def test_inputs_are_not_changed(lstm):
     lstm.value_and_grad(params, ["h", "c_last"], x=x)
     assert numpy.array_equal(x, x_copy)
     assert all(numpy.array_equal(params[name], copies[name]) for name in params)
+
+
+def test_a_capsule_is_read_once(leaky_sum):
+    capsule = numpy.ones((7, 2, 5), "float32").__dlpack__()
+
+    class Given:
+        def __dlpack__(self, **_):
+            return capsule
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert leaky_sum({}, x=Given()).h.shape == (7, 2, 5)
+    with pytest.raises(stepnet.TypeMismatchError, match="gives no array that can be read"):
+        leaky_sum({}, x=Given())
+
+
+def test_read_only_arrays_are_read(leaky_sum):
+    x = numpy.ones((7, 2, 5), "float32")
+    x.flags.writeable = False
+
+    class Given:
+        def __dlpack__(self, **options):
+            return x.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert leaky_sum({}, x=Given()).h[-1].max() == 7
+
+
+@pytest.fixture
+def leaky_sum():
+    return stepnet.cell("cell s(x[D]; h[D]) {\n size D = 5\n h = h + x\n output h\n}")

@@ -245,3 +245,9 @@ def test_what_is_missing_for_onnx_is_said():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")
+
+
+def test_names_that_are_no_utf_8_can_be_told(tmp_path):
+    (tmp_path / "net.pbtxt").write_text('op { type: "Nothing\\377" input: "x" output: "y" }')
+    with pytest.raises(stepnet.InvalidNetError, match=r"Nothing\\xff"):
+        stepnet.load(tmp_path / "net.pbtxt")

@@ -169,3 +169,16 @@ def test_no_steps_have_gradients_of_zero(lstm):
     value, gradients = lstm.value_and_grad(lstm.init(), "h", x=numpy.zeros((0, 3, 5), "float32"))
     assert value == 0
     assert not any(each.any() for each in gradients.params.values())
+
+
+def test_outputs_are_named_by_field_too(cells, random):
+    text = (cells / "lstm.cell").read_text().replace("output c last", "output c last\n  option layers = 2")
+    cell = stepnet.cell(text, D=5, H=4)
+    params, x = cell.init(), random.normal(size=(3, 2, 5)).astype("float32")
+    out, pullback = cell.vjp(params, x=x)
+    assert out["layer0_h_last"] is out["layer0/h_last"]
+    ones = numpy.ones_like(out.layer0_h_last)
+    expected = pullback(**{"layer0/h_last": ones}).params
+    for found in (pullback(layer0_h_last=ones), cell.value_and_grad(params, "layer0_h_last", x=x)[1]):
+        for name, gradient in found.params.items():
+            assert numpy.array_equal(gradient, expected[name])

@@ -128,3 +128,10 @@ def test_ops_and_expand_tell_what_there_is(cells):
     assert text.count("RecurrentNetwork") >= 1
     assert stepnet.check(text) == []
     assert "XavierFill" in stepnet.expand(cells / "lstm.cell", init=True)
+
+
+def test_a_path_of_another_thing_is_told(tmp_path):
+    with pytest.raises(stepnet.InvalidArgumentError, match="is a model in ONNX; stepnet.onnx.load reads it"):
+        stepnet.load(tmp_path / "model.onnx")
+    with pytest.raises(stepnet.InvalidArgumentError, match="the net is a text; it must be the path of a file"):
+        stepnet.load(COUNTER)

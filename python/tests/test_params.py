@@ -126,3 +126,14 @@ def test_a_tensor_of_bfloat16_is_kept_in_safetensors(tmp_path):
     stepnet.save_params({"w": torch.tensor([1.5, -3], dtype=torch.bfloat16)}, tmp_path / "w.safetensors")
     assert b'"dtype":"BF16"' in (tmp_path / "w.safetensors").read_bytes()
     assert stepnet.load_params(tmp_path / "w.safetensors")["w"].tolist() == [1.5, -3]
+
+
+@pytest.mark.parametrize("name", ["", "a\0", "a\nb", "\ud800", "ü" * 501])
+@pytest.mark.parametrize("file", KINDS)
+def test_what_is_written_can_be_read(file, name, tmp_path):
+    with pytest.raises(stepnet.InputOutputError, match="names are printable and have 1 to 1000 bytes"):
+        stepnet.save_params({name: numpy.ones(2, "float32")}, tmp_path / file)
+    assert not (tmp_path / file).exists()
+    longest = "ü" * 500
+    stepnet.save_params({longest: numpy.ones(2, "float32")}, tmp_path / file)
+    assert list(stepnet.load_params(tmp_path / file)) == [longest]

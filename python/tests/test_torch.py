@@ -31,7 +31,7 @@ def test_without_gradients_nothing_is_kept_for_them(module, monkeypatch):
     class Kept(Exception):
         pass
 
-    def keep(_):
+    def keep(*_):
         raise Kept
 
     monkeypatch.setattr(stepnet.torch, "Pullback", keep)

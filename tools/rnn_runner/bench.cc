@@ -11,6 +11,7 @@
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
@@ -218,8 +219,6 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
   if (FLAGS_stats) json["stats"] = StatsJson(measured.nets);
   std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
 }
-
-bool HasGradients(const NetDef& net) { return std::ranges::any_of(net.op(), &OperatorDef::is_gradient_op); }
 
 int Bench(const std::vector<std::string>&) {
   if (FLAGS_json && IsGiven("rows")) throw UsageError("--rows is of the table, and --json prints all operators");
