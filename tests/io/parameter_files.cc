@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "stepnet/core/floating.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {
@@ -71,6 +75,18 @@ void ExpectWritten(const NamedTensors& tensors, std::vector<std::string> names) 
 std::vector<std::string> NamesWritten() {
   return {"float32", "float64", "float16", "int8",   "int16", "int32",   "int64",
           "uint8",   "uint16",  "bool",    "scalar", "empty", "lstm/w ü"};
+}
+
+void ExpectNoticesCut(const std::string& name,
+                      const std::function<void(const std::string& path, const PlaceFinder& cut_off)>& read) {
+  const TempDir dir;
+  constexpr std::int64_t kBytes = 1 << 22;
+  WriteTensors({{"w", Tensor::Zeros(DType::kUInt8, {kBytes})}}, dir.Path(name));
+  const auto cut_off = [&](const std::string&, DType dtype, const Shape& shape) {
+    std::filesystem::resize_file(dir.Path(name), kBytes / 2);
+    return Tensor(dtype, shape);
+  };
+  ExpectError([&] { read(dir.Path(name), cut_off); }, "…became shorter while it was read");
 }
 
 }  // namespace stepnet

@@ -1,6 +1,7 @@
 // The tensors of tests/io/files, which NumPy and the safetensors package wrote (its `make` says how).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,5 +20,10 @@ void ExpectWritten(const NamedTensors& tensors, std::vector<std::string> names);
 
 // Those that every file with tensors of every type has; the one of bfloat16 is "bfloat16".
 std::vector<std::string> NamesWritten();
+
+// Writes a file of one tensor, and expects an error of `read` where the file becomes shorter while it is read: the
+// place finder that `read` is given cuts it off.
+void ExpectNoticesCut(const std::string& name,
+                      const std::function<void(const std::string& path, const PlaceFinder& cut_off)>& read);
 
 }  // namespace stepnet
