@@ -191,7 +191,7 @@ nb::object CapsuleOf(nb::handle array, const ArrayRole& role) {
 
 Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
-  // Of a capsule nanobind notes that it is used, as whoever gives it a second time must learn.
+  // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.
   const nb::object capsule = CapsuleOf(array, role);
   if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
     throw Error(ErrorCode::kTypeMismatch,
