@@ -59,9 +59,9 @@ nb::dict Filled(LoadedNet& net) {
   return arrays;
 }
 
-std::string ExplainNet(LoadedNet& net, const nb::dict& given, const std::string& format) {
+nb::object ExplainNet(LoadedNet& net, const nb::dict& given, const std::string& format) {
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, format, net.Described()); });
+  return StrOf(CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, format, net.Described()); }));
 }
 
 std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, std::int64_t threads,
@@ -78,7 +78,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
   Model model;
   for (const nb::handle item : params.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = TextOf(key);
     model.parameters[name] = TensorOf(value, {"parameter", name}).Clone();
   }
   return CallWithoutGil([&] {

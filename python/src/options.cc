@@ -4,6 +4,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/python/src/arrays.h"
 
 namespace nb = nanobind;
 
@@ -29,11 +30,11 @@ RunOptions MakeRunOptions(std::int64_t threads, const std::string& device, std::
 CellSizes SizesOf(const nb::dict& sizes) {
   CellSizes result;
   for (const auto& [name, value] : sizes) {
-    const std::string text = nb::str(name).c_str();
+    const std::string text = TextOf(name);
     std::int64_t number = 0;
     if (PyBool_Check(value.ptr()) || !nb::try_cast(value, number)) {
       throw Error(ErrorCode::kTypeMismatch,
-                  StrCat("the size ", text, " is ", nb::repr(value).c_str(), "; it must be a whole number"));
+                  StrCat("the size ", text, " is ", TextOf(nb::repr(value)), "; it must be a whole number"));
     }
     result[text] = number;
   }

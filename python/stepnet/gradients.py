@@ -6,7 +6,8 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence, Union
 
 import numpy
 
-from . import _stepnet
+from . import _stepnet, arguments
+from .errors import InvalidArgumentError
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -38,17 +39,17 @@ class Pullback:
         return Gradients(*self._gradients({self._name_of.get(name, name): each for name, each in output_gradients.items()}))
 
 
-def names_of(wrt: str | Any) -> list[str]:
-    """``wrt`` as a list: one name may be given alone."""
-    return [wrt] if isinstance(wrt, str) else list(wrt)
-
-
 def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss) -> tuple[Any, Gradients]:
     """The value of a loss of ``outputs`` and its gradients."""
     if callable(loss):
         value, output_gradients = loss(outputs)
     else:
-        names = names_of(loss)
+        names = arguments.names_of("loss", loss)
+        unknown = [name for name in names if name not in outputs._names and name not in outputs._fields]
+        if unknown:
+            raise InvalidArgumentError(
+                f"invalid argument: loss names {arguments.shown(unknown[0])}; the outputs are {', '.join(outputs._names)}"
+            )
         value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
         output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
     return value, pullback(**output_gradients)

@@ -14,6 +14,7 @@ import re
 from typing import Any, Dict, Iterator, NamedTuple, Tuple
 
 from . import errors
+from .arguments import flag_of, mistyped, number, text_of, whole_number
 from .cell import Cell, cell
 from .texts import expand
 
@@ -196,9 +197,19 @@ def layers(
 
     Raises:
         InvalidArgumentError: for what no layers have.
+        TypeMismatchError: for what is no number, no truth value, or no text.
     """
     described = Layers(
-        mode, input_size, hidden_size, num_layers, bias, batch_first, float(dropout), bidirectional, proj_size, lengths
+        mode=text_of("mode", mode),
+        input_size=whole_number("input_size", input_size),
+        hidden_size=whole_number("hidden_size", hidden_size),
+        num_layers=whole_number("num_layers", num_layers),
+        bias=flag_of("bias", bias),
+        batch_first=flag_of("batch_first", batch_first),
+        dropout=number("dropout", dropout),
+        bidirectional=flag_of("bidirectional", bidirectional),
+        proj_size=whole_number("proj_size", proj_size),
+        lengths=flag_of("lengths", lengths),
     )
     fault = described.fault()
     if fault:
@@ -212,6 +223,8 @@ def layers_of(given: Cell) -> Layers:
     Raises:
         InvalidArgumentError: for any other, also where its text differs in what a step computes.
     """
+    if not isinstance(given, Cell):
+        raise mistyped("the cell", given, "one that stepnet.layers or stepnet.from_torch has made")
     found = _described(given)
     if found is not None and not found.fault() and _is_same_net(given, found):
         return found

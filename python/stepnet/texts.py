@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from . import _stepnet
-from .source import Source, all_sizes, text_or_path
+from . import _stepnet, arguments
+from .arguments import Source, all_sizes, flag_of, text_or_path
 
 
 def check(source: Source, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
@@ -26,7 +26,8 @@ def expand(
 ) -> str:
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters."""
     text, is_text = text_or_path(source)
-    return _stepnet.expand(text, is_text, all_sizes(sizes, named_sizes), init, training, carry)
+    flags = flag_of("init", init), flag_of("training", training), flag_of("carry", carry)
+    return _stepnet.expand(text, is_text, all_sizes(sizes, named_sizes), *flags)
 
 
 def ops() -> dict[str, str]:
@@ -48,4 +49,5 @@ def show(
     ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong.
     """
     text, is_text = text_or_path(source)
-    return _stepnet.show(text, is_text, all_sizes(sizes, named_sizes), training, format)
+    how = flag_of("training", training), arguments.text_of("format", format)
+    return _stepnet.show(text, is_text, all_sizes(sizes, named_sizes), *how)

@@ -13,6 +13,7 @@ from . import errors
 from .cell import Argument, Cell
 from .gradients import Array, Pullback
 from .layers import is_for_one_step
+from .torch_layers import tensor_of
 
 
 class _Run(torch.autograd.Function):
@@ -124,7 +125,7 @@ class Module(torch.nn.Module):
                 f"invalid argument: the parameter {param.name!r} of {self.cell.name} is missing; "
                 f"it is {param.dtype} {param.shape}"
             )
-        value = torch.as_tensor(values[param.name]).detach()
+        value = tensor_of(f"the parameter {param.name!r} of {self.cell.name}", values[param.name])
         dtype, shape = str(value.dtype).rpartition(".")[2], str(list(value.shape))
         if dtype == param.dtype and shape == param.shape:
             return value
@@ -158,6 +159,11 @@ class Module(torch.nn.Module):
             if not isinstance(given, torch.Tensor):
                 raise errors.TypeMismatchError(
                     f"type mismatch: the input {name!r} of {self.cell.name} is a {type(given).__name__}; it must be a tensor"
+                )
+            if given.layout != torch.strided:
+                raise errors.TypeMismatchError(
+                    f"type mismatch: the input {name!r} of {self.cell.name} is {given.layout}; "
+                    "it must be dense: call to_dense()"
                 )
         _refuse_tracing(self.cell)
         cell = self._form()
@@ -243,6 +249,11 @@ class Recurrent(Module):
                 f"type mismatch: the input of {self.cell.name} is a {type(input).__name__}; "
                 "it must be a tensor or a PackedSequence"
             )
+        if input.dim() < 2:
+            raise errors.ShapeMismatchError(
+                f"shape mismatch: the input of {self.cell.name} is {list(input.shape)}; it must be {self.cell.inputs[0].shape}, "
+                "or that of one sequence, without B"
+            )
         if input.dim() != 2:
             return self._run(input, hx)
         batch = 0 if self._is_batch_major else 1
@@ -280,6 +291,11 @@ class Recurrent(Module):
         if hx is None:
             return {}
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
+        strange = [type(state).__name__ for state in given if not isinstance(state, torch.Tensor)]
+        if strange:
+            raise errors.TypeMismatchError(
+                f"type mismatch: hx of {self.cell.name} has a {strange[0]}; it must be a tensor, or a tuple of tensors"
+            )
         expected = [[len(self._places), batch, *self._state_sizes(state)] for state in self._states]
         found = [list(state.shape) for state in given]
         if found != expected:

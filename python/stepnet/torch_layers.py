@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 import numpy
 
 from . import errors
+from .arguments import number, shown, text_of, whole_number
 from .cell import Cell, cell
 from .gradients import Array
 from .layers import GATES, Layers, layers_of
@@ -53,15 +54,25 @@ def _described(module: Any, lengths: bool) -> Layers:
     sizes = ["input_size", "hidden_size", "bias"]
     if kind in (nn.RNN, nn.LSTM, nn.GRU):
         sizes += ["num_layers", "batch_first", "bidirectional", "proj_size"]
-        arguments = {name: getattr(module, name) for name in sizes}
-        return Layers(module.mode.lower(), lengths=lengths, dropout=float(module.dropout), **arguments)
+        mode, dropout = text_of("from_torch: mode", module.mode), number("from_torch: dropout", module.dropout)
+        return Layers(mode.lower(), lengths=lengths, dropout=dropout, **_attributes(module, sizes))
     if kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
-        mode = f"rnn_{module.nonlinearity}" if kind is nn.RNNCell else kind.__name__[: -len("Cell")].lower()
-        return Layers(mode, lengths=lengths, is_cell=True, **{name: getattr(module, name) for name in sizes})
+        mode = f"rnn_{text_of('from_torch: nonlinearity', module.nonlinearity)}" if kind is nn.RNNCell else kind.__name__[: -len("Cell")].lower()
+        return Layers(mode, lengths=lengths, is_cell=True, **_attributes(module, sizes))
     raise errors.TypeMismatchError(
         f"type mismatch: from_torch is given {kind.__name__}; it must be an RNN, LSTM, GRU, RNNCell, LSTMCell or GRUCell of "
         f"torch.nn{_hint(module)}"
     )
+
+
+def _attributes(module: Any, names: list[str]) -> dict[str, Any]:
+    """Sizes as whole numbers; ``bias`` and the like as PyTorch reads them, which asks for their truth."""
+    values = {name: getattr(module, name) for name in names}
+    is_number = {name: name.endswith("_size") or name == "num_layers" for name in names}
+    return {
+        name: whole_number(f"from_torch: {name}", value) if is_number[name] else bool(value)
+        for name, value in values.items()
+    }
 
 
 def _hint(module: Any) -> str:
@@ -146,6 +157,19 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> torch.nn.Module:
     return module
 
 
+def tensor_of(what: str, value: Array) -> torch.Tensor:
+    """An array or tensor as a tensor without gradients.
+
+    Raises TypeMismatchError for what PyTorch makes no tensor of.
+    """
+    import torch
+
+    try:
+        return torch.as_tensor(value).detach()
+    except Exception as error:  # of PyTorch, or of what is given
+        raise errors.TypeMismatchError(f"type mismatch: {what} is {shown(value)}, of which PyTorch makes no tensor: {error}") from None
+
+
 def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     import torch
 
@@ -155,7 +179,7 @@ def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.
         faults = [f"parameters are missing: {', '.join(missing)}"] * bool(missing)
         faults += [f"there are no parameters {', '.join(unknown)}; they are {', '.join(shapes)}"] * bool(unknown)
         raise errors.InvalidArgumentError(f"invalid argument: to_torch: {'; '.join(faults)}")
-    values = {name: torch.as_tensor(params[name]).detach() for name in shapes}
+    values = {name: tensor_of(f"to_torch: the parameter {name}", params[name]) for name in shapes}
     for name, value in values.items():
         if tuple(value.shape) != shapes[name]:
             raise errors.ShapeMismatchError(

@@ -169,6 +169,86 @@ def test_sizes_and_options_that_there_are_not(cells):
         stepnet.cell(3)
 
 
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"threads": 1.5}, stepnet.TypeMismatchError, "threads is 1.5; it must be a whole number"),
+        ({"threads": True}, stepnet.TypeMismatchError, "threads is True; it must be a whole number"),
+        ({"threads": 2**63}, stepnet.InvalidArgumentError, "threads is 9223372036854775808; it must be between -9223372036854775808"),
+        ({"opt_level": "2"}, stepnet.TypeMismatchError, "opt_level is '2'; it must be a whole number"),
+        ({"seed": -1}, stepnet.InvalidArgumentError, "seed is -1; it must be between 0 and 18446744073709551615"),
+        ({"seed": None}, stepnet.TypeMismatchError, "seed is None; it must be a whole number"),
+        ({"device": 3}, stepnet.TypeMismatchError, "device is 3; it must be a text"),
+        ({"device": "\ud800"}, stepnet.InvalidArgumentError, "device is '\\ud800'; it must be UTF-8"),
+    ],
+)
+def test_options_of_another_kind_are_named(cells, options, error, message):
+    net = cells / "elman.prototxt"
+    for call in (stepnet.cell, lambda path, **options: stepnet.load(net, **options)):
+        refuses(lambda call=call: call(cells / "lstm.cell", **options), error, message)
+    refuses(lambda: stepnet.cell(cells / "lstm.cell").with_options(**options), error, message)
+
+
+def test_other_arguments_of_another_kind_are_named(cells, lstm, tmp_path):
+    path, params, kind = cells / "lstm.cell", lstm.init(), stepnet.TypeMismatchError
+    for name in ("training", "carry"):
+        refuses(lambda name=name: stepnet.cell(path, **{name: 1}), kind, f"{name} is 1; it must be True or False")
+        refuses(lambda name=name: stepnet.expand(path, **{name: None}), kind, f"{name} is None; it must be True or False")
+    refuses(lambda: stepnet.cell(path, sizes=3), kind, "sizes is 3; it must be a mapping")
+    refuses(lambda: stepnet.cell(path, dtype=None), kind, "dtype is None; it must be float32 or float64")
+    refuses(lambda: stepnet.cell(path, dtype=object()), kind, "dtype is <object")
+    refuses(lambda: stepnet.show(path, format=b"dot"), kind, "format is b'dot'; it must be a text")
+    refuses(lambda: lstm.init(seed=0.5), kind, "seed is 0.5; it must be a whole number")
+    refuses(lambda: lstm.explain(params, x=X, gradients="no"), kind, "gradients is 'no'; it must be True or False")
+    refuses(lambda: lstm.vjp(params, wrt=3, x=X), kind, "wrt is 3; it must be a name, or several")
+    refuses(lambda: lstm.vjp(params, wrt=["x", 3], x=X), kind, "a name of wrt is 3; it must be a text")
+    refuses(lambda: stepnet.load_params(path, widen=1), kind, "widen is 1; it must be True or False")
+    refuses(lambda: stepnet.save_params([], tmp_path / "a"), kind, "params is []; it must be a dictionary of arrays by name")
+    refuses(lambda: stepnet.layers("lstm", "8", 4), kind, "input_size is '8'; it must be a whole number")
+    refuses(lambda: stepnet.layers("lstm", 8, 4, dropout="0"), kind, "dropout is '0'; it must be a number")
+    refuses(lambda: stepnet.packed.split(X, stepnet), kind, "the cell is <module 'stepnet'")
+    unknown = stepnet.InvalidArgumentError
+    refuses(lambda: lstm.value_and_grad(params, "g", x=X), unknown, "loss names 'g'; the outputs are h, h_last, c_last")
+    net = cells / "elman.prototxt"
+    refuses(lambda: stepnet.train_net(net, loss=None), kind, "loss is None; it must be a text")
+    refuses(lambda: stepnet.train_net(net, loss="y", **{"beta1: 2 beta2": 3}), unknown, "the optimizer has no option 'beta1: 2 beta2'")
+    refuses(lambda: stepnet.train_net(net, loss="y", beta1=[]), kind, "beta1 is []; it must be a number, a truth value or a word")
+
+
+@pytest.mark.parametrize("path", ["", "no\0", "\udcff"])
+def test_paths_that_name_no_file_are_told(cells, path):
+    net = cells / "elman.prototxt"
+    calls = {
+        "the source": stepnet.cell,
+        "the net": stepnet.load,
+        "init": lambda path: stepnet.load(net, path),
+        "the path": stepnet.load_params,
+    }
+    for what, call in calls.items():
+        refuses(lambda call=call: call(path), stepnet.InvalidArgumentError, f"{what} is {path!r}; it must be ")
+    with pytest.raises(stepnet.TypeMismatchError, match="the net is b'net.pb'; it must be a path"):
+        stepnet.load(b"net.pb")
+
+
+def test_names_that_no_file_has_are_told_as_others_are(lstm):
+    params = lstm.init()
+    refuses(lambda: lstm(params, x=X, **{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no input "\\ud800"')
+    refuses(lambda: lstm({**params, "\ud800": X}, x=X), stepnet.InvalidArgumentError, 'lstm has no parameter "\\ud800"')
+    refuses(lambda: lstm.with_options(**{"\ud800": 1}), stepnet.InvalidArgumentError, "\\ud800")
+    _, pullback = lstm.vjp(params, x=X)
+    refuses(lambda: pullback(**{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no output "\\ud800"')
+
+
+def test_a_comment_in_latin_1_is_no_hindrance(cells, tmp_path):
+    text = (cells / "lstm.cell").read_text()
+    path = tmp_path / "a.cell"
+    path.write_bytes("# J. Koutn\xedk\n".encode("latin-1") + text.encode())
+    cell = stepnet.cell(path, D=5)
+    assert cell.__doc__.startswith("J. Koutn\\xedk\n")
+    assert cell.with_options(D=6).inputs[0].shape == "[T, B, 6]"
+    assert stepnet.check(path) == []
+
+
 def test_huge_sizes_are_out_of_memory_and_no_crash(cells):
     with pytest.raises((stepnet.OutOfMemoryError, stepnet.ShapeMismatchError)):
         stepnet.cell(cells / "lstm.cell", H=2**31)
@@ -245,6 +325,14 @@ def test_what_is_missing_for_onnx_is_said():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")
+
+
+def test_names_of_blobs_that_are_no_utf_8_are_refused(tmp_path):
+    path = tmp_path / "net.pbtxt"
+    path.write_text('op { type: "Relu" input: "x" output: "y\\377" }')
+    refuses(lambda: stepnet.load(path), stepnet.InvalidNetError, 'the blob "y\\xff" has a name that is no UTF-8')
+    path.write_text('name: "net\\377" op { type: "Relu" input: "x" output: "y" }')
+    assert stepnet.load(path).name == "net\\xff"
 
 
 def test_names_that_are_no_utf_8_can_be_told(tmp_path):
