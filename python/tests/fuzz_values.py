@@ -88,7 +88,7 @@ def strange_array(chooser, array):
     """An array that is another in one or two ways: values, dtype, shape, order in memory, or what holds it."""
     for _ in range(chooser.randint(1, 2)):
         change = chooser.choice([_values, _dtype, _shape, _layout, _holder])
-        if not isinstance(array, numpy.ndarray) or array.nbytes > 1e6:
+        if not isinstance(array, numpy.ndarray) or max((array.nbytes, *array.shape)) > 1e6:
             break
         array = change(chooser, array)
     return array
