@@ -1,4 +1,3 @@
-import pathlib
 import re
 import subprocess
 import sys
@@ -8,9 +7,9 @@ import numpy
 import pytest
 
 import stepnet
+from conftest import ROOT
 
 X = numpy.zeros((2, 3, 5), "float32")
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def refuses(call, error, message):

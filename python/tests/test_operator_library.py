@@ -11,9 +11,7 @@ import numpy
 import pytest
 
 import stepnet
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMPILER = os.environ.get("CXX", "c++")
+from conftest import ROOT
 
 CLIPPED_SUM = """cell clipped_sum(x[D]; h[D]) {
   size D = 3
@@ -27,31 +25,13 @@ def run(code, *arguments):
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """Builds a library from a source file. It finds StepNet's headers as an installed tree has them."""
-    if shutil.which(COMPILER) is None:
-        pytest.skip(f"there is no {COMPILER}")
-    folder = tmp_path_factory.mktemp("operators")
-    (folder / "include").mkdir()
-    (folder / "include" / "stepnet").symlink_to(ROOT)
-
-    def library(source, *flags):
-        target = folder / (pathlib.Path(source).stem + ".so")
-        command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder}/include", *flags, source, "-o", target]
-        subprocess.run([str(each) for each in command], check=True)
-        return target
-
-    return library
+def clip(build_operators):
+    return build_operators(ROOT / "examples" / "custom_operator" / "clip.cc")
 
 
 @pytest.fixture(scope="module")
-def clip(build):
-    return build(ROOT / "examples" / "custom_operator" / "clip.cc")
-
-
-@pytest.fixture(scope="module")
-def test_operators(build):
-    return build(ROOT / "tests" / "tools" / "test_operators.cc")
+def test_operators(build_operators):
+    return build_operators(ROOT / "tests" / "tools" / "test_operators.cc")
 
 
 def clipped_sum_and_gradients(x, h, limit):
@@ -111,13 +91,13 @@ def test_a_library_that_is_loaded_again_changes_nothing(clip, tmp_path):
     assert 'operator type "acme.Clip" is registered twice' in done.stderr
 
 
-def test_what_cannot_be_loaded_says_why(build, tmp_path):
+def test_what_cannot_be_loaded_says_why(build_operators, tmp_path):
     with pytest.raises(stepnet.InputOutputError, match=re.escape(f"no operator library {tmp_path}/none.so")):
         stepnet.load_operator_library(tmp_path / "none.so")
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(stepnet.InputOutputError, match=r"it is no shared library \(ELF\)"):
         stepnet.load_operator_library(tmp_path / "text.so")
-    throwing = build(ROOT / "tests" / "tools" / "throwing_operators.cc")
+    throwing = build_operators(ROOT / "tests" / "tools" / "throwing_operators.cc")
     with pytest.raises(stepnet.InputOutputError, match="a constructor in it throws"):
         stepnet.load_operator_library(throwing)
     (tmp_path / "lost.cc").write_text(
@@ -125,7 +105,7 @@ def test_what_cannot_be_loaded_says_why(build, tmp_path):
         'const stepnet::Registration lost = (stepnet::Lost(), stepnet::Operator("test.Lost"));'
     )
     with pytest.raises(stepnet.InputOutputError, match="undefined symbol: _ZN7stepnet4LostEv"):
-        stepnet.load_operator_library(build(tmp_path / "lost.cc"))
+        stepnet.load_operator_library(build_operators(tmp_path / "lost.cc"))
     with pytest.raises(stepnet.TypeMismatchError, match="path is 3; it must be a path"):
         stepnet.load_operator_library(3)
 
