@@ -221,6 +221,10 @@ def test_arguments_of_another_type_are_named_with_what_they_must_be(lstm, cells,
         (lambda: stepnet.save_params(params, None), "path is None; it must be a path"),
         (lambda: stepnet.expand(path, init="no"), "init is 'no'" + TRUTH),
         (lambda: stepnet.show(path, format=None), "format is None" + TEXT),
+        (lambda: stepnet.layers("gru", "5", 4), "input_size is '5'; it must be a whole number"),
+        (lambda: stepnet.layers("gru", 5, 4, num_layers=True), "num_layers is True; it must be a whole number"),
+        (lambda: stepnet.layers("gru", 5, 4, dropout="0"), "dropout is '0'; it must be a number"),
+        (lambda: stepnet.layers("gru", 5, 4, bidirectional=2), "bidirectional is 2; it must be True or False"),
         (lambda: stepnet.check(path, sizes="H=3"), "sizes is 'H=3'; it must be a dictionary of whole numbers by name"),
     ]:
         refuses(call, stepnet.TypeMismatchError, message)
