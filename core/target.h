@@ -1,9 +1,9 @@
 // Target: what depends on the machine that a net runs on: its device, and every figure that was found by measuring such
 // a machine. A device has one.
 //
-// Plans and schedules ask the Target that they are made for (RunOptions::target, StepPlan::target) and never whose it
-// is. What runs on the CPU and nowhere else, and knows no options, asks kCpuTarget, a constant: its fields may be sizes
-// of arrays.
+// Plans and schedules take figures from the Target that they are made for (RunOptions::target, StepPlan::target), and
+// kernels for its device; what they do follows from these alone. What runs on the CPU and nowhere else, and knows no
+// options, asks kCpuTarget, a constant: its fields may be sizes of arrays.
 //
 // Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expressions/expr.h)
 // and blocks of products (operators/gemm.h). They are the same on every machine, however they were found. A Target

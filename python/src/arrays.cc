@@ -120,7 +120,7 @@ bool IsAligned(const void* data, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(DTypeBytes(dtype)) == 0;
 }
 
-std::string TypeName(nb::handle object) { return TextOf(object.type().attr("__qualname__")); }
+std::string TypeName(nb::handle object) { return Utf8Of(object.type().attr("__qualname__")); }
 
 Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
   const std::string text =
@@ -135,7 +135,7 @@ Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
 
 [[noreturn]] void ThrowNoDType(const ArrayRole& role, nb::handle array) {
   std::string dtype = TypeName(array);
-  if (nb::hasattr(array, "dtype")) dtype = TextOf(array.attr("dtype"));
+  if (nb::hasattr(array, "dtype")) dtype = Utf8Of(array.attr("dtype"));
   throw Error(ErrorCode::kTypeMismatch,
               StrCat(Text(role), " has elements ", dtype,
                      ", which no tensor has; tensors have float16, bfloat16, float32, float64, bool, int8 to int64, "
@@ -180,7 +180,7 @@ bool IsContiguous(const nb::ndarray<nb::ro>& array) {
 nb::object CapsuleOf(nb::handle array, const ArrayRole& role) {
   const auto why_not = [&](nb::python_error& raised) {
     if (!raised.matches(PyExc_Exception)) throw std::move(raised);
-    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", TextOf(raised.value())));
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", Utf8Of(raised.value())));
   };
   try {
     return array.attr("__dlpack__")();
@@ -261,7 +261,7 @@ nb::object MakeArray(const Tensor& tensor) {
 
 }  // namespace
 
-std::string TextOf(nb::handle object) {
+std::string Utf8Of(nb::handle object) {
   const nb::str text{nb::borrow(object)};
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
   if (!bytes.is_valid()) nb::raise_python_error();

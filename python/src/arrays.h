@@ -11,7 +11,7 @@
 namespace stepnet::python {
 
 // str(object) in UTF-8; what is not in that, lone surrogates, as escapes. For names that callers give, and messages.
-std::string TextOf(nanobind::handle object);
+std::string Utf8Of(nanobind::handle object);
 
 // A str; bytes that are no UTF-8, which files may hold, as escapes.
 nanobind::object StrOf(std::string_view text);

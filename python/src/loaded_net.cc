@@ -142,7 +142,7 @@ void LoadedNet::Load(const Model& model, const RunOptions& options) {
 std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
   const auto check_names = [&] {
     for (const nb::handle key : given.keys()) {
-      const std::string name = TextOf(key);
+      const std::string name = Utf8Of(key);
       if (std::ranges::count(inputs_, name) > 0) continue;
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(Described(), " has no input \"", name, "\"", DidYouMean(name, inputs_), "; its inputs are ",
@@ -201,7 +201,7 @@ void LoadedNet::Restore(const nb::dict& tensors) {
   std::map<std::string, Tensor> restored;
   for (const nb::handle item : tensors.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = TextOf(key);
+    const std::string name = Utf8Of(key);
     const auto found = before.find(name);
     if (found == before.end()) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(Described(), " has no parameter and no state \"", name, "\"",

@@ -6,11 +6,11 @@ from typing import Any, Iterable, Mapping, NamedTuple
 
 import numpy
 
-from . import _stepnet, arguments
-from .arguments import Source
+from . import _stepnet
 from .errors import TypeMismatchError
-from .gradients import Array, Gradients, Loss, Pullback, value_and_grad
+from .gradients import Array, Gradients, Loss, Pullback, arrays_of, names_of, value_and_grad
 from .outputs import outputs_type
+from .source import Source, all_sizes, text_or_path
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -32,9 +32,9 @@ class Cell:
 
     def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
         self._source = source
-        self._options = _checked(options)
-        text, is_text = arguments.text_or_path(source)
-        cell = _stepnet.make_cell(text, is_text, **self._options)
+        self._options = dict(options)
+        text, is_text = text_or_path(source)
+        cell = _stepnet.make_cell(text, is_text, **options)
         self._cell = cell
         self._call = cell.call
         self._outputs = outputs_type("Outputs", cell.outputs)
@@ -60,7 +60,7 @@ class Cell:
         if "dtype" in options:
             changed["in_double"] = _is_double(options.pop("dtype"))
         if "sizes" in options:
-            changed["sizes"] = arguments.all_sizes(changed["sizes"], arguments.all_sizes(options.pop("sizes"), {}))
+            changed["sizes"] = all_sizes(changed["sizes"], all_sizes(options.pop("sizes"), {}))
         for name, value in options.items():
             if name in _OPTIONS:
                 changed[name] = value
@@ -74,7 +74,7 @@ class Cell:
 
     def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
         """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""
-        return self._cell.init(arguments.seed_of(seed))
+        return self._cell.init(seed)
 
     def __call__(self, params: Mapping[str, Array], /, **inputs: Array) -> Any:
         """Runs the cell over a sequence.
@@ -88,7 +88,7 @@ class Cell:
             A named tuple with an array for each of ``self.outputs``: ``[T, B, …]``, or ``[1, B, …]`` of the last step.
             They are the caller's; outputs that show the same state share memory with each other.
         """
-        return self._make(self._call(_dict(params), inputs))
+        return self._make(self._call(arrays_of("params", params), inputs))
 
     def vjp(
         self, params: Mapping[str, Array], /, *, wrt: Iterable[str] = (), **inputs: Array
@@ -103,7 +103,7 @@ class Cell:
             The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
             keeps the memory of the run for as long as there is one.
         """
-        outputs, gradients = self._cell.vjp(_dict(params), inputs, arguments.names_of("wrt", wrt), True)
+        outputs, gradients = self._cell.vjp(arrays_of("params", params), inputs, names_of("wrt", wrt), True)
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
@@ -132,17 +132,7 @@ class Cell:
             gradients: whether also of the steps that compute the gradients.
             format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
         """
-        wants_gradients = arguments.flag_of("gradients", gradients)
-        return self._cell.explain(_dict(params), inputs, wants_gradients, arguments.text_of("format", format))
-
-
-def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a cell as the core takes them."""
-    run = ("threads", "device", "opt_level", "seed")
-    checked = dict(options, **dict(zip(run, arguments.run_options(*(options[name] for name in run)))))
-    for name in ("training", "carry"):
-        checked[name] = arguments.flag_of(name, options[name])
-    return checked
+        return self._cell.explain(arrays_of("params", params), inputs, gradients, format)
 
 
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
@@ -150,24 +140,12 @@ _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
 
 def _is_double(dtype: Any) -> bool:
     try:
-        kind = None if dtype is None else str(numpy.dtype(dtype))  # of None NumPy makes float64
-    except TypeError:
-        kind = None
-    if kind not in ("float32", "float64"):
-        raise TypeMismatchError(
-            f"type mismatch: dtype is {kind or arguments.shown(dtype)}; it must be float32 or float64"
-        )
-    return kind == "float64"
-
-
-def _dict(params: Mapping[str, Array]) -> dict[str, Array]:
-    if isinstance(params, dict):
-        return params
-    if isinstance(params, Mapping):
-        return dict(params)
-    raise TypeMismatchError(
-        f"type mismatch: params is a {type(params).__name__}; it must be a dictionary of arrays by name"
-    )
+        kind = numpy.dtype(dtype)
+    except TypeError:  # what NumPy does not know either
+        kind = numpy.dtype("void")
+    if dtype is None or kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
+        raise TypeMismatchError(f"type mismatch: dtype is {dtype!r}; it must be float32 or float64")
+    return bool(kind == numpy.dtype("float64"))
 
 
 def cell(
@@ -205,7 +183,7 @@ def cell(
     return Cell(
         source,
         {
-            "sizes": arguments.all_sizes(sizes, named_sizes),
+            "sizes": all_sizes(sizes, named_sizes),
             "training": training,
             "carry": carry,
             "in_double": _is_double(dtype),

@@ -7,10 +7,11 @@ from typing import Any, Iterable, Mapping
 
 import numpy
 
-from . import _stepnet, arguments
-from .errors import InvalidArgumentError
-from .gradients import Array, Gradients, Loss, Pullback, value_and_grad
+from . import _stepnet
+from .errors import InvalidArgumentError, TypeMismatchError
+from .gradients import Array, Gradients, Loss, Pullback, arrays_of, names_of, value_and_grad
 from .outputs import outputs_type
+from .source import path_of
 
 
 class Net:
@@ -59,7 +60,7 @@ class Net:
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
-        outputs, gradients = self._net.vjp(inputs, arguments.names_of("wrt", wrt))
+        outputs, gradients = self._net.vjp(inputs, names_of("wrt", wrt))
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
@@ -79,7 +80,7 @@ class Net:
 
         What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
         """
-        return self._net.explain(inputs, arguments.text_of("format", format))
+        return self._net.explain(inputs, format)
 
 
 class TrainingNet(Net):
@@ -96,7 +97,7 @@ class TrainingNet(Net):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Sets parameters and what the optimizer keeps to what ``state`` says of them, by name; others stay."""
-        self._net.restore(dict(state))
+        self._net.restore(arrays_of("state", state))
 
 
 def load(
@@ -123,8 +124,8 @@ def load(
         InputOutputError: for files that cannot be read or hold something else.
         InvalidNetError: with everything that is wrong with the net.
     """
-    options = arguments.run_options(threads, device, opt_level, seed)
-    return Net(_stepnet.load_net(_net_path(net), _init_path(init), *options))
+    init_path = "" if init is None else path_of("init", init)
+    return Net(_stepnet.load_net(_net_path(net), init_path, threads, device, opt_level, seed))
 
 
 def train_net(
@@ -159,42 +160,34 @@ def train_net(
         InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
         InvalidNetError: with everything that is wrong with the net.
     """
-    text = " ".join(_field_text(name, value) for name, value in optimizer.items())
+    init_path = "" if init is None else path_of("init", init)
+    unknown = [name for name in optimizer if not (name.isascii() and name.isidentifier())]
+    if unknown:
+        raise InvalidArgumentError(f"invalid argument: the optimizer has no option {unknown[0]!r}")
+    text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
     return TrainingNet(
         _stepnet.train_net(
-            _net_path(net),
-            _init_path(init),
-            arguments.text_of("loss", loss),
-            arguments.names_of("parameters", parameters),
-            text,
-            *arguments.run_options(threads, device, opt_level, seed),
+            _net_path(net), init_path, loss, names_of("parameters", parameters), text, threads, device, opt_level, seed
         )
     )
 
 
 def _field_text(name: str, value: float | bool | str) -> str:
-    """An option of the optimizer as text."""
-    if not (name.isascii() and name.isidentifier()):
-        raise InvalidArgumentError(f"invalid argument: the optimizer has no option {arguments.shown(name)}")
+    """A value of the optimizer as text."""
     if isinstance(value, (bool, numpy.bool_)):
-        return f"{name}: {'true' if value else 'false'}"
+        return "true" if value else "false"
     if isinstance(value, str) and value.isascii() and value.isidentifier():
-        return f"{name}: {value.upper()}"
+        return value.upper()
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
-        return f"{name}: {value.item() if isinstance(value, numpy.generic) else value!r}"
-    raise arguments.mistyped(name, value, "a number, a truth value or a word")
+        return repr(value.item() if isinstance(value, numpy.generic) else value)
+    raise TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be a number, a truth value or a word")
 
 
 def _net_path(net: str | os.PathLike[str]) -> str:
     """The path of a net, in a format that the core reads."""
     if isinstance(net, str) and "{" in net and "\n" in net:
         raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
-    path = arguments.path_of("the net", net)
+    path = path_of("net", net)
     if path.lower().endswith(".onnx"):
         raise InvalidArgumentError(f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it")
     return path
-
-
-def _init_path(init: str | os.PathLike[str] | None) -> str:
-    """The path of what fills a net, empty where there is nothing."""
-    return "" if init is None else arguments.path_of("init", init)

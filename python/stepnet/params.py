@@ -7,9 +7,10 @@ from typing import Mapping
 
 import numpy
 
-from . import _stepnet, arguments
+from . import _stepnet
 from .errors import InputOutputError
-from .gradients import Array
+from .gradients import Array, arrays_of
+from .source import path_of
 
 LONGEST_NAME = 1000
 """Bytes of a name that every format takes."""
@@ -31,8 +32,7 @@ def load_params(path: str | os.PathLike[str], *, widen: bool = False, seed: int 
         TypeMismatchError: for strings.
         OutOfMemoryError: for tensors beyond the limit of memory.
     """
-    file, is_widened = arguments.path_of("the path", path), arguments.flag_of("widen", widen)
-    return _stepnet.load_params(file, is_widened, arguments.seed_of(seed))
+    return _stepnet.load_params(path_of("path", path), widen, seed)
 
 
 def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
@@ -47,13 +47,11 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
             of at most 1000 bytes.
         TypeMismatchError: for what is no array, or has a dtype that no tensor has.
     """
-    if not isinstance(params, Mapping):
-        raise arguments.mistyped("params", params, "a dictionary of arrays by name")
-    written = arguments.path_of("the path", path)
-    for name in params:
+    target, arrays = path_of("path", path), arrays_of("params", params)
+    for name in arrays:
         if isinstance(name, str) and not (name.isprintable() and 0 < len(name.encode()) <= LONGEST_NAME):
             raise InputOutputError(
-                f"input/output error: cannot write {written}: a parameter is called {name[:80]!r}; "
+                f"input/output error: cannot write {target}: a parameter is called {name[:80]!r}; "
                 f"names are printable and have 1 to {LONGEST_NAME} bytes"
             )
-    _stepnet.save_params(dict(params), written)
+    _stepnet.save_params(arrays, target)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Mapping
 import numpy
 
 from . import errors
-from .arguments import number, shown, text_of, whole_number
 from .cell import Cell, cell
 from .gradients import Array
-from .layers import GATES, Layers, layers_of
+from .layers import GATES, Layers, check_types, layers_of
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +37,8 @@ def from_torch(module: torch.nn.Module, *, lengths: bool = False) -> tuple[Cell,
         InvalidArgumentError: for one with hooks, or one of which ``forward`` or a parameter is not what it was made with.
     """
     described = _described(module, lengths)
+    check_types(described)
+    described = described._replace(dropout=float(described.dropout))
     _check_is_plain(module)
     fault = described.fault()
     if fault:
@@ -54,25 +55,15 @@ def _described(module: Any, lengths: bool) -> Layers:
     sizes = ["input_size", "hidden_size", "bias"]
     if kind in (nn.RNN, nn.LSTM, nn.GRU):
         sizes += ["num_layers", "batch_first", "bidirectional", "proj_size"]
-        mode, dropout = text_of("from_torch: mode", module.mode), number("from_torch: dropout", module.dropout)
-        return Layers(mode.lower(), lengths=lengths, dropout=dropout, **_attributes(module, sizes))
+        arguments = {name: getattr(module, name) for name in sizes}
+        return Layers(str(module.mode).lower(), lengths=lengths, dropout=module.dropout, **arguments)
     if kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
-        mode = f"rnn_{text_of('from_torch: nonlinearity', module.nonlinearity)}" if kind is nn.RNNCell else kind.__name__[: -len("Cell")].lower()
-        return Layers(mode, lengths=lengths, is_cell=True, **_attributes(module, sizes))
+        mode = f"rnn_{module.nonlinearity}" if kind is nn.RNNCell else kind.__name__[: -len("Cell")].lower()
+        return Layers(mode, lengths=lengths, is_cell=True, **{name: getattr(module, name) for name in sizes})
     raise errors.TypeMismatchError(
         f"type mismatch: from_torch is given {kind.__name__}; it must be an RNN, LSTM, GRU, RNNCell, LSTMCell or GRUCell of "
         f"torch.nn{_hint(module)}"
     )
-
-
-def _attributes(module: Any, names: list[str]) -> dict[str, Any]:
-    """Sizes as whole numbers; ``bias`` and the like as PyTorch reads them, which asks for their truth."""
-    values = {name: getattr(module, name) for name in names}
-    is_number = {name: name.endswith("_size") or name == "num_layers" for name in names}
-    return {
-        name: whole_number(f"from_torch: {name}", value) if is_number[name] else bool(value)
-        for name, value in values.items()
-    }
 
 
 def _hint(module: Any) -> str:
@@ -167,7 +158,7 @@ def tensor_of(what: str, value: Array) -> torch.Tensor:
     try:
         return torch.as_tensor(value).detach()
     except Exception as error:  # of PyTorch, or of what is given
-        raise errors.TypeMismatchError(f"type mismatch: {what} is {shown(value)}, of which PyTorch makes no tensor: {error}") from None
+        raise errors.TypeMismatchError(f"type mismatch: {what} is a {type(value).__name__}, of which PyTorch makes no tensor: {error}") from None
 
 
 def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.Tensor]:

@@ -12,10 +12,12 @@ import numpy
 import onnx
 from onnx import helper
 
-from .. import _stepnet, arguments
+from .. import _stepnet
 from ..cell import Argument, Array, Cell
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
+from ..gradients import names_of
 from ..net import Net
+from ..source import path_of
 from .graph import GraphWriter, Value
 from .nets import Blobs, write_operators
 
@@ -54,7 +56,7 @@ def export(
         InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for arrays that are missing, unknown or do not fit.
         InputOutputError: when the file cannot be written.
     """
-    file = Path(arguments.path_of("the path", path))
+    file = Path(path_of("path", path))
     if isinstance(model, Cell):
         if inputs is not None or dynamic_axes is not None:
             raise InvalidArgumentError(
@@ -86,7 +88,7 @@ class Given:
 def chosen_outputs(model: Cell | Net, outputs: Iterable[str] | None) -> list[str]:
     if outputs is None:
         return list(model.outputs)
-    return arguments.names_of("outputs", outputs)
+    return names_of("outputs", outputs)
 
 
 # What cells and nets are given.

@@ -11,10 +11,10 @@ import onnx
 from onnx import helper
 
 from .. import _stepnet
-from ..arguments import path_of, run_options
 from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, InvalidNetError, ShapeMismatchError, TypeMismatchError
 from ..net import Net
+from ..source import path_of
 from . import moves, scan_node, units  # noqa: F401 - add to the table
 from .inference import add_shapes
 from .netdef import Names, NetText
@@ -68,12 +68,11 @@ def load(
         InvalidNetError: for what is malformed, and for operators, attributes and dtypes that are not read, with the
             node's place.
     """
-    file = Path(path_of("the path", path))
-    options = run_options(threads, device, opt_level, seed)
+    file = Path(path_of("path", path))
     proto = read_model(file)
     scope, arguments, defaults = read_graph(proto, file)
     try:
-        net = _stepnet.make_net(scope.net.text(), scope.model.params, *options)
+        net = _stepnet.make_net(scope.net.text(), scope.model.params, threads, device, opt_level, seed)
     except InvalidNetError as error:
         raise InvalidNetError(f"{error}\n  in file {file}") from None
     return Graph(net, arguments, defaults)
