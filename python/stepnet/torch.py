@@ -69,11 +69,15 @@ def _array(tensor: torch.Tensor) -> Array:
 
 def _tensors(arrays: Sequence[numpy.ndarray]) -> tuple[torch.Tensor, ...]:
     """Arrays as tensors. Of those that show the same state all but the largest are copied: tensors are written to."""
-    own: dict[int, numpy.ndarray] = {}
+    tensors = [torch.from_numpy(array) for array in arrays]
+    taken: list[tuple[int, int]] = []  # addresses
     for i in sorted(range(len(arrays)), key=lambda i: -arrays[i].nbytes):
-        is_shared = any(numpy.may_share_memory(arrays[i], other) for other in own.values())
-        own[i] = arrays[i].copy() if is_shared else arrays[i]
-    return tuple(torch.from_numpy(own[i]) for i in range(len(arrays)))
+        begin = tensors[i].data_ptr()
+        end = begin + arrays[i].nbytes
+        if any(begin < other_end and other_begin < end for other_begin, other_end in taken):
+            tensors[i] = tensors[i].clone()
+        taken.append((begin, end))
+    return tuple(tensors)
 
 
 def _refuse_tracing(cell: Cell) -> None:
@@ -148,9 +152,8 @@ class Module(torch.nn.Module):
     def extra_repr(self) -> str:
         return repr(self.cell)
 
-    def _form(self) -> Cell:
+    def _form(self, is_double: bool) -> Cell:
         """The cell as it runs in this mode and dtype."""
-        is_double = any(parameter.dtype == torch.float64 for parameter in self.parameters())
         key = (self.training, is_double)
         if key not in self._forms:
             dtype = "float64" if is_double else "float32"
@@ -176,9 +179,10 @@ class Module(torch.nn.Module):
                     "it must be dense: call to_dense()"
                 )
         _refuse_tracing(self.cell)
-        cell = self._form()
+        params = [getattr(self, name) for name in self._param_names]
+        cell = self._form(torch.float64 in [param.dtype for param in params])
         names = (*(each.name for each in cell.params), *inputs)
-        tensors = (*(getattr(self, name) for name in self._param_names), *inputs.values())
+        tensors = (*params, *inputs.values())
         if torch.is_grad_enabled():
             return cell._make(_Run.apply(cell, names, *tensors))
         given_params, given_inputs = _arguments(cell, names, tensors)
