@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy
 
 from . import _stepnet
+from .errors import TypeMismatchError
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -38,9 +39,24 @@ class Pullback:
         return Gradients(*self._gradients({self._name_of.get(name, name): each for name, each in output_gradients.items()}))
 
 
-def names_of(wrt: str | Any) -> list[str]:
-    """``wrt`` as a list: one name may be given alone."""
-    return [wrt] if isinstance(wrt, str) else list(wrt)
+def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
+    """The names that were given as ``argument``, as a list: one may be given alone."""
+    if isinstance(names, str):
+        return [names]
+    if isinstance(names, Iterable):
+        return list(names)
+    raise TypeMismatchError(f"type mismatch: {argument} is {names!r}; it must be a name or names")
+
+
+def arrays_of(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays by name that were given as ``argument``."""
+    if isinstance(arrays, dict):
+        return arrays
+    if isinstance(arrays, Mapping):
+        return dict(arrays)
+    raise TypeMismatchError(
+        f"type mismatch: {argument} is a {type(arrays).__name__}; it must be a dictionary of arrays by name"
+    )
 
 
 def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss) -> tuple[Any, Gradients]:
@@ -48,7 +64,7 @@ def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss) -> tuple[Any, G
     if callable(loss):
         value, output_gradients = loss(outputs)
     else:
-        names = names_of(loss)
+        names = names_of("loss", loss)
         value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
         output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
     return value, pullback(**output_gradients)
