@@ -60,10 +60,10 @@ nb::dict Filled(LoadedNet& net) {
   return arrays;
 }
 
-std::string ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
+nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
   const std::string form = TextOf("format", format);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, form, net.Described()); });
+  return StrOf(CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
 }
 
 std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, nb::handle threads,
@@ -82,7 +82,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
   Model model;
   for (const nb::handle item : params.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     model.parameters[name] = TensorOf(value, {"parameter", name}).Clone();
   }
   return CallWithoutGil([&] {

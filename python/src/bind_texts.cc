@@ -1,7 +1,8 @@
 // What can be asked without running anything: checks, operators, the net that a cell stands for.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
+
+#include <vector>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/operator.h"
@@ -13,6 +14,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
@@ -30,9 +32,9 @@ std::vector<std::string> ProblemsOf(const NetDef& net) {
 }
 
 // Everything that is wrong with a cell or a net; what cannot be read is one problem.
-std::vector<std::string> Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
+nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
   const CellUse use{.sizes = SizesOf(sizes)};
-  return CallWithoutGil([&]() -> std::vector<std::string> {
+  const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
     const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
     const std::string what = is_text ? "<text>" : text_or_path;
     try {
@@ -45,6 +47,9 @@ std::vector<std::string> Check(const std::string& text_or_path, bool is_text, co
       return {error.what()};
     }
   });
+  nb::list texts;
+  for (const std::string& problem : problems) texts.append(StrOf(problem));
+  return texts;
 }
 
 NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {

@@ -40,7 +40,7 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given) const {
   std::vector<Tensor> gradients(outputs_.size());
   for (const nb::handle item : given.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     const size_t i = static_cast<size_t>(std::ranges::find(outputs_, name) - outputs_.begin());
     if (i == outputs_.size() || !is_floating_[i]) {
       throw Error(ErrorCode::kInvalidArgument,

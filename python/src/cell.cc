@@ -136,7 +136,7 @@ std::vector<std::string> Cell::NamesOf(bool parameters) const {
 void Cell::CheckNames(const nb::dict& given, bool parameters) const {
   const std::vector<std::string> names = NamesOf(parameters);
   for (const nb::handle key : given.keys()) {
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     if (std::ranges::count(names, name) > 0) continue;
     const char* what = parameters ? "parameter" : "input";
     throw Error(ErrorCode::kInvalidArgument, StrCat(name_, " has no ", what, " \"", name, "\"", DidYouMean(name, names),

@@ -137,9 +137,9 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   session->inputs = blobs_of(def_.inputs);
   session->net = Net::Create(def_.net, session->workspace, def_.options);
   session->outputs = blobs_of(def_.outputs);
-  if (def_.backward.op_size() == 0) return session;
   session->output_gradients = blobs_of(def_.output_gradients);
-  session->backward = Net::Create(def_.backward, session->workspace, def_.options);
+  // There is nothing to run where no output depends on what is differentiated by, or all that do are what was given.
+  if (def_.backward.op_size() > 0) session->backward = Net::Create(def_.backward, session->workspace, def_.options);
   session->gradients = blobs_of(def_.gradients);
   session->differentiated = blobs_of(def_.differentiated);
   return session;
@@ -236,7 +236,7 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const TensorInfo& by = differentiated_[i];
-    const Blob* blob = session_->backward == nullptr ? nullptr : session_->gradients[i];
+    const Blob* blob = session_->gradients[i];
     if (blob == nullptr) {
       gradients.push_back(Tensor::Zeros(by.dtype, by.shape));
       continue;

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 import numpy
 
 from . import _stepnet
-from .errors import TypeMismatchError
+from .errors import InvalidArgumentError, TypeMismatchError
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -65,6 +65,11 @@ def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss) -> tuple[Any, G
         value, output_gradients = loss(outputs)
     else:
         names = names_of("loss", loss)
+        for name in names:
+            if name not in outputs._names and name not in outputs._fields:
+                raise InvalidArgumentError(
+                    f"invalid argument: loss names {name!r}; the outputs are {', '.join(outputs._names)}"
+                )
         value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
         output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
     return value, pullback(**output_gradients)

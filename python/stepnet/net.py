@@ -161,6 +161,9 @@ def train_net(
         InvalidNetError: with everything that is wrong with the net.
     """
     init_path = "" if init is None else path_of("init", init)
+    unknown = [name for name in optimizer if not (name.isascii() and name.isidentifier())]
+    if unknown:
+        raise InvalidArgumentError(f"invalid argument: the optimizer has no option {unknown[0]!r}")
     text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
     return TrainingNet(
         _stepnet.train_net(
@@ -171,9 +174,9 @@ def train_net(
 
 def _field_text(name: str, value: float | bool | str) -> str:
     """A value of the optimizer as text."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, numpy.bool_)):
         return "true" if value else "false"
-    if isinstance(value, str) and value.isidentifier():
+    if isinstance(value, str) and value.isascii() and value.isidentifier():
         return value.upper()
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
         return repr(value.item() if isinstance(value, numpy.generic) else value)
@@ -182,9 +185,9 @@ def _field_text(name: str, value: float | bool | str) -> str:
 
 def _net_path(net: str | os.PathLike[str]) -> str:
     """The path of a net, in a format that the core reads."""
+    if isinstance(net, str) and "{" in net and "\n" in net:
+        raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
     path = path_of("net", net)
     if path.lower().endswith(".onnx"):
         raise InvalidArgumentError(f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it")
-    if "{" in path and "\n" in path:
-        raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
     return path
