@@ -12,6 +12,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/packed_layers.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
@@ -90,12 +91,34 @@ std::map<std::string, std::string> Ops() {
   return docs;
 }
 
+// (name, shape, offset) of each parameter of layers in the vector of MXNet and cuDNN, and the length of that.
+nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64_t state, std::int64_t layers,
+                         bool has_biases, bool bidirectional, std::int64_t projection) {
+  const PackedLayers packed{.mode = mode,
+                            .layers = layers,
+                            .input = input,
+                            .state = state,
+                            .projection = projection,
+                            .bidirectional = bidirectional,
+                            .has_biases = has_biases};
+  const PackedLayout layout = LayoutOf(packed);
+  const std::vector<std::string> names = NamesOf(packed);
+  nb::list parts;
+  for (size_t i = 0; i < names.size(); ++i) {
+    nb::list shape;
+    for (const std::int64_t size : layout.parts[i].shape.dims()) shape.append(size);
+    parts.append(nb::make_tuple(names[i], nb::tuple(shape), layout.parts[i].offset));
+  }
+  return nb::make_tuple(parts, layout.size);
+}
+
 }  // namespace
 
 void BindTexts(nb::module_& module) {
   module.def("check", &Check);
   module.def("expand", &Expand);
   module.def("ops", &Ops);
+  module.def("packed_layout", &PackedLayoutOf);
   module.def("show", &Show);
 }
 

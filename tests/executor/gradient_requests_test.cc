@@ -107,7 +107,7 @@ struct WhatARunTakes {
   friend bool operator==(const WhatARunTakes&, const WhatARunTakes&) = default;
 };
 
-// Of Elman with weights that are large beside all else, in a net with its gradients.
+// Runs a net of Elman and its gradients, with weights that are large beside all else.
 WhatARunTakes TakenBy(const NetDef& net, int opt_level) {
   constexpr std::int64_t kSize = 128;
   Workspace workspace;

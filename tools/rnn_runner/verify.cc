@@ -47,7 +47,7 @@ struct Manifest {
   std::string init_net;                       // "" when there is none
   std::map<std::string, std::string> losses;  // blob → its gradient, where the names in the net do not show it
   std::vector<ManifestRun> runs;
-  // Of the case's one run: what becomes of gradients, and what their blobs hold before and after it.
+  // In the one run of such a case: what becomes of gradients, and what their blobs hold before and after it.
   GradientRequests requests;
   std::string before, after;
 };
