@@ -187,6 +187,21 @@ TEST(NetGradientRequests, ReachRecurrentOperatorsThatHaveABackwardStepNet) {
   EXPECT_EQ(RequestsOf(made.net.op(0)), expected);
   EXPECT_EQ(RequestsOf(*std::ranges::find(made.net.op(), "RecurrentNetworkGradient", &OperatorDef::type)), expected);
   EXPECT_EQ(made.gradients.size(), 2u);
+  // The forward operator lists what its requests are of, or it would not know what to keep.
+  EXPECT_EQ(std::ranges::find(made.net.op(0).arg(), "param", &Argument::name)->ints_size(), 2);
+}
+
+// What the operator itself adds to is somebody's, whoever asks for what else.
+TEST(NetGradientRequests, LeaveWhatOperatorsAddTo) {
+  NetDef net = LayerWithShortParamList();
+  AddStrings(net.mutable_op(0), "gradient_requests", {"add", "write", "write", "add"});  // x, u, w, h0
+  OperatorDef& op = *net.mutable_op(0);
+  for (Argument& argument : *op.mutable_arg()) {
+    if (argument.name() == "param") argument.add_ints(2);
+    if (argument.name() == "param_grads") argument.add_strings("w_grad");
+  }
+  const NetWithGradients made = AddGradients(net, {"h_all"}, {"w", "u"}, {{"u", kNone}});
+  EXPECT_EQ(RequestsOf(made.net.op(0)), (std::vector<std::string>{"add", "none", "write", "add"}));
 }
 
 // Its gradient operator, made before, reads what it keeps.
