@@ -8,6 +8,7 @@
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/operator_library.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
@@ -59,25 +60,28 @@ NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) 
 }
 
 // The net that a cell stands for, or the one that fills its parameters, as text.
-std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool init, bool training,
-                   bool carry) {
-  const CellUse use{.sizes = SizesOf(sizes), .training = training, .carry = carry};
+std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle init,
+                   nb::handle training, nb::handle carry) {
+  const CellUse use{
+      .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
+  const bool is_init = TruthOf("init", init);
   return CallWithoutGil([&] {
     const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
-    return PrintMessageText(init ? cell.init_net : cell.net);
+    return PrintMessageText(is_init ? cell.init_net : cell.net);
   });
 }
 
 // A net, or the one that a cell stands for, for people or for Graphviz.
-std::string Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool training,
-                 const std::string& format) {
-  const CellUse use{.sizes = SizesOf(sizes), .training = training};
-  if (format != "text" && format != "dot") {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", format, "\"; it must be text or dot"));
+std::string Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle training,
+                 nb::handle format) {
+  const CellUse use{.sizes = SizesOf(sizes), .training = TruthOf("training", training)};
+  const std::string form = TextOf("format", format);
+  if (form != "text" && form != "dot") {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", form, "\"; it must be text or dot"));
   }
   return CallWithoutGil([&] {
     const NetDef net = NetOf(text_or_path, is_text, use);
-    return format == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
+    return form == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
   });
 }
 
@@ -116,10 +120,12 @@ nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64
 
 void BindTexts(nb::module_& module) {
   module.def("check", &Check);
-  module.def("expand", &Expand);
+  module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything());
+  // With the GIL, so that no other thread loads a library at the same time.
+  module.def("load_operator_library", &LoadOperatorLibrary);
   module.def("ops", &Ops);
   module.def("packed_layout", &PackedLayoutOf);
-  module.def("show", &Show);
+  module.def("show", &Show, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything());
 }
 
 }  // namespace stepnet::python

@@ -7,7 +7,8 @@ from typing import Any, Iterable, Mapping, NamedTuple
 import numpy
 
 from . import _stepnet
-from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, names_of, value_and_grad
+from .errors import TypeMismatchError
+from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
 from .outputs import outputs_type
 from .source import Source, all_sizes, text_or_path
 
@@ -59,7 +60,7 @@ class Cell:
         if "dtype" in options:
             changed["in_double"] = _is_double(options.pop("dtype"))
         if "sizes" in options:
-            changed["sizes"] = {**changed["sizes"], **options.pop("sizes")}
+            changed["sizes"] = all_sizes(changed["sizes"], all_sizes(options.pop("sizes"), {}))
         for name, value in options.items():
             if name in _OPTIONS:
                 changed[name] = value
@@ -87,7 +88,7 @@ class Cell:
             A named tuple with an array for each of ``self.outputs``: ``[T, B, …]``, or ``[1, B, …]`` of the last step.
             They are the caller's; outputs that show the same state share memory with each other.
         """
-        return self._make(self._call(_dict(params), inputs))
+        return self._make(self._call(arrays_of("params", params), inputs))
 
     def vjp(
         self,
@@ -110,7 +111,8 @@ class Cell:
             The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
             keeps the memory of the run for as long as there is one.
         """
-        outputs, gradients = self._cell.vjp(_dict(params), inputs, names_of(wrt), dict(gradient_requests or {}), True)
+        requests = requests_of(gradient_requests)
+        outputs, gradients = self._cell.vjp(arrays_of("params", params), inputs, names_of("wrt", wrt), requests, True)
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
@@ -148,25 +150,20 @@ class Cell:
             gradients: whether also of the steps that compute the gradients.
             format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
         """
-        return self._cell.explain(_dict(params), inputs, gradients, format)
+        return self._cell.explain(arrays_of("params", params), inputs, gradients, format)
 
 
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
 
 
 def _is_double(dtype: Any) -> bool:
-    kind = numpy.dtype(dtype)
-    if kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
-        raise TypeError(f"dtype is {kind}; it must be float32 or float64")
+    try:
+        kind = numpy.dtype(dtype)
+    except TypeError:  # what NumPy does not know either
+        kind = numpy.dtype("void")
+    if dtype is None or kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
+        raise TypeMismatchError(f"type mismatch: dtype is {dtype!r}; it must be float32 or float64")
     return bool(kind == numpy.dtype("float64"))
-
-
-def _dict(params: Mapping[str, Array]) -> dict[str, Array]:
-    if isinstance(params, dict):
-        return params
-    if isinstance(params, Mapping):
-        return dict(params)
-    raise TypeError(f"params is a {type(params).__name__}; it must be a dictionary of arrays by name")
 
 
 def cell(

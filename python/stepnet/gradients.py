@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy
 
-from . import _stepnet, errors
+from . import _stepnet
+from .errors import InvalidArgumentError, TypeMismatchError
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -52,7 +53,9 @@ class Pullback:
             InvalidArgumentError: where one is missing, is for another name, or cannot be written to.
             ShapeMismatchError, TypeMismatchError: for an array that is not as the gradient is.
         """
-        given = _arrays_of(into)
+        if isinstance(into, Gradients):
+            into = {**into.params, **into.inputs}
+        given = arrays_of("into", {} if into is None else into)
         targets = {name: _writable(name, array) for name, array in given.items()}
         _refuse_overlap(targets)
         by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
@@ -65,21 +68,15 @@ class Pullback:
         return gradients
 
 
-def _arrays_of(into: Into) -> dict[str, Array]:
-    if isinstance(into, Gradients):
-        return {**into.params, **into.inputs}
-    return dict(into or {})
-
-
 def _writable(name: str, given: Array) -> numpy.ndarray:
     """The memory of ``given`` as an array of NumPy."""
     array = given.detach().numpy() if hasattr(given, "detach") else given
     if not isinstance(array, numpy.ndarray):
-        raise errors.TypeMismatchError(
+        raise TypeMismatchError(
             f"type mismatch: into has for {name!r} a {type(given).__name__}; it must be an array of NumPy or a tensor of PyTorch"
         )
     if not array.flags.writeable:
-        raise errors.InvalidArgumentError(
+        raise InvalidArgumentError(
             f"invalid argument: into has for {name!r} an array that is read-only, to which no gradient can be added; give a copy"
         )
     return array
@@ -91,15 +88,39 @@ def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
     for name, array in targets.items():
         for other, before in seen.items():
             if numpy.may_share_memory(array, before):
-                raise errors.InvalidArgumentError(
+                raise InvalidArgumentError(
                     f"invalid argument: into has for {other!r} and {name!r} arrays in the same memory; each needs its own"
                 )
         seen[name] = array
 
 
-def names_of(wrt: str | Any) -> list[str]:
-    """``wrt`` as a list: one name may be given alone."""
-    return [wrt] if isinstance(wrt, str) else list(wrt)
+def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
+    """The names that were given as ``argument``, as a list: one may be given alone."""
+    if isinstance(names, str):
+        return [names]
+    if isinstance(names, Iterable):
+        return list(names)
+    raise TypeMismatchError(f"type mismatch: {argument} is {names!r}; it must be a name or names")
+
+
+def arrays_of(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays by name that were given as ``argument``."""
+    if isinstance(arrays, dict):
+        return arrays
+    if isinstance(arrays, Mapping):
+        return dict(arrays)
+    raise TypeMismatchError(
+        f"type mismatch: {argument} is a {type(arrays).__name__}; it must be a dictionary of arrays by name"
+    )
+
+
+def requests_of(requests: Requests | None) -> dict[str, str]:
+    """``gradient_requests`` as a dictionary; what is in it is looked at elsewhere."""
+    if requests is None or isinstance(requests, Mapping):
+        return dict(requests or {})
+    raise TypeMismatchError(
+        f"type mismatch: gradient_requests is a {type(requests).__name__}; it must be a dictionary of words by name"
+    )
 
 
 def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> tuple[Any, Gradients]:
@@ -107,7 +128,7 @@ def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> 
     if callable(loss):
         value, output_gradients = loss(outputs)
     else:
-        names = names_of(loss)
+        names = names_of("loss", loss)
         value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
         output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
     return value, pullback(into, **output_gradients)

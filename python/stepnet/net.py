@@ -8,9 +8,10 @@ from typing import Any, Iterable, Mapping
 import numpy
 
 from . import _stepnet
-from .errors import InvalidArgumentError
-from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, names_of, value_and_grad
+from .errors import InvalidArgumentError, TypeMismatchError
+from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
 from .outputs import outputs_type
+from .source import path_of
 
 
 class Net:
@@ -63,7 +64,7 @@ class Net:
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
-        outputs, gradients = self._net.vjp(inputs, names_of(wrt), dict(gradient_requests or {}))
+        outputs, gradients = self._net.vjp(inputs, names_of("wrt", wrt), requests_of(gradient_requests))
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
@@ -110,7 +111,7 @@ class TrainingNet(Net):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Sets parameters and what the optimizer keeps to what ``state`` says of them, by name; others stay."""
-        self._net.restore(dict(state))
+        self._net.restore(arrays_of("state", state))
 
 
 def load(
@@ -137,7 +138,7 @@ def load(
         InputOutputError: for files that cannot be read or hold something else.
         InvalidNetError: with everything that is wrong with the net.
     """
-    init_path = "" if init is None else os.fspath(init)
+    init_path = "" if init is None else path_of("init", init)
     return Net(_stepnet.load_net(_net_path(net), init_path, threads, device, opt_level, seed))
 
 
@@ -173,11 +174,11 @@ def train_net(
         InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
         InvalidNetError: with everything that is wrong with the net.
     """
-    init_path = "" if init is None else os.fspath(init)
+    init_path = "" if init is None else path_of("init", init)
     text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
     return TrainingNet(
         _stepnet.train_net(
-            _net_path(net), init_path, loss, names_of(parameters), text, threads, device, opt_level, seed
+            _net_path(net), init_path, loss, names_of("parameters", parameters), text, threads, device, opt_level, seed
         )
     )
 
@@ -190,12 +191,12 @@ def _field_text(name: str, value: float | bool | str) -> str:
         return value.upper()
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
         return repr(value.item() if isinstance(value, numpy.generic) else value)
-    raise TypeError(f"{name} is {value!r}; it must be a number, a truth value or a word")
+    raise TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be a number, a truth value or a word")
 
 
 def _net_path(net: str | os.PathLike[str]) -> str:
     """The path of a net, in a format that the core reads."""
-    path = os.fspath(net)
+    path = path_of("net", net)
     if path.lower().endswith(".onnx"):
         raise InvalidArgumentError(f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it")
     if "{" in path and "\n" in path:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, Union
+from typing import Any, Mapping, Union
+
+from .errors import TypeMismatchError
 
 Source = Union[str, "os.PathLike[str]"]
 
@@ -14,9 +16,19 @@ def text_or_path(source: Source) -> tuple[str, bool]:
         return source, "{" in source or "\n" in source
     if isinstance(source, os.PathLike):
         return os.fspath(source), False
-    raise TypeError(f"the source is a {type(source).__name__}; it must be a text or a path")
+    raise TypeMismatchError(f"type mismatch: the source is a {type(source).__name__}; it must be a text or a path")
+
+
+def path_of(name: str, path: str | os.PathLike[str]) -> str:
+    """The path that was given as the argument ``name``."""
+    text: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if isinstance(text, str):
+        return text
+    raise TypeMismatchError(f"type mismatch: {name} is {path!r}; it must be a path: a text or an os.PathLike")
 
 
 def all_sizes(sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict[str, int]:
     """Sizes that were given as a mapping and by name, which hold before those of the mapping."""
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise TypeMismatchError(f"type mismatch: sizes is {sizes!r}; it must be a dictionary of whole numbers by name")
     return {**(sizes or {}), **named}

@@ -7,6 +7,7 @@ import numpy
 import pytest
 
 import stepnet
+from conftest import ROOT
 
 X = numpy.zeros((2, 3, 5), "float32")
 
@@ -163,10 +164,75 @@ def test_sizes_and_options_that_there_are_not(cells):
     refuses(lambda: stepnet.cell(path, threads=-1), stepnet.InvalidArgumentError, "threads is -1; it must be between 0")
     refuses(lambda: stepnet.cell(path, opt_level=9), stepnet.InvalidArgumentError, "opt_level is 9; it must be between 0 and 2")
     refuses(lambda: stepnet.cell(path, device="tpu"), stepnet.InvalidArgumentError, "tpu")
-    with pytest.raises(TypeError, match="dtype is float16; it must be float32 or float64"):
-        stepnet.cell(path, dtype="float16")
-    with pytest.raises(TypeError, match="the source is a int; it must be a text or a path"):
-        stepnet.cell(3)
+
+
+WHOLE = "; it must be a whole number of 64 bits"
+TRUTH = "; it must be True or False"
+TEXT = "; it must be a text"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"threads": "4"}, "threads is '4'" + WHOLE),
+        ({"threads": 2.0}, "threads is 2.0" + WHOLE),
+        ({"threads": True}, "threads is True" + WHOLE),
+        ({"threads": None}, "threads is None" + WHOLE),
+        ({"threads": 10**30}, f"threads is {10**30}" + WHOLE),
+        ({"opt_level": [2]}, "opt_level is [2]" + WHOLE),
+        ({"seed": -1}, "seed is -1; it must be a whole number from 0 on, of 64 bits"),
+        ({"seed": "x"}, "seed is 'x'; it must be a whole number from 0 on, of 64 bits"),
+        ({"device": 0}, "device is 0" + TEXT),
+        ({"device": None}, "device is None" + TEXT),
+        ({"training": 1}, "training is 1" + TRUTH),
+        ({"carry": "yes"}, "carry is 'yes'" + TRUTH),
+        ({"sizes": 3}, "sizes is 3; it must be a dictionary of whole numbers by name"),
+        ({"dtype": "float16"}, "dtype is 'float16'; it must be float32 or float64"),
+        ({"dtype": "flaot32"}, "dtype is 'flaot32'; it must be float32 or float64"),
+        ({"dtype": None}, "dtype is None; it must be float32 or float64"),
+    ],
+)
+def test_options_of_another_type_are_named_with_what_they_must_be(cells, options, message):
+    refuses(lambda: stepnet.cell(cells / "lstm.cell", **options), stepnet.TypeMismatchError, message)
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4)
+    refuses(lambda: cell.with_options(**options), stepnet.TypeMismatchError, message)
+
+
+def test_arguments_of_another_type_are_named_with_what_they_must_be(lstm, cells, tmp_path):
+    path, params, model = cells / "lstm.cell", lstm.init(), ROOT / "examples" / "char_lm" / "net.pb"
+    for call, message in [
+        (lambda: stepnet.cell(3), "the source is a int; it must be a text or a path"),
+        (lambda: lstm([params], x=X), "params is a list; it must be a dictionary of arrays by name"),
+        (lambda: lstm.init(seed=1.5), "seed is 1.5; it must be a whole number from 0 on"),
+        (lambda: lstm.vjp(params, wrt=3, x=X), "wrt is 3; it must be a name or names"),
+        (lambda: lstm.vjp(params, wrt=["w", 3], x=X), "a name of wrt is 3" + TEXT),
+        (lambda: lstm.explain(params, gradients="all", x=X), "gradients is 'all'" + TRUTH),
+        (lambda: lstm.explain(params, format=3, x=X), "format is 3" + TEXT),
+        (lambda: stepnet.load(3), "net is 3; it must be a path: a text or an os.PathLike"),
+        (lambda: stepnet.load(model, init=b"x"), "init is b'x'; it must be a path"),
+        (lambda: stepnet.load(model, threads="4"), "threads is '4'" + WHOLE),
+        (lambda: stepnet.train_net(model, loss=None), "loss is None" + TEXT),
+        (lambda: stepnet.train_net(model, loss="y", parameters=["w", None]), "a name of parameters is None" + TEXT),
+        (lambda: stepnet.train_net(model, loss="y", parameters=7), "parameters is 7; it must be a name or names"),
+        (lambda: stepnet.train_net(model, loss="y", momentum=None), "momentum is None; it must be a number"),
+        (lambda: stepnet.load_params(7), "path is 7; it must be a path"),
+        (lambda: stepnet.load_params("x.npz", widen="no"), "widen is 'no'" + TRUTH),
+        (lambda: stepnet.save_params([X], tmp_path / "x.npz"), "params is a list; it must be a dictionary of arrays"),
+        (lambda: stepnet.save_params(params, None), "path is None; it must be a path"),
+        (lambda: stepnet.expand(path, init="no"), "init is 'no'" + TRUTH),
+        (lambda: stepnet.show(path, format=None), "format is None" + TEXT),
+        (lambda: stepnet.layers("gru", "5", 4), "input_size is '5'; it must be a whole number"),
+        (lambda: stepnet.layers("gru", 5, 4, num_layers=True), "num_layers is True; it must be a whole number"),
+        (lambda: stepnet.layers("gru", 5, 4, dropout="0"), "dropout is '0'; it must be a number"),
+        (lambda: stepnet.layers("gru", 5, 4, bidirectional=2), "bidirectional is 2; it must be True or False"),
+        (lambda: stepnet.check(path, sizes="H=3"), "sizes is 'H=3'; it must be a dictionary of whole numbers by name"),
+    ]:
+        refuses(call, stepnet.TypeMismatchError, message)
+
+
+def test_numbers_of_numpy_are_numbers(cells):
+    cell = stepnet.cell(cells / "lstm.cell", H=numpy.int64(4), threads=numpy.int32(1))
+    assert len(cell.init(seed=numpy.uint64(3))) == 3
 
 
 def test_huge_sizes_are_out_of_memory_and_no_crash(cells):

@@ -110,6 +110,8 @@ def test_nets_take_requests(tmp_path, random):
     [
         ({"w": "null"}, {}, stepnet.InvalidArgumentError, 'says for "w" "null", must be write, add or none'),
         ({"w": 1}, {}, stepnet.TypeMismatchError, 'says for "w" 1; it must be "write", "add" or "none"'),
+        ("none", {}, stepnet.TypeMismatchError, "gradient_requests is a str; it must be a dictionary"),
+        ({"w": "add"}, numpy.zeros((2, 2), "f4"), stepnet.TypeMismatchError, "into is a ndarray; it must be a dictionary"),
         ({"W": "none"}, {}, stepnet.InvalidArgumentError, 'says none for "W", by which no gradient is made; did you mean "w"?'),
         ({"w": "add"}, {}, stepnet.InvalidArgumentError, 'says add for "w", and into has nothing for it to be added to'),
         ({"b": "add"}, {"b": numpy.zeros(2, "f4")}, stepnet.InvalidArgumentError, 'says add for "b", of which the loss is no'),
