@@ -39,16 +39,19 @@ nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs) {
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
-              const nb::list& wrt, bool read_only) {
+              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only) {
   const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
+  const GradientRequests requests = RequestsOf(gradient_requests);
   const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs);
   auto [outputs, pullback] = CallWithoutGil([&] {
-    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices);
+    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices, requests);
     return program->RunForGradients(arguments);
   });
   std::vector<CallGradients::By> differentiated;
   for (const int i : indices) {
     const Cell::Argument& argument = cell->arguments()[i];
+    const auto request = requests.find(argument.input.blob);
+    if (request != requests.end() && request->second == GradientRequest::kNone) continue;
     differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
   }
   auto gradients = std::make_unique<CallGradients>(cell->name(), cell->outputs(), outputs, std::move(differentiated),

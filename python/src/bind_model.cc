@@ -26,14 +26,15 @@ nb::list Call(LoadedNet& net, const nb::dict& given) {
   return ArraysOf(CallWithoutGil([&] { return net.program()->Run(inputs); }), /*read_only=*/false);
 }
 
-nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt) {
+nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const nb::dict& gradient_requests) {
   const std::vector<std::string> wanted = NamesOf("wrt", wrt);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
   const std::vector<std::string> names = net.Differentiable(wanted, inputs);
+  const GradientRequests requests = RequestsOf(gradient_requests);
   auto [outputs, pullback] =
-      CallWithoutGil([&] { return net.ProgramWithGradients(names, inputs)->RunForGradients(inputs); });
+      CallWithoutGil([&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
   std::vector<CallGradients::By> differentiated;
-  for (const std::string& name : names) {
+  for (const std::string& name : AskedFor(names, requests)) {
     differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
   }
   auto gradients = std::make_unique<CallGradients>(net.Described(), net.outputs(), outputs, std::move(differentiated),

@@ -178,19 +178,20 @@ std::vector<std::string> LoadedNet::Differentiable(const std::vector<std::string
 }
 
 std::shared_ptr<Program> LoadedNet::ProgramWithGradients(const std::vector<std::string>& names,
+                                                         const GradientRequests& requests,
                                                          const std::vector<Tensor>& inputs) {
   if (program_->has_state()) {
     throw Error(ErrorCode::kInvalidNet,
                 StrCat(Described(), " changes what it keeps from run to run; it has no gradients"));
   }
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Program>& program = with_gradients_[names];
+  std::shared_ptr<Program>& program = with_gradients_[{names, requests}];
   if (program != nullptr) return program;
   std::vector<bool> is_floating;
   for (const Tensor& output : program_->Run(inputs)) {
     is_floating.push_back(output.defined() && IsFloating(output.dtype()));
   }
-  program = std::make_shared<Program>(WithGradients(def_, is_floating, names));
+  program = std::make_shared<Program>(WithGradients(def_, is_floating, names, requests));
   return program;
 }
 

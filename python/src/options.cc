@@ -96,6 +96,19 @@ CellSizes SizesOf(const nb::dict& sizes) {
   return result;
 }
 
+GradientRequests RequestsOf(const nb::dict& requests) {
+  GradientRequests result;
+  for (const auto& [name, value] : requests) {
+    const std::string text = nb::str(name).c_str(), where = StrCat("gradient_requests says for \"", text, "\"");
+    if (!nb::isinstance<nb::str>(value)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat(where, " ", nb::repr(value).c_str(), "; it must be \"write\", \"add\" or \"none\""));
+    }
+    result[text] = ParseGradientRequest(nb::cast<nb::str>(value).c_str(), where);
+  }
+  return result;
+}
+
 CellSource SourceOf(const std::string& text_or_path, bool is_text) {
   return is_text ? ParseCell(text_or_path, "<text>") : ReadCell(text_or_path);
 }

@@ -27,7 +27,7 @@ class _Run(torch.autograd.Function):
         wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[2:]) if is_needed]
         if not wrt:
             return _tensors(cell(params, **inputs))
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, False)
+        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False)
         outputs = _tensors(arrays)
         ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
