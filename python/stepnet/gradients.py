@@ -73,11 +73,13 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
     array = given.detach().numpy() if hasattr(given, "detach") else given
     if not isinstance(array, numpy.ndarray):
         raise TypeMismatchError(
-            f"type mismatch: into has for {name!r} a {type(given).__name__}; it must be an array of NumPy or a tensor of PyTorch"
+            f"type mismatch: into has for {name!r} a {type(given).__name__}; "
+            "it must be an array of NumPy or a tensor of PyTorch"
         )
     if not array.flags.writeable:
         raise InvalidArgumentError(
-            f"invalid argument: into has for {name!r} an array that is read-only, to which no gradient can be added; give a copy"
+            f"invalid argument: into has for {name!r} an array that is read-only, to which no gradient can be added; "
+            "give a copy"
         )
     return array
 
