@@ -77,10 +77,10 @@ struct Target {
   // keeps a core from others. The first by scripts/bench_executors, idle and with --busy, the other chosen.
   std::int64_t microseconds_to_look_out = 50;
   std::int64_t microseconds_to_look_out_for_runs = 20;
-  // Threads of a loop go on without one that others waited for so often, and for such a share of the time of all: it
-  // has no core. Chosen.
-  int min_sleeps_to_leave = 3;
-  double max_share_of_sleep = 0.25;
+  // The caller goes on with a loop alone after so many rounds in which all others slept until one had done its part,
+  // where fewer threads than that were awake on the average: some have no core. Chosen.
+  int min_rounds_to_leave = 3;
+  double min_threads_awake = 1.5;
 
   // Bytes of rows of bfloat16 weights that come into the first cache while the rows before them are multiplied, a third
   // of it at most: rows of 1024 beyond the second cache take 80 us so in place of 110, rows of 4096 would take longer.

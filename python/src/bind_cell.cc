@@ -39,16 +39,19 @@ nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs) {
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
-              const nb::list& wrt, bool read_only) {
+              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only) {
   const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
+  const GradientRequests requests = RequestsOf(gradient_requests);
   const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs);
   auto [outputs, pullback] = CallWithoutGil([&] {
-    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices);
+    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices, requests);
     return program->RunForGradients(arguments);
   });
   std::vector<CallGradients::By> differentiated;
   for (const int i : indices) {
     const Cell::Argument& argument = cell->arguments()[i];
+    const auto request = requests.find(argument.input.blob);
+    if (request != requests.end() && request->second == GradientRequest::kNone) continue;
     differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
   }
   auto gradients = std::make_unique<CallGradients>(cell->name(), cell->outputs(), outputs, std::move(differentiated),
@@ -56,14 +59,14 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
   return nb::make_tuple(ArraysOf(outputs, read_only), nb::cast(std::move(gradients)));
 }
 
-std::string ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,
-                        nb::handle format) {
+nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,
+                       nb::handle format) {
   const bool with_gradients = TruthOf("gradients", gradients);
   const std::string form = TextOf("format", format);
   const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs);
   const std::vector<int> differentiated = with_gradients ? cell.IndicesOf({}) : std::vector<int>();
-  return CallWithoutGil(
-      [&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, form, cell.name()); });
+  return StrOf(
+      CallWithoutGil([&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, form, cell.name()); }));
 }
 
 nb::dict Init(const Cell& cell, nb::handle seed) {
@@ -107,8 +110,8 @@ void BindCell(nb::module_& module) {
   nb::class_<CallGradients>(module, "CallGradients").def("__call__", &CallGradients::Call);
   nb::class_<Cell>(module, "Cell")
       .def_prop_ro("name", &Cell::name)
-      .def_prop_ro("doc", &Cell::doc)
-      .def_prop_ro("text", &Cell::text)
+      .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
+      .def_prop_ro("text", [](const Cell& cell) { return StrOf(cell.text()); })
       .def_prop_ro("outputs", &Cell::outputs)
       .def("arguments", &Arguments)
       .def("starts", &Starts)

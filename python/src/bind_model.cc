@@ -26,14 +26,15 @@ nb::list Call(LoadedNet& net, const nb::dict& given) {
   return ArraysOf(CallWithoutGil([&] { return net.program()->Run(inputs); }), /*read_only=*/false);
 }
 
-nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt) {
+nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const nb::dict& gradient_requests) {
   const std::vector<std::string> wanted = NamesOf("wrt", wrt);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
   const std::vector<std::string> names = net.Differentiable(wanted, inputs);
+  const GradientRequests requests = RequestsOf(gradient_requests);
   auto [outputs, pullback] =
-      CallWithoutGil([&] { return net.ProgramWithGradients(names, inputs)->RunForGradients(inputs); });
+      CallWithoutGil([&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
   std::vector<CallGradients::By> differentiated;
-  for (const std::string& name : names) {
+  for (const std::string& name : AskedFor(names, requests)) {
     differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
   }
   auto gradients = std::make_unique<CallGradients>(net.Described(), net.outputs(), outputs, std::move(differentiated),
@@ -60,10 +61,10 @@ nb::dict Filled(LoadedNet& net) {
   return arrays;
 }
 
-std::string ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
+nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
   const std::string form = TextOf("format", format);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, form, net.Described()); });
+  return StrOf(CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
 }
 
 std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, nb::handle threads,
@@ -82,7 +83,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
   Model model;
   for (const nb::handle item : params.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     model.parameters[name] = TensorOf(value, {"parameter", name}).Clone();
   }
   return CallWithoutGil([&] {

@@ -43,8 +43,7 @@ void SaveParams(const nb::dict& params, const std::string& path) {
   NamedTensors tensors;
   for (const auto& [key, array] : params) {
     if (!nb::isinstance<nb::str>(key)) {
-      throw Error(ErrorCode::kTypeMismatch,
-                  StrCat("a parameter is named ", nb::str(key).c_str(), ", which is no text"));
+      throw Error(ErrorCode::kTypeMismatch, StrCat("a parameter is named ", Utf8Of(key), ", which is no text"));
     }
     const auto name = nb::cast<std::string>(key);
     tensors.emplace_back(name, TensorOf(array, {"parameter", name}));

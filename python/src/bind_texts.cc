@@ -1,7 +1,8 @@
 // What can be asked without running anything: checks, operators, the net that a cell stands for.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
+
+#include <vector>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/operator.h"
@@ -13,6 +14,8 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/packed_layers.h"
+#include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
@@ -30,9 +33,9 @@ std::vector<std::string> ProblemsOf(const NetDef& net) {
 }
 
 // Everything that is wrong with a cell or a net; what cannot be read is one problem.
-std::vector<std::string> Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
+nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
   const CellUse use{.sizes = SizesOf(sizes)};
-  return CallWithoutGil([&]() -> std::vector<std::string> {
+  const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
     const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
     const std::string what = is_text ? "<text>" : text_or_path;
     try {
@@ -45,6 +48,9 @@ std::vector<std::string> Check(const std::string& text_or_path, bool is_text, co
       return {error.what()};
     }
   });
+  nb::list texts;
+  for (const std::string& problem : problems) texts.append(StrOf(problem));
+  return texts;
 }
 
 NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {
@@ -94,6 +100,27 @@ std::map<std::string, std::string> Ops() {
   return docs;
 }
 
+// (name, shape, offset) of each parameter of layers in the vector of MXNet and cuDNN, and the length of that.
+nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64_t state, std::int64_t layers,
+                         bool has_biases, bool bidirectional, std::int64_t projection) {
+  const PackedLayers packed{.mode = mode,
+                            .layers = layers,
+                            .input = input,
+                            .state = state,
+                            .projection = projection,
+                            .bidirectional = bidirectional,
+                            .has_biases = has_biases};
+  const PackedLayout layout = LayoutOf(packed);
+  const std::vector<std::string> names = NamesOf(packed);
+  nb::list parts;
+  for (size_t i = 0; i < names.size(); ++i) {
+    nb::list shape;
+    for (const std::int64_t size : layout.parts[i].shape.dims()) shape.append(size);
+    parts.append(nb::make_tuple(names[i], nb::tuple(shape), layout.parts[i].offset));
+  }
+  return nb::make_tuple(parts, layout.size);
+}
+
 }  // namespace
 
 void BindTexts(nb::module_& module) {
@@ -102,6 +129,7 @@ void BindTexts(nb::module_& module) {
   // With the GIL, so that no other thread loads a library at the same time.
   module.def("load_operator_library", &LoadOperatorLibrary);
   module.def("ops", &Ops);
+  module.def("packed_layout", &PackedLayoutOf);
   module.def("show", &Show, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything());
 }
 

@@ -6,6 +6,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/python/src/arrays.h"
 
 namespace nb = nanobind;
 
@@ -14,7 +15,7 @@ namespace stepnet::python {
 namespace {
 
 [[noreturn]] void ThrowOfAnotherType(const std::string& name, nb::handle value, const char* expected) {
-  throw Error(ErrorCode::kTypeMismatch, StrCat(name, " is ", nb::repr(value).c_str(), "; it must be ", expected));
+  throw Error(ErrorCode::kTypeMismatch, StrCat(name, " is ", Utf8Of(nb::repr(value)), "; it must be ", expected));
 }
 
 // Whether it is a whole number that a Number can hold, which then becomes `number`. Truth values are none.
@@ -87,10 +88,23 @@ RunOptions MakeRunOptions(const RunRequest& request) {
 CellSizes SizesOf(const nb::dict& sizes) {
   CellSizes result;
   for (const auto& [name, value] : sizes) {
-    const std::string text = nb::str(name).c_str();
+    const std::string text = Utf8Of(name);
     std::int64_t number = 0;
     if (!IsWholeNumber(value, &number)) ThrowOfAnotherType(StrCat("the size ", text), value, "a whole number");
     result[text] = number;
+  }
+  return result;
+}
+
+GradientRequests RequestsOf(const nb::dict& requests) {
+  GradientRequests result;
+  for (const auto& [name, value] : requests) {
+    const std::string text = nb::str(name).c_str(), where = StrCat("gradient_requests says for \"", text, "\"");
+    if (!nb::isinstance<nb::str>(value)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat(where, " ", nb::repr(value).c_str(), "; it must be \"write\", \"add\" or \"none\""));
+    }
+    result[text] = ParseGradientRequest(nb::cast<nb::str>(value).c_str(), where);
   }
   return result;
 }

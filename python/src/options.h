@@ -9,6 +9,7 @@
 
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/run_options.h"
+#include "stepnet/nets/gradient_request.h"
 
 namespace stepnet::python {
 
@@ -39,6 +40,10 @@ RunOptions MakeRunOptions(const RunRequest& request);
 
 // Sizes from a dictionary of names and whole numbers. Throws kTypeMismatch for anything else. Needs the GIL.
 CellSizes SizesOf(const nanobind::dict& sizes);
+
+// Requests from a dictionary of names and "write", "add" or "none". Throws kInvalidArgument for other words,
+// kTypeMismatch for what is no string. Needs the GIL.
+GradientRequests RequestsOf(const nanobind::dict& requests);
 
 // The cell in a text, or in a file.
 CellSource SourceOf(const std::string& text_or_path, bool is_text);

@@ -8,7 +8,7 @@ import numpy
 
 from . import _stepnet
 from .errors import TypeMismatchError
-from .gradients import Array, Gradients, Loss, Pullback, arrays_of, names_of, value_and_grad
+from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
 from .outputs import outputs_type
 from .source import Source, all_sizes, text_or_path
 
@@ -91,34 +91,52 @@ class Cell:
         return self._make(self._call(arrays_of("params", params), inputs))
 
     def vjp(
-        self, params: Mapping[str, Array], /, *, wrt: Iterable[str] = (), **inputs: Array
+        self,
+        params: Mapping[str, Array],
+        /,
+        *,
+        wrt: Iterable[str] = (),
+        gradient_requests: Requests | None = None,
+        **inputs: Array,
     ) -> tuple[Any, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
+            gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds
+                to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
             The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
             keeps the memory of the run for as long as there is one.
         """
-        outputs, gradients = self._cell.vjp(arrays_of("params", params), inputs, names_of("wrt", wrt), True)
+        requests = requests_of(gradient_requests)
+        outputs, gradients = self._cell.vjp(arrays_of("params", params), inputs, names_of("wrt", wrt), requests, True)
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
     def value_and_grad(
-        self, params: Mapping[str, Array], loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array
+        self,
+        params: Mapping[str, Array],
+        loss: Loss,
+        /,
+        *,
+        wrt: Iterable[str] = (),
+        gradient_requests: Requests | None = None,
+        into: Into = None,
+        **inputs: Array,
     ) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.
 
         Args:
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
                 the outputs and returns the loss with its gradients by outputs, by name.
-            wrt: as for :meth:`vjp`.
+            wrt, gradient_requests: as for :meth:`vjp`.
+            into: the arrays to which gradients are added; see :class:`Pullback`.
         """
-        outputs, pullback = self.vjp(params, wrt=wrt, **inputs)
-        return value_and_grad(outputs, pullback, loss)
+        outputs, pullback = self.vjp(params, wrt=wrt, gradient_requests=gradient_requests, **inputs)
+        return value_and_grad(outputs, pullback, loss, into)
 
     def explain(
         self, params: Mapping[str, Array], /, *, gradients: bool = False, format: str = "text", **inputs: Array

@@ -202,7 +202,7 @@ def layers(
     described = Layers(
         mode, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, lengths
     )
-    _check_types(described)
+    check_types(described)
     described = described._replace(dropout=float(dropout))
     fault = described.fault()
     if fault:
@@ -210,7 +210,7 @@ def layers(
     return cell(described.text(), dtype=dtype)
 
 
-def _check_types(given: Layers) -> None:
+def check_types(given: Layers) -> None:
     """Raises TypeMismatchError for a field that is of another type than it must be; the modes are few."""
     for name, kind in get_type_hints(Layers).items():
         value = getattr(given, name)
@@ -226,6 +226,10 @@ def layers_of(given: Cell) -> Layers:
     Raises:
         InvalidArgumentError: for any other, also where its text differs in what a step computes.
     """
+    if not isinstance(given, Cell):
+        raise errors.TypeMismatchError(
+            f"type mismatch: the cell is {given!r}; it must be one that stepnet.layers or stepnet.from_torch has made"
+        )
     found = _described(given)
     if found is not None and not found.fault() and _is_same_net(given, found):
         return found

@@ -235,6 +235,49 @@ def test_numbers_of_numpy_are_numbers(cells):
     assert len(cell.init(seed=numpy.uint64(3))) == 3
 
 
+def test_names_that_mean_nothing_are_told(cells, lstm):
+    params, unknown = lstm.init(), stepnet.InvalidArgumentError
+    refuses(lambda: lstm.value_and_grad(params, "g", x=X), unknown, "loss names 'g'; the outputs are h, h_last, c_last")
+    net = cells / "elman.prototxt"
+    strange = {"beta1: 2 beta2": 3}
+    refuses(lambda: stepnet.train_net(net, loss="y", **strange), unknown, "the optimizer has no option 'beta1: 2 beta2'")
+    refuses(lambda: stepnet.packed.split(X, stepnet), stepnet.TypeMismatchError, "the cell is <module 'stepnet'")
+
+
+@pytest.mark.parametrize("path", ["", "no\0", "\udcff"])
+def test_paths_that_name_no_file_are_told(cells, path):
+    net = cells / "elman.prototxt"
+    calls = {
+        "the source": stepnet.cell,
+        "net": stepnet.load,
+        "init": lambda path: stepnet.load(net, path),
+        "path": stepnet.load_params,
+    }
+    for what, call in calls.items():
+        refuses(lambda call=call: call(path), stepnet.InvalidArgumentError, f"{what} is {path!r}; it must be ")
+    with pytest.raises(stepnet.TypeMismatchError, match="net is b'net.pb'; it must be a path"):
+        stepnet.load(b"net.pb")
+
+
+def test_names_that_no_file_has_are_told_as_others_are(lstm):
+    params = lstm.init()
+    refuses(lambda: lstm(params, x=X, **{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no input "\\ud800"')
+    refuses(lambda: lstm({**params, "\ud800": X}, x=X), stepnet.InvalidArgumentError, 'lstm has no parameter "\\ud800"')
+    refuses(lambda: lstm.with_options(**{"\ud800": 1}), stepnet.InvalidArgumentError, "\\ud800")
+    _, pullback = lstm.vjp(params, x=X)
+    refuses(lambda: pullback(**{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no output "\\ud800"')
+
+
+def test_a_comment_in_latin_1_is_no_hindrance(cells, tmp_path):
+    text = (cells / "lstm.cell").read_text()
+    path = tmp_path / "a.cell"
+    path.write_bytes("# J. Koutn\xedk\n".encode("latin-1") + text.encode())
+    cell = stepnet.cell(path, D=5)
+    assert cell.__doc__.startswith("J. Koutn\\xedk\n")
+    assert cell.with_options(D=6).inputs[0].shape == "[T, B, 6]"
+    assert stepnet.check(path) == []
+
+
 def test_huge_sizes_are_out_of_memory_and_no_crash(cells):
     with pytest.raises((stepnet.OutOfMemoryError, stepnet.ShapeMismatchError)):
         stepnet.cell(cells / "lstm.cell", H=2**31)
@@ -311,6 +354,14 @@ def test_what_is_missing_for_onnx_is_said():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")
+
+
+def test_names_of_blobs_that_are_no_utf_8_are_refused(tmp_path):
+    path = tmp_path / "net.pbtxt"
+    path.write_text('op { type: "Relu" input: "x" output: "y\\377" }')
+    refuses(lambda: stepnet.load(path), stepnet.InvalidNetError, 'the blob "y\\xff" has a name that is no UTF-8')
+    path.write_text('name: "net\\377" op { type: "Relu" input: "x" output: "y" }')
+    assert stepnet.load(path).name == "net\\xff"
 
 
 def test_names_that_are_no_utf_8_can_be_told(tmp_path):
