@@ -1,8 +1,8 @@
 // Exp, log, tanh, sigmoid and erfc of one vector: for kernels that are written with Highway and compiled once a target.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE. Everything is
-// correct for every lane by itself, so that kernels may compute lanes whose results they drop. Of a NaN all but log give
-// a NaN without looking for one: bounds let it through, and whatever is added to it or multiplied by it is one.
+// correct for every lane by itself, so that kernels may compute lanes whose results they drop. Exp, tanh and
+// sigmoid give a NaN of a NaN without looking for it: bounds let it through, and so does all that follows.
 //
 // exp: x = n ln 2 + r with |r| <= ln(2)/2, then exp(x) = 2^n (1 + p), p = expm1(r) by a polynomial.
 // tanh: |tanh x| = -t / (2 + t) with t = expm1(-2|x|) = 2^n p + (2^n - 1), which is exact where it matters: small x.
@@ -206,7 +206,7 @@ struct ErfcFn {
     using C = MathConstants<T>;
     const hn::RebindToUnsigned<D> du;
     const auto one = hn::Set(d, T{1}), center = hn::Set(d, C::kErfcCenter);
-    const auto magnitude = LesserOrSecond(hn::Set(d, C::kErfcMax), hn::Abs(x));
+    const auto magnitude = hn::Min(hn::Abs(x), hn::Set(d, C::kErfcMax));
     const auto high = hn::BitCast(d, hn::And(hn::BitCast(du, magnitude), hn::Set(du, C::kHighHalf)));
     const auto rest = hn::Mul(hn::Sub(high, magnitude), hn::Add(high, magnitude));
     hn::Vec<D> rounded;
@@ -215,7 +215,7 @@ struct ErfcFn {
     const auto scaled = hn::Div(p, hn::MulAdd(magnitude, hn::Set(d, T{1.125}), one));
     const auto y = Times2n(d, hn::MulAdd(scaled, Expm1OfReduced(d, r), scaled), rounded);
     const auto of_negative = hn::Sub(hn::Set(d, T{2}), y);
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), of_negative, y);
+    return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), of_negative, y), x);
   }
 };
 
