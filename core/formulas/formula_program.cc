@@ -7,6 +7,7 @@
 
 #include "stepnet/core/expressions/expr_evaluate.h"
 #include "stepnet/core/regions/region_run.h"
+#include "stepnet/core/regions/region_simple.h"
 
 namespace stepnet {
 namespace {
@@ -68,6 +69,7 @@ void FormulaProgram::Prepare() const {
     }
     if (!is_flat_) program_.emplace(formula_.region);
     if (is_flat_ && program_->direct() != nullptr) UseDirect(*program_->direct());
+    if (!reads_run_values_) simple_ = program_->simple();
   });
 }
 
@@ -105,6 +107,7 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
           size);
     }
   }
+  if (simple_ != nullptr && run.parts() == 1 && run.units() == 0) return RunSimple(run);
   constexpr size_t kFew = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
   const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
   if (num_operands <= kFew) {
@@ -112,6 +115,18 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
     return RunOn(op, run, few);
   }
   RunOn(op, run, run.ScratchOf<void*>(static_cast<std::int64_t>(num_operands)));
+}
+
+// Pointers are looked for as they are needed: rows of one kind need few of those of a unit's gradient.
+void FormulaProgram::RunSimple(const OpRun& run) const {
+  const std::int64_t columns = is_flat_ ? run.Out(first_output_).size() : simple_->code->sizes[3];
+  const std::int64_t rows = is_flat_ ? 1 : simple_->code->NumRows();
+  if (rows == 0 || columns == 0) return;
+  const int* const inputs = formula_.inputs.data();
+  const int* const outputs = formula_.outputs.data();
+  RunSimpleRows(
+      *simple_, [&](int input) { return run.In(inputs[input]).data; },
+      [&](int output) { return run.Out(outputs[output]).data; }, 0, rows, columns);
 }
 
 void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const {

@@ -34,6 +34,8 @@ class FormulaProgram {
 
  private:
   void UseDirect(const RegionDirect& direct) const;
+  // REQUIRES simple_.
+  void RunSimple(const OpRun& run) const;
   void RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const;
 
   std::vector<TensorInfo> inputs_;
@@ -46,8 +48,9 @@ class FormulaProgram {
   mutable std::once_flag once_;
   mutable std::optional<RegionProgram> program_;
   mutable ColumnPrograms column_programs_;
-  mutable bool is_flat_ = false;  // the program is one for any number of elements
-  mutable RegionDirect direct_;   // that one instruction, with the operator's inputs and output; no kernel: it has more
+  mutable bool is_flat_ = false;                  // the program is one for any number of elements
+  mutable const RegionSimple* simple_ = nullptr;  // null: the program is not, or reads values of the run
+  mutable RegionDirect direct_;  // that one instruction, with the operator's inputs and output; no kernel: it has more
 };
 
 }  // namespace stepnet

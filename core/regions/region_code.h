@@ -66,6 +66,13 @@ struct RegionInstruction {
     kStartRow,    // out: partial results
     kReduce,      // out: partial results, of operands[0]
     kFinishRow,   // out[0] of the partial results operands[0]
+    // Between the memory of operand `number` of the program and a slot: of the elements of a block, or one a row.
+    kLoad,      // to out
+    kStore,     // from operands[0]
+    kAdd,       // likewise, added
+    kLoadRow,   // as kLoad
+    kStoreRow,  // as kStore
+    kAddRow,    // as kAdd
   };
   Kind kind = Kind::kCompute;
   ExprOp op = ExprOp::kConstant;
@@ -126,9 +133,10 @@ inline constexpr std::int64_t kSimpleBytes = 16 << 10;
 
 // An instruction of a simple program: what SimpleRun needs of it.
 struct RegionStep {
-  RegionKernel kernel;
-  std::uint8_t out;
-  std::uint8_t operands[4];
+  RegionKernel kernel = nullptr;
+  const RegionInstruction* of_rows = nullptr;  // which it is where there is no kernel
+  std::uint8_t out = 0;
+  std::uint8_t operands[4] = {};
 };
 
 struct RegionCode {
@@ -144,17 +152,15 @@ struct RegionCode {
     DType dtype;
   };
   struct Phase {
-    std::vector<RegionInstruction> row;         // once for the rows of a block, before its elements
-    std::vector<RegionMove> loads;              // of a block, before its instructions
-    std::vector<RegionInstruction> block;       // for each block
-    std::vector<RegionMove> stores;             // of a block, after its instructions
-    std::vector<RegionMove> sums;               // likewise, added
-    std::vector<RegionInstruction> reductions;  // of rows, after all their blocks
+    std::vector<RegionInstruction> row;    // once for the rows of a block, before its elements
+    std::vector<RegionInstruction> block;  // for each block
+    std::vector<RegionInstruction> end;    // once for the rows of a block, after all their blocks
   };
   RegionIndex sizes = {};   // dimensions that move as one are one
   bool joins_rows = false;  // blocks hold several whole rows, because they are short
   bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
-  bool is_simple = false;   // nothing but kernels on the elements of rows in memory and on values of the run, few
+  bool is_simple = false;  // nothing but kernels on the elements of rows in memory, on rows that all rows share, and on
+                           // values of the run, few
   RegionDirect direct;
   std::vector<RegionStep> steps;  // of a simple program
   std::int64_t simple_work = 0;   // of an element of it, as CountWork has it
@@ -177,10 +183,8 @@ struct RegionCode {
   std::vector<RegionInstruction> setup;  // once a run
   bool has_setup = false;                // run_loads or setup
   std::vector<RegionMove> tile_loads;    // once a run: elements that are the same in all rows
-  std::vector<RegionMove> row_loads;
   std::vector<Phase> phases;
-  std::vector<RegionMove> row_stores;
-  std::vector<RegionMove> row_sums;  // likewise, added
+  bool has_row_outputs = false;  // outputs of one element a row, also where rows have none
   std::vector<Expr> requirements;
   // A run is cut into parts between units.
   enum class Cut : std::uint8_t { kBlocks, kRows, kColumns } cut = Cut::kBlocks;

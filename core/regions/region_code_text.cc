@@ -53,7 +53,14 @@ std::string OpText(const RegionInstruction& instruction) {
   return "";
 }
 
-std::string InstructionText(const RegionInstruction& instruction) {
+// "s4, input 3", where a move of instructions has that.
+std::string MoveText(const RegionCode& code, const RegionMove& move) {
+  const bool is_input = move.operand < code.num_inputs;
+  return StrCat("s", move.slot, is_input ? ", input " : ", output ",
+                is_input ? move.operand : move.operand - code.num_inputs);
+}
+
+std::string InstructionText(const RegionCode& code, const RegionInstruction& instruction) {
   const auto slot = [](int number) { return StrCat("s", number); };
   std::vector<std::string> operands;
   for (int k = 0; k < instruction.num_operands; ++k) operands.push_back(slot(instruction.operands[k]));
@@ -71,6 +78,15 @@ std::string InstructionText(const RegionInstruction& instruction) {
     case Kind::kStartRow: return StrCat("start ", ExprOpName(instruction.op), " ", slot(instruction.out));
     case Kind::kReduce: return StrCat(ExprOpName(instruction.op), " ", slot(instruction.out), " ", all);
     case Kind::kFinishRow: return StrCat(slot(instruction.out), " = finish ", ExprOpName(instruction.op), " ", all);
+    case Kind::kLoad:
+    case Kind::kLoadRow:
+      return StrCat("load ", MoveText(code, {.operand = instruction.number, .slot = instruction.out}));
+    case Kind::kStore:
+    case Kind::kStoreRow:
+      return StrCat("store ", MoveText(code, {.operand = instruction.number, .slot = instruction.operands[0]}));
+    case Kind::kAdd:
+    case Kind::kAddRow:
+      return StrCat("add ", MoveText(code, {.operand = instruction.number, .slot = instruction.operands[0]}));
   }
   return "";
 }
@@ -80,14 +96,12 @@ std::string InstructionText(const RegionInstruction& instruction) {
 std::string RegionCodeText(const RegionCode& code) {
   TextStream out;
   const auto print = [&](const char* when, const std::vector<RegionInstruction>& instructions) {
-    for (const RegionInstruction& instruction : instructions) out << when << InstructionText(instruction) << "\n";
+    for (const RegionInstruction& instruction : instructions) {
+      out << when << InstructionText(code, instruction) << "\n";
+    }
   };
   const auto moves = [&](const char* what, const std::vector<RegionMove>& list) {
-    for (const auto& [operand, slot] : list) {
-      const bool is_input = operand < code.num_inputs;
-      out << what << " s" << slot << ", " << (is_input ? "input " : "output ")
-          << (is_input ? operand : operand - code.num_inputs) << "\n";
-    }
+    for (const RegionMove& move : list) out << what << " " << MoveText(code, move) << "\n";
   };
   out << "sizes [" << Join(code.sizes, ", ") << "], blocks of " << code.width << (code.joins_rows ? " in rows" : "")
       << ", " << code.run_bytes << " bytes\n";
@@ -101,17 +115,13 @@ std::string RegionCodeText(const RegionCode& code) {
   moves("run: load", code.run_loads);
   print("run: ", code.setup);
   moves("run: load rows", code.tile_loads);
-  moves("row: load", code.row_loads);
   for (const RegionCode::Phase& phase : code.phases) {
     print("row: ", phase.row);
-    moves("block: load", phase.loads);
     print("block: ", phase.block);
-    moves("block: store", phase.stores);
-    moves("block: add", phase.sums);
-    print("rows: ", phase.reductions);
+    for (const RegionInstruction& instruction : phase.end) {
+      out << (instruction.kind == Kind::kReduceRows ? "rows: " : "row: ") << InstructionText(code, instruction) << "\n";
+    }
   }
-  moves("row: store", code.row_stores);
-  moves("row: add", code.row_sums);
   return std::move(out).str();
 }
 

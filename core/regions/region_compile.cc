@@ -38,6 +38,7 @@ class Compiler {
     AllocateMemory();
     EmitRunAndRows();
     EmitBlocks();
+    EmitRowStores();
     LayOutRegion(slots_, &code_);
   }
 
@@ -197,8 +198,11 @@ class Compiler {
       switch (node.expr->op) {
         case ExprOp::kConstant: continue;
         case ExprOp::kInput:
-          (node.level == RegionLevel::kRun ? code_.run_loads : code_.row_loads)
-              .push_back({.operand = node.expr->number, .slot = node.slot});
+          if (node.level == RegionLevel::kRun) {
+            code_.run_loads.push_back({.operand = node.expr->number, .slot = node.slot});
+          } else {
+            code.push_back(LoadOf(Kind::kLoadRow, *node.expr, node.slot));
+          }
           break;
         case ExprOp::kRequire:
           code.push_back(CheckOf(node, operands));
@@ -224,10 +228,17 @@ class Compiler {
         code.push_back(spread);
       }
     }
-    for (size_t i = 0; i < region_.outputs.size(); ++i) {
-      if (!IsOfRows(region_, region_.outputs[i])) continue;
-      (SumsRows(region_, region_.outputs[i]) ? code_.row_sums : code_.row_stores)
-          .push_back({.operand = code_.num_inputs + static_cast<int>(i), .slot = nodes_[output_nodes_[i]].slot});
+  }
+
+  // Outputs of rows, when all phases are done.
+  void EmitRowStores() {
+    for (const bool adds : {false, true}) {
+      for (int i = 0; i < static_cast<int>(region_.outputs.size()); ++i) {
+        if (!IsOfRows(region_, region_.outputs[i]) || SumsRows(region_, region_.outputs[i]) != adds) continue;
+        const Kind kind = adds ? Kind::kAddRow : Kind::kStoreRow;
+        code_.phases.back().end.push_back(StoreOf(kind, nodes_[output_nodes_[i]].slot, code_.num_inputs + i));
+        code_.has_row_outputs = true;
+      }
     }
   }
 
@@ -301,19 +312,23 @@ class Compiler {
         if (last_read[node.operands[k]] == s) Release(node.operands[k], &slot);
       }
     }
-    for (Store& store : stores_) {
-      if (store.phase < first || store.phase > last || store.is_done) continue;
-      const bool is_sum = region_.outputs[store.output].kind == RegionOutputKind::kSums;
-      const int from = store.copy >= 0 ? store.copy : slot[store.node];
-      RegionCode::Phase& phase = code_.phases[store.phase];
-      const int memory = memory_slot_[code_.num_inputs + store.output];
-      if (is_sum || memory < 0) {
-        (is_sum ? phase.sums : phase.stores).push_back({.operand = code_.num_inputs + store.output, .slot = from});
-      } else {
-        phase.block.push_back(CopyOf(region_.outputs[store.output].value, from, memory));
-      }
-    }
+    for (const Kind kind : {Kind::kCompute, Kind::kStore, Kind::kAdd}) EmitStores(kind, first, last, slot);
     free_ = pool_;
+  }
+
+  // What no instruction has written: copies, other elements, and sums.
+  void EmitStores(Kind kind, int first, int last, const std::vector<int>& slot) {
+    for (const Store& store : stores_) {
+      if (store.phase < first || store.phase > last || store.is_done) continue;
+      const RegionOutput& output = region_.outputs[store.output];
+      const int from = store.copy >= 0 ? store.copy : slot[store.node];
+      const int memory = memory_slot_[code_.num_inputs + store.output];
+      const Kind own = output.kind == RegionOutputKind::kSums ? Kind::kAdd : memory < 0 ? Kind::kStore : Kind::kCompute;
+      if (own != kind) continue;
+      const bool copies = kind == Kind::kCompute;
+      code_.phases[store.phase].block.push_back(copies ? CopyOf(output.value, from, memory)
+                                                       : StoreOf(kind, from, code_.num_inputs + store.output));
+    }
   }
 
   // An input that an output stores as it is, and whose memory is that of another output, which may be written before.
@@ -344,7 +359,11 @@ class Compiler {
       if (slot < num_memory_) continue;
       const RegionIndex& strides = code_.operands[node.expr->number].strides;
       const bool is_tile = code_.joins_rows && strides[0] == 0 && strides[1] == 0 && strides[2] == 0;
-      (is_tile ? code_.tile_loads : code_.phases[first].loads).push_back({.operand = node.expr->number, .slot = slot});
+      if (is_tile) {
+        code_.tile_loads.push_back({.operand = node.expr->number, .slot = slot});
+      } else {
+        code_.phases[first].block.push_back(LoadOf(Kind::kLoad, *node.expr, slot));
+      }
     }
   }
 
@@ -437,7 +456,7 @@ class Compiler {
   void EmitStep(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
     const Node& node = nodes_[step.node];
     RegionCode::Phase& phase = code_.phases[step.phase];
-    std::vector<RegionInstruction>& code = node.is_reduction() && keeps_values_ ? phase.reductions : phase.block;
+    std::vector<RegionInstruction>& code = node.is_reduction() && keeps_values_ ? phase.end : phase.block;
     int operands[kMaxExprOperands];
     for (int k = 0; k < kMaxExprOperands; ++k) {
       const bool is_as_is = node.repeated.Has(k);

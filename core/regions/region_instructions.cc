@@ -52,6 +52,16 @@ RegionInstruction CopyOf(const Expr& value, int from, int to) {
   return copy;
 }
 
+RegionInstruction LoadOf(Kind kind, const ExprNode& input, int to) {
+  return {.kind = kind, .dtype = input.dtype, .number = input.number, .out = to};
+}
+
+RegionInstruction StoreOf(Kind kind, int from, int operand) {
+  RegionInstruction store{.kind = kind, .number = operand};
+  SetOperands(&store, {from});
+  return store;
+}
+
 RegionInstruction ConditionOf(int from, int to) {
   RegionInstruction copy{.op = ExprOp::kAnd,
                          .dtype = DType::kBool,

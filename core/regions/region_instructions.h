@@ -19,7 +19,11 @@ inline void SetOperands(RegionInstruction* instruction, std::initializer_list<in
 RegionInstruction InstructionOf(const RegionValue& value, int out, int keys_of_run);
 // Writes what `from` holds, a value, to `to`.
 RegionInstruction CopyOf(const Expr& value, int from, int to);
-// Likewise, a requirement, which is its condition.
+// Elements of an input or values of its rows into a slot, and from a slot to the memory of an operand of the program,
+// as `kind` says.
+RegionInstruction LoadOf(RegionInstruction::Kind kind, const ExprNode& input, int to);
+RegionInstruction StoreOf(RegionInstruction::Kind kind, int from, int operand);
+// Writes a requirement, which is its condition.
 RegionInstruction ConditionOf(int from, int to);
 
 }  // namespace stepnet

@@ -21,15 +21,23 @@ bool HasPlainSetup(const RegionCode& code) {
   });
 }
 
-// Whether blocks are nothing but kernels.
+// Whether blocks are nothing but kernels, of elements and of rows that all rows share.
 bool HasKernelsOnly(const RegionCode& code) {
+  using Kind = RegionInstruction::Kind;
   const RegionCode::Phase& phase = code.phases[0];
   const auto is_kernel = [](const RegionInstruction& instruction) {
-    return instruction.kind == RegionInstruction::Kind::kCompute;
+    return instruction.kind == Kind::kCompute || instruction.kind == Kind::kOfRows;
   };
-  return code.phases.size() == 1 && code.requirements.empty() && code.row_loads.empty() && code.row_stores.empty() &&
-         code.row_sums.empty() && phase.row.empty() && phase.loads.empty() && phase.stores.empty() &&
-         phase.sums.empty() && std::ranges::all_of(phase.block, is_kernel);
+  return code.phases.size() == 1 && code.requirements.empty() && code.tile_loads.empty() && phase.row.empty() &&
+         phase.end.empty() && std::ranges::all_of(phase.block, is_kernel);
+}
+
+// Whether a phase has such an instruction.
+bool HasKind(const RegionCode& code, RegionInstruction::Kind kind) {
+  const auto is_it = [&](const RegionInstruction& instruction) { return instruction.kind == kind; };
+  return std::ranges::any_of(code.phases, [&](const RegionCode::Phase& phase) {
+    return std::ranges::any_of(phase.block, is_it) || std::ranges::any_of(phase.end, is_it);
+  });
 }
 
 class Layout {
@@ -42,8 +50,8 @@ class Layout {
     PlaceBuffers();
     FillConstants();
     for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
-    code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 && !code_.joins_rows &&
-                      code_.cut == RegionCode::Cut::kBlocks && HasPlainSetup(code_) &&
+    code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 &&
+                      code_.cut != RegionCode::Cut::kColumns && HasPlainSetup(code_) &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
                       buffer_bytes_ <= kSimpleBytes;
     code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
@@ -57,13 +65,12 @@ class Layout {
   int num_memory() const { return static_cast<int>(code_.memory_operands.size()); }
 
   void CutIntoParts() {
-    const bool sums_rows = !code_.row_sums.empty();
-    const bool has_rows = code_.phases.size() > 1 || !code_.row_stores.empty() || sums_rows;
-    const auto adds = [](const RegionCode::Phase& phase) { return !phase.sums.empty(); };
+    using Kind = RegionInstruction::Kind;
+    const bool has_rows = code_.phases.size() > 1 || code_.has_row_outputs;
     const std::int64_t rows = code_.NumRows();
     const std::int64_t columns = code_.sizes[3];
     std::int64_t parts = 1;
-    if (sums_rows || std::ranges::any_of(code_.phases, adds)) {
+    if (HasKind(code_, Kind::kAddRow) || HasKind(code_, Kind::kAdd)) {
       code_.cut = RegionCode::Cut::kColumns;
       code_.unit = kCpuTarget.regions.min_part_columns;
       parts = has_rows ? 1 : columns / kCpuTarget.regions.min_part_columns;
@@ -168,6 +175,10 @@ class Layout {
     const std::vector<RegionInstruction>& block = code_.phases[0].block;
     for (const RegionInstruction& instruction : block) {
       RegionStep& step = code_.steps.emplace_back();
+      if (instruction.kind == RegionInstruction::Kind::kOfRows) {
+        step.of_rows = &instruction;
+        continue;
+      }
       step.kernel = instruction.kernel;
       step.out = static_cast<std::uint8_t>(instruction.out);
       std::copy_n(instruction.operands, std::size(step.operands), step.operands);

@@ -4,7 +4,6 @@
 #include <climits>
 #include <utility>
 
-#include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/regions/region_code.h"
 #include "stepnet/core/regions/region_run.h"
 #include "stepnet/core/regions/region_simple.h"
@@ -17,46 +16,6 @@ namespace {
 
 constexpr std::int64_t kFewRows = 256;  // whose conditions are on the stack
 
-// A condition of rows that compares one number of the row, or of all, with another: as lengths with the step.
-struct RowComparison {
-  struct Operand {
-    int input;
-    std::int64_t offset;
-    std::int64_t stride;
-  };
-  ExprOp op;
-  Operand a;
-  Operand b;
-
-  bool Holds(RegionInputs inputs, std::int64_t row) const {
-    const std::int32_t x = NumberOf(a, inputs, row), y = NumberOf(b, inputs, row);
-    return op == ExprOp::kLess ? x < y : x <= y;
-  }
-
- private:
-  static std::int32_t NumberOf(const Operand& of, RegionInputs inputs, std::int64_t row) {
-    return static_cast<const std::int32_t*>(inputs[of.input])[of.offset + row * of.stride];
-  }
-};
-
-std::optional<RowComparison> RowComparisonOf(const Region& condition) {
-  const ExprNode& node = *condition.outputs[0].value;
-  if (node.op != ExprOp::kLess && node.op != ExprOp::kLessEqual) return {};
-  RowComparison::Operand operands[2];
-  for (int k = 0; k < 2; ++k) {
-    if (node.operands[k]->op != ExprOp::kInput) return {};
-    const int input = node.operands[k]->number;
-    const RegionOperand& of = condition.inputs[input];
-    if (of.dtype != DType::kInt32 || (of.strides[0] != 0 && condition.sizes[0] > 1) ||
-        (of.strides[1] != 0 && condition.sizes[1] > 1)) {
-      return {};
-    }
-    if (of.strides[2] != 0 && condition.sizes[0] * condition.sizes[1] > 1) return {};  // rows begin again
-    operands[k] = {.input = input, .offset = of.offset, .stride = of.strides[2]};
-  }
-  return RowComparison{.op = node.op, .a = operands[0], .b = operands[1]};
-}
-
 }  // namespace
 
 // Either one program, or those of the two kinds of rows and which kind a row is.
@@ -68,9 +27,9 @@ struct RegionProgram::Codes {
     RegionCode condition;  // where there is no comparison
     RegionCode then;
     RegionCode otherwise;
-    bool is_simple;  // there is a comparison, and both are simple
   };
   std::optional<Kinds> kinds;
+  RegionSimple simple;  // without code: the program is not
 
   explicit Codes(const Region& given) {
     CheckRegion(given);
@@ -82,13 +41,18 @@ struct RegionProgram::Codes {
     const std::optional<RegionSplit> split = SplitByRows(region);
     if (!split) {
       all = CompileRegion(region);
+      if (all.is_simple) simple.code = &all;
       return;
     }
-    kinds.emplace(Kinds{.comparison = RowComparisonOf(split->condition),
+    kinds.emplace(Kinds{.comparison = split->comparison,
+                        .condition = {},
                         .then = CompileRegion(split->then, true),
                         .otherwise = CompileRegion(split->otherwise, true)});
-    if (!kinds->comparison) kinds->condition = CompileRegion(split->condition, true);
-    kinds->is_simple = kinds->comparison && kinds->then.is_simple && kinds->otherwise.is_simple;
+    if (!kinds->comparison) {
+      kinds->condition = CompileRegion(split->condition, true);
+    } else if (kinds->then.is_simple && kinds->otherwise.is_simple) {
+      simple = {.code = &kinds->otherwise, .of_others = &kinds->then, .comparison = &*kinds->comparison};
+    }
   }
 
   std::optional<RegionFault> Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
@@ -100,24 +64,11 @@ struct RegionProgram::Codes {
 
   // Runs the rows [begin, end) in their order.
   void RunKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
-    if (kinds->is_simple) return RunSimpleKinds(inputs, outputs, begin, end);
+    if (simple.code != nullptr) {
+      return RunSimpleKinds(simple, PointersOf(inputs), PointersOf(outputs), begin, end, kinds->then.sizes[3]);
+    }
     for (std::int64_t row = begin; row < end; row += kFewRows) {
       RunFewRows(inputs, outputs, row, std::min(end, row + kFewRows));
-    }
-  }
-
-  // Where rows of one kind are copies, which memory is slow with, they are under way while others are computed.
-  void RunSimpleKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
-    const RowComparison& comparison = *kinds->comparison;
-    SimpleRun then(kinds->then), otherwise(kinds->otherwise);  // which begin when there is a row of the kind
-    const std::int64_t columns = kinds->then.sizes[3];
-    for (std::int64_t row = begin; row < end;) {
-      const bool is_then = comparison.Holds(inputs, row);
-      const std::int64_t first = row++;
-      while (row < end && comparison.Holds(inputs, row) == is_then) ++row;
-      SimpleRun& run = is_then ? then : otherwise;
-      if (!run.has_begun()) run.Begin(inputs, outputs, first, 0, columns);
-      run.RunRows(first, row, columns);
     }
   }
 
@@ -125,7 +76,8 @@ struct RegionProgram::Codes {
   void RunFewRows(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
     bool holds[kFewRows];
     if (kinds->comparison) {
-      for (std::int64_t row = begin; row < end; ++row) holds[row - begin] = kinds->comparison->Holds(inputs, row);
+      for (std::int64_t row = begin; row < end; ++row)
+        holds[row - begin] = kinds->comparison->Holds(PointersOf(inputs), row);
     } else {
       bool* const of_first = holds;
       void* const of_condition[] = {of_first - begin};  // where that of row 0 would be
@@ -172,6 +124,11 @@ const RegionDirect* RegionProgram::direct() const {
   return is_flat() && codes_->all.direct.kernel != nullptr ? &codes_->all.direct : nullptr;
 }
 
+const RegionSimple* RegionProgram::simple() const {
+  const bool is_simple = codes_->simple.code != nullptr && !codes_->stores_sums;
+  return is_simple ? &codes_->simple : nullptr;
+}
+
 void RegionProgram::RunFlat(RegionInputs inputs, RegionOutputs outputs, std::int64_t elements, int part,
                             int parts) const {
   RunFlatRegion(codes_->all, inputs, outputs, elements, part, parts);
@@ -181,10 +138,10 @@ std::string RegionProgram::Text() const {
   if (!codes_->kinds) return RegionCodeText(codes_->all);
   const Codes::Kinds& kinds = *codes_->kinds;
   const auto input = [](const RowComparison::Operand& of) { return StrCat("input ", of.input); };
-  const std::string condition = kinds.comparison
-                                    ? StrCat(input(kinds.comparison->a), " ", ExprOpName(kinds.comparison->op), " ",
-                                             input(kinds.comparison->b), "\n")
-                                    : RegionCodeText(kinds.condition);
+  const std::string condition =
+      kinds.comparison ? StrCat(input(kinds.comparison->a), " ", kinds.comparison->is_less ? "<" : "<=", " ",
+                                input(kinds.comparison->b), "\n")
+                       : RegionCodeText(kinds.condition);
   return StrCat("rows where:\n", condition, "then:\n", RegionCodeText(kinds.then), "otherwise:\n",
                 RegionCodeText(kinds.otherwise));
 }

@@ -22,6 +22,7 @@
 namespace stepnet {
 
 struct RegionDirect;
+struct RegionSimple;
 
 class RegionProgram {
  public:
@@ -46,6 +47,8 @@ class RegionProgram {
   static int MaxFlatParts(std::int64_t elements);
   // The instruction of a flat program that has no other; null: it is another program.
   const RegionDirect* direct() const;
+  // What a simple program runs; null: it is another one.
+  const RegionSimple* simple() const;
   // Run, of so many elements. REQUIRES is_flat().
   void RunFlat(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t elements, int part = 0,
                int parts = 1) const;

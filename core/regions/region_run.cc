@@ -23,20 +23,7 @@ std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int
   return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
 }
 
-// An element, of a size that is not known to the compiler, without a call for that.
-void CopyElement(char* to, const char* from, std::int64_t bytes) {
-  if (bytes == 4) {
-    std::memcpy(to, from, 4);
-  } else if (bytes == 8) {
-    std::memcpy(to, from, 8);
-  } else if (bytes == 2) {
-    std::memcpy(to, from, 2);
-  } else {
-    *to = *from;
-  }
-}
-
-void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
+[[gnu::always_inline]] inline void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
   const int* const operands = instruction.operands;
   instruction.kernel(slots[instruction.out], slots[operands[0]], slots[operands[1]], slots[operands[2]],
                      slots[operands[3]], n);
@@ -44,16 +31,13 @@ void Compute(const RegionInstruction& instruction, char* const* slots, std::int6
 
 }  // namespace
 
-[[gnu::noinline]] void SimpleRun::SetUp(const void* const* inputs, std::int64_t columns) {
-  for (const auto& [operand, slot] : code_.run_loads) {
-    const RegionCode::Operand& of = code_.operands[operand];
-    CopyElement(slots_[slot], static_cast<const char*>(inputs[operand]) + of.offset * of.bytes, of.bytes);
-  }
+[[gnu::noinline]] void SimpleRun::SetUp(std::int64_t columns) {
+  const std::int64_t elements = code_.joins_rows ? code_.width : std::min(code_.width, columns);  // of a block
   for (const RegionInstruction& instruction : code_.setup) {
     if (instruction.kind == Kind::kCompute) {
       Compute(instruction, slots_, 1);
     } else {
-      Splat(slots_[instruction.out], DTypeBytes(instruction.dtype), std::min(code_.width, columns));
+      Splat(slots_[instruction.out], DTypeBytes(instruction.dtype), elements);
     }
   }
 }
@@ -124,16 +108,18 @@ class Runner {
   // The columns [begin, end) of the rows [row, last).
   void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
     if (row >= last) return;  // operands may have no memory
-    if (begin >= end && code_.row_stores.empty() && code_.row_sums.empty()) return;
+    if (begin >= end && !code_.has_row_outputs) return;
     const bool is_whole = begin == 0 && end == code_.sizes[3];
     const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
     first_row_ = row;
     first_column_ = begin;
-    GoToRow(0);
-    SetUp();
-    num_rows_ = std::min(max_rows, last - row);
-    num_columns_ = end - begin;
-    for (const RegionMove& move : code_.tile_loads) LoadElements(move, begin);
+    if (code_.has_setup || !code_.tile_loads.empty()) {
+      GoToRow(0);
+      SetUp();
+      num_rows_ = std::min(max_rows, last - row);
+      num_columns_ = end - begin;
+      for (const RegionMove& move : code_.tile_loads) LoadElements(move, begin);
+    }
     for (; row < last; row += max_rows) {
       GoToRow(row);
       num_rows_ = std::min(max_rows, last - row);
@@ -185,6 +171,7 @@ class Runner {
   void GoToRow(std::int64_t row) {
     row_ = row;
     column_ = 0;
+    slots_column_ = -1;
     if (code_.sizes[0] * code_.sizes[1] == 1) {
       index_[2] = row;
       for (size_t i = 0; i < code_.operands.size(); ++i) {
@@ -205,10 +192,6 @@ class Runner {
 
   // The columns [begin, end) of as many rows as a block holds.
   void RunBlocks(std::int64_t begin, std::int64_t end) {
-    for (const auto& [operand, slot] : code_.row_loads) {
-      const std::int64_t bytes = code_.operands[operand].bytes;
-      ForRows(operand, [&](std::int64_t i, const char* row) { CopyElement(slots_[slot] + i * bytes, row, bytes); });
-    }
     const std::int64_t width = code_.joins_rows ? end - begin : code_.width;
     for (const RegionCode::Phase& phase : code_.phases) {
       num_columns_ = std::min(width, end - begin);
@@ -219,24 +202,17 @@ class Runner {
         num_columns_ = std::min(width, end - at);
         RunBlock(phase, at);
       } while ((at += width) < end);
-      if (phase.reductions.empty()) continue;
+      if (phase.end.empty()) continue;
       num_columns_ = end - begin;
       GoToColumn(begin);
-      for (const RegionInstruction& instruction : phase.reductions) ReduceRows(instruction);
-    }
-    for (const auto& [operand, slot] : code_.row_stores) {
-      const std::int64_t bytes = code_.operands[operand].bytes;
-      ForRows(operand, [&](std::int64_t i, char* row) { CopyElement(row, slots_[slot] + i * bytes, bytes); });
-    }
-    for (const auto& [operand, slot] : code_.row_sums) {
-      const RegionCode::Operand& of = code_.operands[operand];
-      ForRows(operand,
-              [&](std::int64_t i, char* row) { AddStrided(slots_[slot] + i * of.bytes, row, 0, of.dtype, 1); });
+      for (const RegionInstruction& instruction : phase.end) Execute(instruction, num_rows_);
     }
   }
 
   void GoToColumn(std::int64_t at) {
     column_ = at;
+    if (slots_column_ == at) return;  // as in all phases of a row that is one block
+    slots_column_ = at;
     for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
       const int operand = code_.memory_operands[i];
       slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
@@ -249,16 +225,7 @@ class Runner {
     const std::int64_t n = num_rows_ * num_columns_;
     CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     GoToColumn(at);
-    for (const RegionMove& move : phase.loads) LoadElements(move, at);
     for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
-    for (const RegionMove& move : phase.stores) StoreElements(move, at);
-    for (const auto& [operand, slot] : phase.sums) {
-      const RegionCode::Operand& of = code_.operands[operand];
-      ForRows(operand, [&](std::int64_t i, char* row) {
-        AddStrided(slots_[slot] + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3],
-                   of.dtype, num_columns_);
-      });
-    }
   }
 
   void LoadElements(const RegionMove& move, std::int64_t at) {
@@ -266,6 +233,40 @@ class Runner {
   }
   void StoreElements(const RegionMove& move, std::int64_t at) {
     ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { StoreBlock(block, memory, rows); });
+  }
+  void AddElements(int operand, const char* from, std::int64_t at) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    ForRows(operand, [&](std::int64_t i, char* row) {
+      AddStrided(from + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3], of.dtype,
+                 num_columns_);
+    });
+  }
+
+  // Whether there are several rows, whose elements in an operand of rows are one after the other.
+  bool HasRowsTogether(int operand) const {
+    return num_rows_ > 1 && code_.operands[operand].strides[2] == 1 && code_.sizes[0] * code_.sizes[1] == 1;
+  }
+
+  // One element of each row.
+  void LoadOfRows(int operand, char* to) {
+    const std::int64_t bytes = code_.operands[operand].bytes;
+    if (HasRowsTogether(operand)) {
+      std::memcpy(to, rows_[operand], static_cast<size_t>(num_rows_ * bytes));
+      return;
+    }
+    ForRows(operand, [&](std::int64_t i, const char* row) { CopyElement(to + i * bytes, row, bytes); });
+  }
+  void StoreOfRows(int operand, const char* from) {
+    const std::int64_t bytes = code_.operands[operand].bytes;
+    if (HasRowsTogether(operand)) {
+      std::memcpy(rows_[operand], from, static_cast<size_t>(num_rows_ * bytes));
+      return;
+    }
+    ForRows(operand, [&](std::int64_t i, char* row) { CopyElement(row, from + i * bytes, bytes); });
+  }
+  void AddOfRows(int operand, const char* from) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    ForRows(operand, [&](std::int64_t i, char* row) { AddStrided(from + i * of.bytes, row, 0, of.dtype, 1); });
   }
 
   // Calls fn(memory of the operand, of the slot, rows) for all rows of the block, from the column `at` on.
@@ -327,7 +328,7 @@ class Runner {
     const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
     switch (instruction.kind) {
       case Kind::kCompute: return Compute(instruction, slots_, n);
-      case Kind::kOfRows: return ComputeOfRows(instruction, out);
+      case Kind::kOfRows: return ComputeOfRows(instruction, slots_, num_rows_, num_columns_);
       case Kind::kUniform: return Draw(instruction, out, n);
       case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
       case Kind::kColumns: return FillColumns(reinterpret_cast<std::int64_t*>(out));
@@ -336,16 +337,17 @@ class Runner {
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
       case Kind::kReduce: return instruction.row_kernel(out, from, n);
-      case Kind::kReduceRows: return;  // only among a phase's reductions, which run behind its blocks
+      case Kind::kReduceRows: return ReduceRows(instruction);
       case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
       case Kind::kCheck: return Check(instruction, n);
+      case Kind::kLoad: return LoadElements({.operand = instruction.number, .slot = instruction.out}, column_);
+      case Kind::kStore:
+        return StoreElements({.operand = instruction.number, .slot = instruction.operands[0]}, column_);
+      case Kind::kAdd: return AddElements(instruction.number, from, column_);
+      case Kind::kLoadRow: return LoadOfRows(instruction.number, out);
+      case Kind::kStoreRow: return StoreOfRows(instruction.number, from);
+      case Kind::kAddRow: return AddOfRows(instruction.number, from);
     }
-  }
-
-  void ComputeOfRows(const RegionInstruction& instruction, char* out) const {
-    const void* arrays[kMaxExprOperands] = {};
-    for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots_[instruction.operands[k]];
-    instruction.row_operand_kernel(out, arrays, instruction.repeated, num_rows_, num_columns_);
   }
 
   void ReduceRows(const RegionInstruction& reduce) const {
@@ -411,7 +413,8 @@ class Runner {
   std::int64_t first_column_ = 0;
   std::int64_t row_ = 0;
   std::int64_t index_[3] = {};
-  std::int64_t column_ = 0;  // the first of the block
+  std::int64_t column_ = 0;         // the first of the block
+  std::int64_t slots_column_ = -1;  // that slots are at
   std::int64_t splat_elements_ = code_.width;
   std::int64_t num_rows_ = 1;
   std::int64_t num_columns_ = 0;
@@ -441,9 +444,7 @@ std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs
   }
   if (code.is_simple && parts == 1) {
     if (code.NumRows() == 0 || code.sizes[3] == 0) return {};
-    SimpleRun run(code);
-    run.Begin(inputs, outputs, 0, 0, code.sizes[3]);
-    run.RunRows(0, code.NumRows(), code.sizes[3]);
+    RunSimpleRows({.code = &code}, PointersOf(inputs), PointersOf(outputs), 0, code.NumRows(), code.sizes[3]);
     return {};
   }
   return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
@@ -459,12 +460,11 @@ void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   const auto [begin, end] = ShareOfElements(elements, part, parts);
   if (begin >= end) return;
   if (code.direct.kernel != nullptr && end - begin <= code.direct.width) {
-    return RunDirect(
-        code.direct, [&](int input) { return inputs[input]; }, [&](int output) { return outputs[output]; }, begin, end);
+    return RunDirect(code.direct, PointersOf(inputs), PointersOf(outputs), begin, end);
   }
   if (code.is_simple) {
     SimpleRun run(code);
-    run.Begin(inputs, outputs, 0, begin, end - begin);
+    run.Begin(PointersOf(inputs), PointersOf(outputs), 0, begin, end - begin);
     return run.RunRows(0, 1, end - begin);
   }
   WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
@@ -477,7 +477,7 @@ void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   if (code.is_simple) {
     if (columns == 0) return;
     SimpleRun run(code);
-    run.Begin(inputs, outputs, ranges[0].first, 0, columns);
+    run.Begin(PointersOf(inputs), PointersOf(outputs), ranges[0].first, 0, columns);
     for (const auto& [first, last] : ranges) run.RunRows(first, last, columns);
     return;
   }

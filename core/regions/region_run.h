@@ -20,6 +20,11 @@ inline std::pair<std::int64_t, std::int64_t> ShareOf(std::int64_t n, int part, i
 
 using RegionInputs = std::span<const void* const>;
 using RegionOutputs = std::span<void* const>;
+// Where operands begin, as what runs programs asks for it.
+template <typename Pointers>
+auto PointersOf(Pointers pointers) {
+  return [pointers](int number) { return pointers[static_cast<size_t>(number)]; };
+}
 
 // The elements [begin, end) of a program of one instruction, no more than a block: with as few instructions of the
 // machine as possible, because they are a good part of what small regions take. `input` and `output` return where an

@@ -1,15 +1,41 @@
-// SimpleRun: a run of a simple program, which is nothing but kernels on the elements of rows in memory, with as few
-// instructions of the machine beside them as possible: they are a good part of what small regions take.
+// Simple programs: nothing but kernels on the elements of rows in memory, or two such programs and which of them a row
+// is of. They run with as few instructions of the machine beside the kernels as possible: these are a good part of what
+// small regions take. So they ask where an operand begins when they need it, and of whom they run for: `input` and
+// `output` return that by the number of the region's input or output.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/regions/region_code.h"
-#include "stepnet/core/regions/region_run.h"
+#include "stepnet/core/regions/region_split.h"
 
 namespace stepnet {
 
+// An element, of a size that is not known to the compiler, without a call for that.
+[[gnu::always_inline]] inline void CopyElement(char* to, const char* from, std::int64_t bytes) {
+  if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else if (bytes == 8) {
+    std::memcpy(to, from, 8);
+  } else if (bytes == 2) {
+    std::memcpy(to, from, 2);
+  } else {
+    *to = *from;
+  }
+}
+
+// A kernel on elements some of whose operands rows share.
+inline void ComputeOfRows(const RegionInstruction& instruction, char* const* slots, std::int64_t rows,
+                          std::int64_t columns) {
+  const void* arrays[kMaxExprOperands] = {};
+  for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots[instruction.operands[k]];
+  instruction.row_operand_kernel(slots[instruction.out], arrays, instruction.repeated, rows, columns);
+}
+
+// A run of one simple program.
 class SimpleRun {
  public:
   // REQUIRES code.is_simple.
@@ -19,36 +45,47 @@ class SimpleRun {
 
   bool has_begun() const { return row_ >= 0; }
   // From column `column` of row `row` on, for rows of `columns`. Comes before RunRows.
-  void Begin(RegionInputs inputs, RegionOutputs outputs, std::int64_t row, std::int64_t column, std::int64_t columns) {
-    row_ = row;
+  template <typename Input, typename Output>
+  void Begin(const Input& input, const Output& output, std::int64_t row, std::int64_t column, std::int64_t columns) {
     const RegionMemory* const memory = code_.memory.data();
-    const void* const* const from = inputs.data();
-    void* const* const to = outputs.data();
     for (size_t i = 0; i < num_memory_; ++i) {
       const RegionMemory& of = memory[i];
-      const void* const first = of.is_input ? from[of.number] : to[of.number];
-      slots_[i] = static_cast<char*>(const_cast<void*>(first)) + of.offset + row * of.row + column * of.element;
+      const void* const first = of.is_input ? input(of.number) : output(of.number);
+      slots_[i] = static_cast<char*>(const_cast<void*>(first)) + of.offset;
     }
+    row_ = row;
+    if (row != 0) Move(&RegionMemory::row, row);
+    if (column != 0) Move(&RegionMemory::element, column);
     char** slot = slots_ + num_memory_;
     for (void* const constant : code_.constants) *slot++ = static_cast<char*>(constant);
     for (const std::int64_t offset : code_.buffer_offsets) *slot++ = buffers_ + offset;
-    if (code_.has_setup) SetUp(from, columns);
+    if (!code_.has_setup) return;
+    for (const auto& [operand, to] : code_.run_loads) {
+      const RegionCode::Operand& of = code_.operands[operand];
+      CopyElement(slots_[to], static_cast<const char*>(input(operand)) + of.offset * of.bytes, of.bytes);
+    }
+    SetUp(columns);
   }
 
   // The columns [column, column + columns) of the rows [first, last). REQUIRES: neither is empty.
   void RunRows(std::int64_t first, std::int64_t last, std::int64_t columns) {
     if (first != row_) Move(&RegionMemory::row, first - row_);
     for (row_ = first;;) {
-      RunRow(columns);
-      if (row_ + 1 == last) break;
-      Move(&RegionMemory::row, 1);
-      ++row_;
+      const std::int64_t rows = std::min(code_.max_rows, last - row_);
+      if (code_.joins_rows) {
+        RunJoined(rows, columns);
+      } else {
+        RunRow(columns);
+      }
+      if (row_ + rows == last) break;
+      Move(&RegionMemory::row, rows);
+      row_ += rows;
     }
   }
 
  private:
-  // Values of the run.
-  void SetUp(const void* const* inputs, std::int64_t columns);
+  // Values of the run that are not loaded.
+  void SetUp(std::int64_t columns);
 
   void RunRow(std::int64_t columns) {
     if (columns <= code_.width) return RunBlock(columns);
@@ -63,10 +100,24 @@ class SimpleRun {
 
   void RunBlock(std::int64_t n) {
     CountWork(n * code_.simple_work);
+    for (const RegionStep& step : code_.steps) RunStep(step, n);
+  }
+
+  // Whole rows, which are one after the other.
+  void RunJoined(std::int64_t rows, std::int64_t columns) {
+    CountWork(rows * columns * code_.simple_work);
     for (const RegionStep& step : code_.steps) {
-      step.kernel(slots_[step.out], slots_[step.operands[0]], slots_[step.operands[1]], slots_[step.operands[2]],
-                  slots_[step.operands[3]], n);
+      if (step.of_rows != nullptr) {
+        ComputeOfRows(*step.of_rows, slots_, rows, columns);
+      } else {
+        RunStep(step, rows * columns);
+      }
     }
+  }
+
+  void RunStep(const RegionStep& step, std::int64_t n) {
+    step.kernel(slots_[step.out], slots_[step.operands[0]], slots_[step.operands[1]], slots_[step.operands[2]],
+                slots_[step.operands[3]], n);
   }
 
   void Move(std::int64_t RegionMemory::*stride, std::int64_t times) {
@@ -80,5 +131,39 @@ class SimpleRun {
   char* slots_[kSimpleSlots];
   alignas(kRegionAlignment) char buffers_[kSimpleBytes];  // which is touched where a program has some
 };
+
+// What a simple region runs.
+struct RegionSimple {
+  const RegionCode* code = nullptr;       // of all rows, or of those of which `comparison` is not true
+  const RegionCode* of_others = nullptr;  // of the others; null: there is no comparison
+  const RowComparison* comparison = nullptr;
+};
+
+// Runs rows of two kinds. Where those of one kind are copies, which memory is slow with, they are under way while
+// others are computed.
+template <typename Input, typename Output>
+void RunSimpleKinds(const RegionSimple& simple, const Input& input, const Output& output, std::int64_t begin,
+                    std::int64_t end, std::int64_t columns) {
+  const RowComparison& comparison = *simple.comparison;
+  SimpleRun others(*simple.of_others), rows(*simple.code);  // which begin when there is a row of the kind
+  for (std::int64_t row = begin; row < end;) {
+    const bool is_other = comparison.Holds(input, row);
+    const std::int64_t first = row++;
+    while (row < end && comparison.Holds(input, row) == is_other) ++row;
+    SimpleRun& run = is_other ? others : rows;
+    if (!run.has_begun()) run.Begin(input, output, first, 0, columns);
+    run.RunRows(first, row, columns);
+  }
+}
+
+// The rows [begin, end) of `columns`; REQUIRES: neither is empty.
+template <typename Input, typename Output>
+void RunSimpleRows(const RegionSimple& simple, const Input& input, const Output& output, std::int64_t begin,
+                   std::int64_t end, std::int64_t columns) {
+  if (simple.comparison != nullptr) return RunSimpleKinds(simple, input, output, begin, end, columns);
+  SimpleRun run(*simple.code);
+  run.Begin(input, output, begin, 0, columns);
+  run.RunRows(begin, end, columns);
+}
 
 }  // namespace stepnet

@@ -37,6 +37,24 @@ int NumComputed(const Region& region) {
   }));
 }
 
+std::optional<RowComparison> ComparisonOf(const Region& condition) {
+  const ExprNode& node = *condition.outputs[0].value;
+  if (node.op != ExprOp::kLess && node.op != ExprOp::kLessEqual) return {};
+  RowComparison::Operand operands[2];
+  for (int k = 0; k < 2; ++k) {
+    if (node.operands[k]->op != ExprOp::kInput) return {};
+    const int input = node.operands[k]->number;
+    const RegionOperand& of = condition.inputs[input];
+    if (of.dtype != DType::kInt32 || (of.strides[0] != 0 && condition.sizes[0] > 1) ||
+        (of.strides[1] != 0 && condition.sizes[1] > 1)) {
+      return {};
+    }
+    if (of.strides[2] != 0 && condition.sizes[0] * condition.sizes[1] > 1) return {};  // rows begin again
+    operands[k] = {.input = input, .offset = of.offset, .stride = of.strides[2]};
+  }
+  return RowComparison{.is_less = node.op == ExprOp::kLess, .a = operands[0], .b = operands[1]};
+}
+
 }  // namespace
 
 std::optional<RegionSplit> SplitByRows(const Region& region) {
@@ -55,6 +73,7 @@ std::optional<RegionSplit> SplitByRows(const Region& region) {
                                          .size = region.NumRows(),
                                          .strides = {rows_of(1) * rows_of(2), rows_of(2), 1, 0}},
                               .kind = RegionOutputKind::kRows}};
+  split.comparison = ComparisonOf(split.condition);
   return split;
 }
 

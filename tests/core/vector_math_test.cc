@@ -126,6 +126,34 @@ TEST(VectorMath, SaturatesAndKeepsNaN) {
   ExpectEdges<double>();
 }
 
+// Also of NaNs that signal, and of those in which a single bit of the fraction is set.
+template <typename T, typename Bits>
+void ExpectNaNs() {
+  constexpr int kFractionBits = std::numeric_limits<T>::digits - 1;
+  const T infinity = std::numeric_limits<T>::infinity();
+  std::vector<T> nans;
+  for (int bit = 0; bit < kFractionBits; ++bit) {
+    for (const T sign : {infinity, -infinity}) {
+      Bits bits;
+      std::memcpy(&bits, &sign, sizeof(bits));
+      bits |= Bits{1} << bit;
+      std::memcpy(&nans.emplace_back(), &bits, sizeof(bits));
+    }
+  }
+  ForEachTarget([&] {
+    for (const Function<T>& function : kFunctions<T>) {
+      std::vector<T> y(nans.size());
+      function.vector(nans.data(), y.data(), static_cast<std::int64_t>(y.size()));
+      for (size_t i = 0; i < y.size(); ++i) EXPECT_TRUE(std::isnan(y[i])) << function.name << ", bit " << i / 2;
+    }
+  });
+}
+
+TEST(VectorMath, GivesNaNOfAnyNaN) {
+  ExpectNaNs<float, std::uint32_t>();
+  ExpectNaNs<double, std::uint64_t>();
+}
+
 // The result of a value is the same bits alone and at any place of any array, misaligned or in place.
 template <typename T>
 void ExpectIndependentOfPosition() {
