@@ -66,7 +66,7 @@ def test_gradients_of_what_requires_none_are_not_asked_for(module, monkeypatch):
             asked.append(sorted(wrt))
             return vjp(self._cell, params, inputs, wrt, *options)
 
-    cell = module._form()
+    cell = module._form(is_double=False)
     monkeypatch.setattr(cell, "_cell", Spied(cell._cell))
     for frozen in every:
         module.zero_grad()
