@@ -220,6 +220,21 @@ std::optional<Schedule> BatchSchedule(const StepPlan& plan, const Stage& stage, 
   return schedule;
 }
 
+bool IsInParts(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.tasks, [](const Task& task) { return task.parts > 1; });
+}
+
+// Threads take pieces of many steps, each by itself. Runs of so few pieces that several of them, one after the other,
+// take less time where threads share each go by that schedule.
+void AddScheduleOfFewPieces(const StepPlan& plan, Schedule in_parts, Schedule* schedule) {
+  if (!IsInParts(in_parts)) return;
+  const double shared = SimulatedMicroseconds(plan, in_parts, in_parts.threads);
+  const double few = std::ceil(std::min<double>(schedule->step_microseconds / shared, schedule->threads)) - 1;
+  if (few < 1) return;
+  schedule->min_steps = std::max(schedule->min_steps, static_cast<std::int64_t>(few) * schedule->steps_at_once + 1);
+  schedule->of_shorter_runs = std::make_shared<const Schedule>(std::move(in_parts));
+}
+
 // Whichever way of using the threads is the fastest.
 Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
   Schedule best = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
@@ -238,7 +253,13 @@ Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependen
     consider(ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true),
              is_loop ? 1 : plan.target->min_gain_of_whole);
   }
-  if (threads < 2 || stage.steps_at_once != 1) return best;
+  if (threads < 2 || !is_loop) return best;
+  if (stage.steps_at_once > 1) {
+    if (!IsInParts(best) && can_split) {
+      AddScheduleOfFewPieces(plan, ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true), &best);
+    }
+    return best;
+  }
   const auto of_shorter_runs = std::make_shared<const Schedule>(best);
   const auto consider_in_step = [&](Schedule other) {
     if (other.min_steps > of_shorter_runs->min_steps) other.of_shorter_runs = of_shorter_runs;

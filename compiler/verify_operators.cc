@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/compiler/passes/uses.h"
+
 namespace stepnet {
 namespace {
 
@@ -50,14 +52,11 @@ class Operands {
     }
   }
 
-  // `products`: of the outputs, those that are some.
-  void CheckAdded(std::span<const std::optional<Product>> products, bool may_add) const {
-    const Kernel* kernel = schema_.FindKernel(graph_.target->device);
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-      if (outputs_[o] == kNoValue || !graph_.values[outputs_[o]].added) continue;
-      const bool is_product = o < products.size() && products[o];
-      if (!may_add || kernel == nullptr || !kernel->CanAdd(static_cast<int>(o), is_product))
-        throw GraphFault{StrCat(call_.type(), " cannot add to ", NameOf(outputs_[o]))};
+  // REQUIRES: shapes are right, where the operator may add.
+  void CheckAdded(bool may_add) const {
+    for (const int output : outputs_) {
+      if (output == kNoValue || !graph_.values[output].added || (may_add && CanAdd(graph_, output))) continue;
+      throw GraphFault{StrCat(call_.type(), " cannot add to ", NameOf(output))};
     }
   }
 
@@ -145,7 +144,6 @@ void OperatorVerifier::CheckCall(const StepGraph& graph, const StepNode& node) {
   const Operands operands(graph, *node.call, node.inputs, node.outputs);
   operands.CheckNumber();
   operands.CheckInPlace();
-  operands.CheckAdded(node.products, /*may_add=*/true);
   operands.CheckBlobs(node.by_blobs);
   CheckPacked(graph, node);
   if (node.kind == StepNode::Kind::kRegion && !HasParts(*node.call)) {
@@ -153,12 +151,12 @@ void OperatorVerifier::CheckCall(const StepGraph& graph, const StepNode& node) {
   }
   if (node.by_blobs) {
     if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, {}, {});
-    return;
+  } else if (asks_shapes_) {
+    const Facts& facts = FactsOf(graph, node.call, node.inputs);
+    if (facts.outputs) operands.CheckGiven(*facts.outputs);
+    if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, facts.inputs, facts.products);
   }
-  if (!asks_shapes_) return;
-  const Facts& facts = FactsOf(graph, node.call, node.inputs);
-  if (facts.outputs) operands.CheckGiven(*facts.outputs);
-  if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, facts.inputs, facts.products);
+  operands.CheckAdded(/*may_add=*/true);
 }
 
 // Each operator reads what is there by then, and all that the region gives is given once.
@@ -194,7 +192,7 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
     const Operands operands(graph, *call.call, inputs, outputs);
     operands.CheckNumber();
     operands.CheckInPlace();
-    operands.CheckAdded({}, /*may_add=*/false);
+    operands.CheckAdded(/*may_add=*/false);
     if (!asks_shapes_) continue;
     if (const Facts& facts = FactsOf(graph, call.call, inputs); facts.outputs) operands.CheckGiven(*facts.outputs);
   }

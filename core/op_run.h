@@ -85,7 +85,8 @@ class OpRun {
   static constexpr std::int64_t kUnitsOfPart = 16;  // floats of a line of the cache
   // False when a type that declares Rows is run for other outputs alone: Out(output) has no memory then.
   bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
-  // Whether an output that can_add names is to be added to what the memory holds, instead of written.
+  // Whether an output that the kernel can add (Kernel::CanAdd) is to be added to what the memory holds, instead of
+  // written.
   bool Adds(int output) const { return output < 64 && (adds_ >> output & 1) != 0; }
   void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i, of the first 64
   // What Packing has made of the input for this run, or null.

@@ -170,10 +170,10 @@ struct Kernel {
   // Outputs, of the first 64, about which it asks OpRun::Adds: what it computes for them can be summed over the steps
   // where it belongs, without a copy of its own.
   std::vector<int> can_add = {};
-  // The same of every one of them that the operator expands to a product (Operator::Expands).
-  bool can_add_products = false;
-  bool CanAdd(int output, bool is_product) const {
-    return output < 64 && ((is_product && can_add_products) || std::ranges::count(can_add, output) > 0);
+  // The same of every one of them that the operator expands to a product or a sum (Operator::Expands).
+  bool can_add_expanded = false;
+  bool CanAdd(int output, bool is_expanded) const {
+    return output < 64 && ((is_expanded && can_add_expanded) || std::ranges::count(can_add, output) > 0);
   }
   // It asks OpRun::units, where it runs in parts for one row, or with OpRun::packed: of its only output, whose last
   // dimension is the columns.

@@ -170,7 +170,9 @@ const OperatorSchema& GetOperator(const std::string& type) {
   std::string hint =
       of_library != types.end() ? StrCat("; did you mean \"", *of_library, "\"?") : DidYouMean(type, types);
   if (hint.empty() && type.find('.') != std::string::npos) {
-    hint = "; types with a dot come from libraries of operators, which --op_library or LoadOperatorLibrary loads";
+    hint =
+        "; types with a dot come from libraries of operators, which --op_library, LoadOperatorLibrary or Python's "
+        "load_operator_library loads";
   }
   throw Error(ErrorCode::kInvalidNet, StrCat("no operator type \"", type, "\"", hint));
 }

@@ -1,9 +1,9 @@
 // Target: what depends on the machine that a net runs on: its device, and every figure that was found by measuring such
 // a machine. A device has one.
 //
-// Plans and schedules ask the Target that they are made for (RunOptions::target, StepPlan::target) and never whose it
-// is. What runs on the CPU and nowhere else, and knows no options, asks kCpuTarget, a constant: its fields may be sizes
-// of arrays.
+// Plans and schedules take figures from the Target that they are made for (RunOptions::target, StepPlan::target), and
+// kernels for its device; what they do follows from these alone. What runs on the CPU and nowhere else, and knows no
+// options, asks kCpuTarget, a constant: its fields may be sizes of arrays.
 //
 // Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expressions/expr.h)
 // and blocks of products (operators/gemm.h). They are the same on every machine, however they were found. A Target
@@ -77,10 +77,10 @@ struct Target {
   // keeps a core from others. The first by scripts/bench_executors, idle and with --busy, the other chosen.
   std::int64_t microseconds_to_look_out = 50;
   std::int64_t microseconds_to_look_out_for_runs = 20;
-  // Threads of a loop go on without one that others waited for so often, and for such a share of the time of all: it
-  // has no core. Chosen.
-  int min_sleeps_to_leave = 3;
-  double max_share_of_sleep = 0.25;
+  // The caller goes on with a loop alone after so many rounds in which all others slept until one had done its part,
+  // where fewer threads than that were awake on the average: some have no core. Chosen.
+  int min_rounds_to_leave = 3;
+  double min_threads_awake = 1.5;
 
   // Bytes of rows of bfloat16 weights that come into the first cache while the rows before them are multiplied, a third
   // of it at most: rows of 1024 beyond the second cache take 80 us so in place of 110, rows of 4096 would take longer.

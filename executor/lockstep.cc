@@ -1,7 +1,7 @@
 // A round is one task of one step, or for the batch the whole stage; rounds follow each other. A thread is told of
 // nothing: it sees in the counters of all parts that a round is over. Parts of threads that have not come are done by
 // those that wait, so the caller alone can do everything. Where other processes keep threads from their cores again and
-// again, so that the others sleep for much of the run, helpers leave between two rounds, and the caller goes on alone.
+// again, so that hardly more than one is awake, helpers leave between two rounds, and the caller goes on alone.
 //
 // tests/models/lockstep.pml is LockstepRun as a model that is checked; changes here are made there too.
 #include "stepnet/executor/lockstep.h"
@@ -31,8 +31,8 @@ class LockstepRun : public SharedWork {
         context_(context),
         is_watched_(!context.observers.empty()),
         look_out_(state.plan().target->microseconds_to_look_out),
-        min_sleeps_(state.plan().target->min_sleeps_to_leave),
-        max_share_of_sleep_(state.plan().target->max_share_of_sleep),
+        min_sleeps_(state.plan().target->min_rounds_to_leave * (schedule.threads - 1)),
+        min_awake_(state.plan().target->min_threads_awake),
         num_tasks_(static_cast<std::int64_t>(schedule.tasks.size())),
         num_rounds_(schedule.sharing == Sharing::kBatch ? 1 : num_tasks_ * state.NumRunsOf(stage)),
         parts_(schedule.threads) {
@@ -165,8 +165,9 @@ class LockstepRun : public SharedWork {
     const auto now = std::chrono::steady_clock::now();
     const auto slept = static_cast<std::int64_t>(Microseconds(now - since).count());
     const std::int64_t all = slept_us_.fetch_add(slept, std::memory_order_relaxed) + slept;
-    const double elapsed = Microseconds(now - begun_).count() * static_cast<double>(parts_.size());
-    if (++num_sleeps_ >= min_sleeps_ && static_cast<double>(all) > max_share_of_sleep_ * elapsed) sleeps_much_ = true;
+    const double elapsed = Microseconds(now - begun_).count();
+    const double awake = static_cast<double>(parts_.size()) - static_cast<double>(all) / elapsed;
+    if (++num_sleeps_ >= min_sleeps_ && awake < min_awake_) sleeps_much_ = true;
   }
 
   template <typename IsOver>
@@ -225,7 +226,7 @@ class LockstepRun : public SharedWork {
   // What the target says: helpers that come late read it when the caller and its plan are gone.
   const std::chrono::microseconds look_out_;
   const int min_sleeps_;
-  const double max_share_of_sleep_;
+  const double min_awake_;  // threads
   const std::int64_t num_tasks_;
   const std::int64_t num_rounds_;
   std::vector<int> parts_of_task_;

@@ -3,14 +3,17 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -99,6 +102,96 @@ std::string FaultOfFile(const std::string& path) {
   return fault.empty() ? AbiFault(abis) : fault;
 }
 
+// The shared library that this code is in; "" when it is the program itself.
+std::string OwnLibrary() {
+  Dl_info info;
+  link_map* map = nullptr;
+  const bool is_found =
+      dladdr1(reinterpret_cast<void*>(&OwnLibrary), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
+  return is_found && map->l_name != nullptr ? map->l_name : "";
+}
+
+// A shared library without any code that needs two others, in the memory of a process. What a loader opens together is
+// looked up together, so that the second finds the symbols of the first.
+struct Pair {
+  ElfW(Ehdr) header = {};
+  ElfW(Phdr) segments[3] = {};
+  ElfW(Dyn) dynamic[7] = {};
+  ElfW(Sym) symbol = {};  // the first one, which every table has, and no other
+};
+
+// The bytes of a Pair, with its strings behind it. Throws kInputOutput when the header of this program cannot be read.
+std::string PairOf(const std::string& first, const std::string& second) {
+  std::string strings(1, '\0');
+  const std::uint64_t first_name = strings.size();
+  strings += first + '\0';
+  const std::uint64_t second_name = strings.size();
+  strings += second + '\0';
+  const std::uint64_t bytes = sizeof(Pair) + strings.size();
+
+  Pair pair;
+  FileReader("/proc/self/exe").Read(&pair.header, sizeof(pair.header), "the header of this program");
+  pair.header.e_type = ET_DYN;
+  pair.header.e_entry = 0;
+  pair.header.e_phoff = offsetof(Pair, segments);
+  pair.header.e_phnum = std::size(pair.segments);
+  pair.header.e_shoff = pair.header.e_shnum = pair.header.e_shstrndx = 0;
+  constexpr std::uint64_t kLargestPage = 1 << 16;
+  const auto segment = [](std::uint32_t type, std::uint64_t offset, std::uint64_t size, std::uint64_t alignment) {
+    return ElfW(Phdr){.p_type = type,
+                      .p_flags = PF_R | PF_W,  // a loader writes addresses into the dynamic section
+                      .p_offset = offset,
+                      .p_vaddr = offset,
+                      .p_paddr = offset,
+                      .p_filesz = size,
+                      .p_memsz = size,
+                      .p_align = alignment};
+  };
+  pair.segments[0] = segment(PT_LOAD, 0, bytes, kLargestPage);
+  pair.segments[1] = segment(PT_DYNAMIC, offsetof(Pair, dynamic), sizeof(pair.dynamic), alignof(Pair));
+  pair.segments[2] = segment(PT_GNU_STACK, 0, 0, 16);  // or it would ask for a stack that can be executed
+  const auto entry = [](std::int64_t tag, std::uint64_t value) {
+    ElfW(Dyn) dyn{.d_tag = tag, .d_un = {}};
+    dyn.d_un.d_val = value;
+    return dyn;
+  };
+  const ElfW(Dyn) dynamic[] = {entry(DT_NEEDED, first_name),
+                               entry(DT_NEEDED, second_name),
+                               entry(DT_STRTAB, sizeof(Pair)),
+                               entry(DT_STRSZ, strings.size()),
+                               entry(DT_SYMTAB, offsetof(Pair, symbol)),
+                               entry(DT_SYMENT, sizeof(pair.symbol)),
+                               entry(DT_NULL, 0)};
+  static_assert(sizeof(dynamic) == sizeof(pair.dynamic));
+  std::memcpy(pair.dynamic, dynamic, sizeof(dynamic));
+  return std::string(reinterpret_cast<const char*>(&pair), sizeof(pair)) + strings;
+}
+
+std::string ReasonOfLoader() {
+  const char* reason = dlerror();
+  return reason != nullptr ? reason : "unknown reason";
+}
+
+// Loads a library of operators, which then finds the symbols of the StepNet that this code is part of. "", or why not.
+std::string Load(const std::string& path) {
+  const std::string own = OwnLibrary();
+  if (own.empty()) {  // a program's symbols are there for all
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr ? "" : ReasonOfLoader();
+  }
+  // A library's are not when it was opened for itself alone, as Python opens extensions. To make them so would do the
+  // same to all libraries below it: other packages bring theirs, by the same names and in other versions.
+  const std::string pair = PairOf(own, path);
+  // It stays open once it is loaded: a loader knows a library again by its name, which is that of the descriptor.
+  const int file = memfd_create("stepnet", MFD_CLOEXEC);
+  if (file < 0 || write(file, pair.data(), pair.size()) != static_cast<ssize_t>(pair.size())) {
+    return StrCat("no memory for a file: ", std::strerror(errno));
+  }
+  if (dlopen(StrCat("/proc/self/fd/", file).c_str(), RTLD_NOW) != nullptr) return "";
+  std::string reason = ReasonOfLoader();
+  close(file);
+  return reason;
+}
+
 constexpr std::string_view kLoaded = "loaded";
 int report_to = -1;  // of the process that tries a library
 
@@ -115,9 +208,8 @@ void Report(std::string_view text) {
                                     : "a constructor in it calls std::terminate");
     _exit(1);
   });
-  const bool is_loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr;
-  const char* reason = is_loaded ? nullptr : dlerror();
-  Report(is_loaded ? kLoaded : reason != nullptr ? reason : "unknown reason");
+  const std::string fault = Load(path);
+  Report(fault.empty() ? kLoaded : fault);
   _exit(0);
 }
 
@@ -180,10 +272,7 @@ void LoadOperatorLibrary(const std::string& path) {
   std::string fault = FaultOfFile(path);
   if (fault.empty()) fault = FaultOfLoading(absolute);
   const std::map<std::string, std::string> before = RegistrationProblems();
-  if (fault.empty() && dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    const char* reason = dlerror();
-    fault = reason != nullptr ? reason : "unknown reason";
-  }
+  if (fault.empty()) fault = Load(absolute);
   if (!fault.empty()) {
     throw Error(ErrorCode::kInputOutput,
                 StrCat("cannot load the operator library ", path, ": ", fault, HintOfLoading(fault)));

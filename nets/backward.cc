@@ -9,6 +9,7 @@
 #include "stepnet/nets/needed_operators.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/rename.h"
+#include "stepnet/nets/requested_gradients.h"
 
 namespace stepnet {
 namespace {
@@ -33,13 +34,15 @@ class ReversePass {
     result_.net = net;
   }
 
-  // An empty name in `losses` asks for ones.
-  NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs) {
+  // An empty name in `losses` asks for ones; gradients by `sums`, which are inputs, too, are added to what is there.
+  NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs,
+                       const std::set<std::string>& sums) {
     // Gradient rules rely on what a check finds, but need not know where values come from.
     ThrowIfProblems(CheckNet(net_, {.blob_exists = [](const std::string&) { return true; }}));
     for (const auto& [loss, gradient] : losses) given_.insert(gradient);
     used_ = given_;
     NameValues();
+    for (const std::string& input : sums) sums_[input] = Unused(input + "_grad");
     MarkDependent(inputs);
     Seed(losses);
     for (int k = net_.op_size() - 1; k >= 0; --k) {
@@ -54,9 +57,10 @@ class ReversePass {
     for (const std::string& input : inputs) {
       const auto found = first_.find(input);
       if (found == first_.end()) continue;
-      GradientBlobs gradient = Collect(found->second);
+      GradientBlobs gradient = sums_.contains(input) ? CollectWhole(found->second) : Collect(found->second);
       if (!gradient.absent()) result_.gradients[input] = std::move(gradient);
     }
+    for (const auto& [input, sum] : sums_) AddToSum(input, sum);
     DropUnneeded();
     WriteForward();
     return std::move(result_);
@@ -179,6 +183,18 @@ class ReversePass {
     *op.add_output() = Unused(name);
     op.set_is_gradient_op(true);
     return {.dense = op.output(0)};
+  }
+
+  // Adds the gradient to what the blob `sum` holds. The sum is behind all gradients, which may be read from each other.
+  void AddToSum(const std::string& input, const std::string& sum) {
+    const auto found = result_.gradients.find(input);
+    if (found == result_.gradients.end()) return;
+    OperatorDef& op = NewOp("AddGradient");
+    op.add_input(sum);
+    op.add_input(found->second.dense);
+    op.add_output(sum);
+    op.set_is_gradient_op(true);
+    found->second = {.dense = sum};
   }
 
   std::string Summed(Value& value) {
@@ -328,6 +344,9 @@ class ReversePass {
     FindKept();
     NetDef all = net_;
     all.clear_op();
+    for (const auto& [input, sum] : sums_) {
+      if (all.external_input_size() > 0) all.add_external_input(sum);
+    }
     std::vector<bool> copied(values_.size(), false);
     const auto copy = [&](int v) {
       if (copied[v] || !IsCopied(v)) return;
@@ -441,27 +460,52 @@ class ReversePass {
   const std::set<std::string>& changing_;
   NetWithGradients result_;
   std::vector<Value> values_;
-  std::vector<ValueIds> reads_;             // of each operator
-  std::vector<ValueIds> writes_;            // of each operator
-  std::map<std::string, int> first_;        // blob → the value that it has before the net runs
-  std::map<std::string, int> current_;      // blob → its latest value
-  std::set<std::string> used_;              // names of blobs
-  std::map<std::string, int> next_ending_;  // the number that the next name with this beginning gets
-  std::set<std::string> given_;             // gradients that come from outside
+  std::vector<ValueIds> reads_;              // of each operator
+  std::vector<ValueIds> writes_;             // of each operator
+  std::map<std::string, int> first_;         // blob → the value that it has before the net runs
+  std::map<std::string, int> current_;       // blob → its latest value
+  std::set<std::string> used_;               // names of blobs
+  std::map<std::string, int> next_ending_;   // the number that the next name with this beginning gets
+  std::set<std::string> given_;              // gradients that come from outside
+  std::map<std::string, std::string> sums_;  // inputs whose gradients are added → to what
 };
+
+NetWithGradients Differentiated(const NetDef& net, const std::map<std::string, std::string>& losses,
+                                const std::vector<std::string>& inputs, const GradientRequests& requests,
+                                const std::set<std::string>& changing = {}) {
+  const std::vector<std::string> asked = AskedFor(inputs, requests);
+  NetDef told;
+  if (asked.size() < inputs.size()) {
+    told = net;
+    LeaveOutGradients(asked, &told);
+  }
+  std::set<std::string> sums;
+  for (const auto& [input, request] : requests) {
+    if (request == GradientRequest::kAdd) sums.insert(input);
+  }
+  NetWithGradients made = ReversePass(asked.size() < inputs.size() ? told : net, changing).Run(losses, asked, sums);
+  for (const auto& [input, request] : requests) {
+    if (request == GradientRequest::kNone || made.gradients.contains(input)) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("gradient_requests says ", GradientRequestName(request), " for \"", input,
+                       "\", of which the loss is no differentiable function; leave it out, or say none"));
+  }
+  return made;
+}
 
 }  // namespace
 
 NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>& losses,
-                              const std::vector<std::string>& inputs) {
+                              const std::vector<std::string>& inputs, const GradientRequests& requests) {
   std::map<std::string, std::string> seeds;
   for (const std::string& loss : losses) seeds[loss] = "";
-  return ReversePass(net, {}).Run(seeds, inputs);
+  return Differentiated(net, seeds, inputs, requests);
 }
 
 NetWithGradients AddGradientsFrom(const NetDef& net, const std::map<std::string, std::string>& output_gradients,
-                                  const std::vector<std::string>& inputs, const std::set<std::string>& changing) {
-  return ReversePass(net, changing).Run(output_gradients, inputs);
+                                  const std::vector<std::string>& inputs, const GradientRequests& requests,
+                                  const std::set<std::string>& changing) {
+  return Differentiated(net, output_gradients, inputs, requests, changing);
 }
 
 }  // namespace stepnet

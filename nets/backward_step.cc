@@ -15,6 +15,7 @@
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/nets/rename.h"
+#include "stepnet/nets/requested_gradients.h"
 #include "stepnet/nets/step_rows.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -33,7 +34,7 @@ class BackwardStepMaker {
     used_.insert(rows_.written().begin(), rows_.written().end());
     const NetDef step = StepToDifferentiate();
     const std::map<std::string, std::string> seeds = Seeds();
-    made_ = AddGradientsFrom(step, seeds, Wanted(), rows_.changing());
+    made_ = AddGradientsFrom(step, seeds, Wanted(), {}, rows_.changing());
     for (const StepOutput& output : spec_.step_outputs) {
       // What goes from a link to an output, past all operators, has the gradient of the output.
       if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
@@ -308,7 +309,7 @@ void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDe
         if (argument.name() == "step_net" && argument.has_n()) descend(op, argument.mutable_n());
       }
       const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
-      if (spec.backward_step_net == nullptr && spec.backward_links.empty()) make(op, spec);
+      if (!spec.HasBackwardStep()) make(op, spec);
     } catch (...) {
       throw CurrentError().At({.net = net->name(), .op_index = k, .op_text = OperatorText(*op)});
     }
@@ -316,8 +317,8 @@ void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDe
 }
 
 // The blobs that a step net reads of what has a gradient outside: of states, too.
-std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function<bool(const std::string&)>& depends) {
-  const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op));
+std::vector<std::string> InputsOfStep(const OperatorDef& op, const RecurrentSpec& spec,
+                                      const std::function<bool(const std::string&)>& depends) {
   std::vector<std::string> inputs;
   std::ranges::copy_if(op.input(), std::back_inserter(inputs), depends);
   for (const Link& link : spec.links) {
@@ -325,22 +326,6 @@ std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function
     if (is_state || depends(link.external)) inputs.push_back(link.internal);
   }
   return inputs;
-}
-
-// Says that the gradient operator need not give the gradients of these inputs, unless the operator says what it is to
-// give.
-void LeaveOut(OperatorDef* op, const std::function<bool(const std::string&)>& is_left_out) {
-  const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
-  std::vector<int> inputs = {0};
-  inputs.insert(inputs.end(), spec.params.begin(), spec.params.end());
-  for (const RecurrentState& state : spec.states) inputs.push_back(state.initial);
-  const auto is_out = [&](int input) {
-    return input >= 0 && input < op->input_size() && is_left_out(op->input(input));
-  };
-  if (!spec.requests.empty() || std::ranges::none_of(inputs, is_out)) return;
-  Argument& requests = *op->add_arg();
-  requests.set_name("gradient_requests");
-  for (const int input : inputs) requests.add_strings(is_out(input) ? "none" : "write");
 }
 
 }  // namespace
@@ -354,21 +339,15 @@ void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string
 
 void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs) {
   *net = Decomposed(std::move(*net), NetUse::kTraining).net;
-  std::set<std::string> depending(inputs.begin(), inputs.end());
+  const std::set<std::string> depending = BlobsDependingOn(inputs, *net);
   const auto depends = [&](const std::string& blob) { return depending.contains(blob); };
-  for (const OperatorDef& op : net->op()) {
-    const OperatorSchema* schema = FindOperator(op.type());  // whoever checks the net says that there is none
-    const bool passes = schema == nullptr || schema->gradient_kind != GradientKind::kStops;
-    if (!passes || std::ranges::none_of(op.input(), depends)) continue;
-    depending.insert(op.output().begin(), op.output().end());
-  }
   ForEachWithoutBackwardStep(
-      net,
-      [&](OperatorDef* op, const RecurrentSpec& spec) {
-        BackwardStepMaker(op, spec, depends).Make();
-        LeaveOut(op, std::not_fn(depends));
-      },
-      [&](OperatorDef* op, NetDef* step) { AddBackwardStepNets(step, InputsOfStep(*op, depends)); });
+      net, [&](OperatorDef* op, const RecurrentSpec& spec) { BackwardStepMaker(op, spec, depends).Make(); },
+      [&](OperatorDef* op, NetDef* step) {
+        const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
+        if (!spec.HasBackwardStep()) AddBackwardStepNets(step, InputsOfStep(*op, spec, depends));
+      });
+  LeaveOutGradients(inputs, net);
 }
 
 }  // namespace stepnet

@@ -71,6 +71,18 @@ class PartsOfRun : public SharedWork {
   FirstFailure failure_;
 };
 
+// Throws kTypeMismatch for an input that holds no tensor.
+void ExpectTensors(const OperatorCall& call, std::span<Blob* const> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]->HasTensor()) continue;
+    const auto& declared = call.schema().inputs;  // the last one may stand for any number
+    const auto& input = declared[std::min(i, declared.size() - 1)];
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat("blob \"", inputs[i]->name(), "\" holds ", inputs[i]->Description(), ", a tensor is needed; ",
+                       call.type(), " reads it as ", input.name, ": ", input.doc));
+  }
+}
+
 // An operator writes to the blob in place: it must be no constant, nor memory of somebody else.
 void ExpectMayWrite(const Blob& blob) {
   if (!blob.HasTensor()) return;
@@ -118,8 +130,7 @@ NetOperator::NetOperator(OperatorCall call, Workspace& workspace) : NetOperator(
 }
 
 bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
-  // Throws for a blob without tensor before anything is noted: outputs never keep shapes of other inputs.
-  for (const Blob* input : inputs) static_cast<void>(input->GetTensor());
+  ExpectTensors(call_, inputs);  // before anything is noted: outputs never keep shapes of other inputs
   // No outputs: there are no inputs to compare, or the rule has thrown.
   bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || shapes_read_values_;
   input_infos_.resize(inputs.size());

@@ -17,31 +17,6 @@
 namespace stepnet {
 namespace {
 
-// The params that are listed, and every other captured input whose gradient the backward step net writes: a tensor
-// that is left out of the list by accident would silently not be trained.
-std::vector<std::pair<int, std::string>> ParamsWithGradients(const OperatorCall& op, const RecurrentSpec& spec) {
-  std::vector<std::pair<int, std::string>> params;
-  std::set<std::string> taken = {op.inputs()[0]};
-  for (size_t k = 0; k < spec.params.size(); ++k) {
-    const std::string& input = op.inputs()[spec.params[k]];
-    params.emplace_back(spec.params[k], spec.param_grads.empty() ? input + "_grad" : spec.param_grads[k]);
-    taken.insert(input);
-  }
-  for (const RecurrentState& state : spec.states) taken.insert(op.inputs()[state.initial]);
-  for (const Link& link : spec.links) taken.insert(link.external);
-  std::set<std::string> written;
-  if (spec.backward_step_net != nullptr) {
-    for (const OperatorDef& def : spec.backward_step_net->op())
-      written.insert(def.output().begin(), def.output().end());
-  }
-  for (const std::string& blob : BlobsReadFirst(*spec.step_net)) {
-    const auto found = std::ranges::find(op.inputs(), blob);
-    if (found == op.inputs().end() || taken.contains(blob) || !written.contains(blob + "_grad")) continue;
-    params.emplace_back(static_cast<int>(found - op.inputs().begin()), blob + "_grad");
-  }
-  return params;
-}
-
 // Takes back the gradients that the operator's gradient_requests leave out; `inputs` are those whose gradients the
 // gradient operator gives, in the order of its outputs.
 void ApplyRequests(const RecurrentSpec& spec, const std::vector<int>& inputs, GradientBuilder* g) {
@@ -97,11 +72,33 @@ const CompletionRegistration complete_gradients([](NetDef* net) {
 
 }  // namespace
 
+std::vector<std::pair<int, std::string>> ParamsWithGradients(const OperatorCall& op, const RecurrentSpec& spec) {
+  std::vector<std::pair<int, std::string>> params;
+  std::set<std::string> taken = {op.inputs()[0]};
+  for (size_t k = 0; k < spec.params.size(); ++k) {
+    const std::string& input = op.inputs()[spec.params[k]];
+    params.emplace_back(spec.params[k], spec.param_grads.empty() ? input + "_grad" : spec.param_grads[k]);
+    taken.insert(input);
+  }
+  for (const RecurrentState& state : spec.states) taken.insert(op.inputs()[state.initial]);
+  for (const Link& link : spec.links) taken.insert(link.external);
+  std::set<std::string> written;
+  if (spec.backward_step_net != nullptr) {
+    for (const OperatorDef& def : spec.backward_step_net->op())
+      written.insert(def.output().begin(), def.output().end());
+  }
+  for (const std::string& blob : BlobsReadFirst(*spec.step_net)) {
+    const auto found = std::ranges::find(op.inputs(), blob);
+    if (found == op.inputs().end() || taken.contains(blob) || !written.contains(blob + "_grad")) continue;
+    params.emplace_back(static_cast<int>(found - op.inputs().begin()), blob + "_grad");
+  }
+  return params;
+}
+
 void MakeRecurrentGradient(GradientBuilder& g) {
   const OperatorCall& op = g.op();
   const RecurrentSpec spec = ParseRecurrentSpec(op);
-  // Files lose a backward step net without operators; its links remain.
-  if (spec.backward_step_net == nullptr && spec.backward_links.empty()) {
+  if (!spec.HasBackwardStep()) {
     throw Error(ErrorCode::kInvalidNet,
                 "RecurrentNetwork has no backward_step_net, without which there is no gradient: it only runs forward");
   }

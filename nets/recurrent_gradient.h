@@ -4,9 +4,18 @@
 // the others.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {
+
+// The params that are listed, and every other captured input whose gradient the backward step net writes: a tensor
+// that is left out of the list by accident would silently not be trained. Each with its gradient's name there.
+std::vector<std::pair<int, std::string>> ParamsWithGradients(const OperatorCall& op, const RecurrentSpec& spec);
 
 // Adds RecurrentNetworkGradient: [gradients of outputs_with_grads…, inputs…, outputs…] → [gradient of input 0, of each
 // param, of each initial state]. Throws kInvalidNet for an operator without a backward step net, and for gradients of

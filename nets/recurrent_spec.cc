@@ -126,14 +126,10 @@ void ParseGradients(const OperatorCall& op, RecurrentSpec* spec, Faults* faults)
   spec->outputs_with_grads = Indices(op, "outputs_with_grads", "output", faults);
   spec->recompute = op.Strings("recompute_blobs_on_backward");
   for (const std::string& request : op.Strings("gradient_requests")) {
-    if (request == "write") {
-      spec->requests.push_back(GradientRequest::kWrite);
-    } else if (request == "add") {
-      spec->requests.push_back(GradientRequest::kAdd);
-    } else if (request == "none") {
-      spec->requests.push_back(GradientRequest::kNone);
-    } else {
-      Refuse(StrCat("gradient_requests holds \"", request, "\", must be write, add or none"), faults);
+    try {
+      spec->requests.push_back(ParseGradientRequest(request, "gradient_requests holds"));
+    } catch (const Error& error) {
+      Refuse(error.message(), faults);
     }
   }
   constexpr std::string_view kRename = ".rename";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/gradient_request.h"
 
 namespace stepnet {
 
@@ -39,8 +40,6 @@ struct StepOutput {
   std::string destination;
 };
 
-enum class GradientRequest { kWrite, kAdd, kNone };
-
 struct RecurrentSpec {
   std::shared_ptr<const NetDef> step_net;
   std::shared_ptr<const NetDef>
@@ -64,6 +63,8 @@ struct RecurrentSpec {
 
   // An empty net when there is none: gradients that are links alone need nothing computed.
   const NetDef& BackwardStep() const;
+  // Whether there is a gradient. Files lose a backward step net without operators; its links remain.
+  bool HasBackwardStep() const { return backward_step_net != nullptr || !backward_links.empty(); }
   std::string Renamed(const std::string& blob) const;
   // Number of the state of that name; -1 when there is none.
   int StateIndex(const std::string& name) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/nets/packed_layers.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -17,64 +18,24 @@ struct RnnSizes {
   explicit RnnSizes(const OperatorCall& op)
       : is_lstm(op.String("mode") == "lstm"),
         has_lengths(op.Bool("use_sequence_length")),
-        layers(op.Int("num_layers")),
-        directions(op.Bool("bidirectional") ? 2 : 1),
-        gates(is_lstm                      ? 4
-              : op.String("mode") == "gru" ? 3
-                                           : 1),
-        state(op.Int("state_size")),
-        projection(op.Int("projection_size")),
-        output(projection > 0 ? projection : state) {}
+        layers{.mode = op.String("mode"),
+               .layers = op.Int("num_layers"),
+               .state = op.Int("state_size"),
+               .projection = op.Int("projection_size"),
+               .bidirectional = op.Bool("bidirectional")} {}
 
   int num_inputs() const { return 3 + (is_lstm ? 1 : 0) + (has_lengths ? 1 : 0); }
+  std::int64_t num_rows() const { return layers.layers * layers.directions(); }  // of states
 
   bool is_lstm;
   bool has_lengths;
-  std::int64_t layers;
-  std::int64_t directions;
-  std::int64_t gates;
-  std::int64_t state;       // H
-  std::int64_t projection;  // P; 0: none
-  std::int64_t output;      // R: P, or H
+  PackedLayers layers;
 };
 
-// A matrix or bias in the vector of parameters.
-struct RnnPart {
-  Shape shape;
-  std::int64_t offset;
-};
-
-struct RnnLayout {
-  std::vector<RnnPart> parts;
-  std::int64_t num_parameters = 0;
-
-  void Add(const Shape& shape, RnnPart* part) {
-    *part = {shape, num_parameters};
-    if (!__builtin_add_overflow(num_parameters, shape.size(), &num_parameters)) return;
-    throw Error(ErrorCode::kShapeMismatch, "the parameters of RNN would have more than 2^63 elements");
-  }
-};
-
-// By layer, then by direction: i2h, h2h, with a projection h2r, then the biases of the first two. In the vector all
-// matrices come before all biases.
-RnnLayout LayoutOf(const RnnSizes& sizes, std::int64_t input_size) {
-  const std::int64_t rows = sizes.gates * sizes.state, num_cells = sizes.layers * sizes.directions;
-  const int num_matrices = sizes.projection > 0 ? 3 : 2, num_parts = num_matrices + 2;
-  RnnLayout layout;
-  layout.parts.resize(num_cells * num_parts);
-  for (std::int64_t cell = 0; cell < num_cells; ++cell) {
-    RnnPart* part = &layout.parts[cell * num_parts];
-    const bool is_first = cell < sizes.directions;
-    layout.Add(Shape({rows, is_first ? input_size : sizes.directions * sizes.output}), part++);
-    layout.Add(Shape({rows, sizes.output}), part++);
-    if (sizes.projection > 0) layout.Add(Shape({sizes.projection, sizes.state}), part);
-  }
-  for (std::int64_t cell = 0; cell < num_cells; ++cell) {
-    RnnPart* part = &layout.parts[cell * num_parts + num_matrices];
-    layout.Add(Shape({rows}), part++);
-    layout.Add(Shape({rows}), part);
-  }
-  return layout;
+PackedLayout LayoutOfRnn(const RnnSizes& sizes, std::int64_t input_size) {
+  PackedLayers layers = sizes.layers;
+  layers.input = input_size;
+  return LayoutOf(layers);
 }
 
 void ExpectShape(const ShapeQuery& query, int i, const Shape& wanted, const std::string& letters) {
@@ -101,19 +62,19 @@ void CheckTypes(const ShapeQuery& query, const RnnSizes& sizes) {
 }
 
 // Checks all inputs of RNN. Throws kShapeMismatch and kTypeMismatch.
-RnnLayout CheckedLayout(const ShapeQuery& query) {
+PackedLayout CheckedLayout(const ShapeQuery& query) {
   const RnnSizes sizes(query.op());
   CheckTypes(query, sizes);
   const Shape& data = query.In(0).shape;
   if (data.rank() != 3) {
     throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; RNN needs data [T, B, I]"));
   }
-  RnnLayout layout = LayoutOf(sizes, data[2]);
-  ExpectShape(query, 1, Shape({layout.num_parameters}), "all weights and biases in one vector");
-  const std::int64_t rows = sizes.layers * sizes.directions;
-  ExpectShape(query, 2, Shape({rows, data[1], sizes.output}), "state [layers * directions, B, R]");
+  PackedLayout layout = LayoutOfRnn(sizes, data[2]);
+  ExpectShape(query, 1, Shape({layout.size}), "all weights and biases in one vector");
+  const std::int64_t rows = sizes.num_rows();
+  ExpectShape(query, 2, Shape({rows, data[1], sizes.layers.output()}), "state [layers * directions, B, R]");
   if (sizes.is_lstm) {
-    ExpectShape(query, 3, Shape({rows, data[1], sizes.state}), "state_cell [layers * directions, B, H]");
+    ExpectShape(query, 3, Shape({rows, data[1], sizes.layers.state}), "state_cell [layers * directions, B, H]");
   }
   if (sizes.has_lengths) ExpectShape(query, sizes.num_inputs() - 1, Shape({data[1]}), "sequence_length [B]");
   return layout;
@@ -124,7 +85,7 @@ std::vector<TensorInfo> RnnShapes(const ShapeQuery& query) {
   const RnnSizes sizes(query.op());
   const Shape& data = query.In(0).shape;
   std::vector<TensorInfo> outputs = {
-      {.dtype = query.In(0).dtype, .shape = data.With(2, sizes.directions * sizes.output)}};
+      {.dtype = query.In(0).dtype, .shape = data.With(2, sizes.layers.directions() * sizes.layers.output())}};
   if (query.op().num_outputs() > 1) outputs.push_back(query.In(2));
   if (query.op().num_outputs() > 2) outputs.push_back(query.In(3));
   return outputs;
@@ -135,8 +96,7 @@ Operator WithSizes(Operator op) {
   constexpr double kMaxSize = 1LL << 31;  // so that products of a few do not overflow
   constexpr double kMaxLayers = 1000;     // of a cell
   return std::move(
-      op.RequiredArg("mode", ArgumentType::kString, "the cell of all layers",
-                     OneOf({"rnn_relu", "rnn_tanh", "lstm", "gru"}))
+      op.RequiredArg("mode", ArgumentType::kString, "the cell of all layers", OneOf(PackedModes()))
           .RequiredArg("state_size", ArgumentType::kInt, "H, the size of h and c", Between(1, kMaxSize))
           .RequiredArg("num_layers", ArgumentType::kInt, "L, how many layers there are", Between(1, kMaxLayers))
           .Arg("bidirectional", false, "each layer runs in both directions, with their outputs side by side")
@@ -242,7 +202,7 @@ const Registration rnn =
         });
 
 void CheckParts(const OperatorCall& op) {
-  const size_t num_parts = LayoutOf(RnnSizes(op), /*input_size=*/0).parts.size();
+  const size_t num_parts = LayoutOfRnn(RnnSizes(op), /*input_size=*/0).parts.size();
   if (static_cast<size_t>(op.num_outputs()) == num_parts) return;
   throw Error(ErrorCode::kInvalidNet,
               StrCat("RNNWeights gives ", num_parts, " parts, has ", op.num_outputs(), " outputs"));
@@ -257,10 +217,10 @@ void RunRnnWeights(const OperatorCall& op, const OpRun& run) {
     const Tensor& input = host.Input(i).GetTensor();
     infos.push_back({.dtype = input.dtype(), .shape = input.shape()});
   }
-  const RnnLayout layout = CheckedLayout(ShapeQuery(op, infos));
+  const PackedLayout layout = CheckedLayout(ShapeQuery(op, infos));
   const Tensor& parameters = host.Input(1).GetTensor();
   for (int o = 0; o < op.num_outputs(); ++o) {
-    const RnnPart& part = layout.parts[o];
+    const PackedPart& part = layout.parts[o];
     const Tensor view = parameters.At(part.offset * DTypeBytes(parameters.dtype()), parameters.dtype(), part.shape);
     if (parameters.ConstantId() != 0) {
       host.Output(o).SetTensor(view);
@@ -286,18 +246,18 @@ const Registration rnn_weights =
         .ReadsShapes({0, 2, 3, 4})
         .Shapes([](const ShapeQuery& query) {
           std::vector<TensorInfo> infos;
-          const RnnLayout layout = CheckedLayout(query);
-          for (const RnnPart& part : layout.parts) {
+          const PackedLayout layout = CheckedLayout(query);
+          for (const PackedPart& part : layout.parts) {
             infos.push_back({.dtype = query.In(1).dtype, .shape = part.shape});
           }
           return infos;
         })
         .Expands([](Expansion& e) {
-          const RnnLayout layout = CheckedLayout(e.query());
+          const PackedLayout layout = CheckedLayout(e.query());
           for (int o = 0; o < e.op().num_outputs(); ++o) {
-            const RnnPart& part = layout.parts[o];
+            const PackedPart& part = layout.parts[o];
             const std::int64_t size = part.shape.size();
-            e.Copy(1, size, {.operand = 1, .row_length = layout.num_parameters, .first = part.offset},
+            e.Copy(1, size, {.operand = 1, .row_length = layout.size, .first = part.offset},
                    {.operand = o, .row_length = size});
           }
         })
@@ -312,10 +272,10 @@ const Registration rnn_weights =
              .takes_blobs = true});
 
 // Where the parts lie whose gradients these are: the first one tells I.
-RnnLayout LayoutOfGradients(const ShapeQuery& query) {
+PackedLayout LayoutOfGradients(const ShapeQuery& query) {
   ExpectFloat(query, 0);
   const Shape& first = query.In(0).shape;
-  RnnLayout layout = LayoutOf(RnnSizes(query.op()), first.rank() == 2 ? first[1] : 0);
+  PackedLayout layout = LayoutOfRnn(RnnSizes(query.op()), first.rank() == 2 ? first[1] : 0);
   bool fits = std::ssize(layout.parts) == query.num_inputs();
   for (int i = 0; fits && i < query.num_inputs(); ++i) {
     fits = query.In(i).shape == layout.parts[i].shape && query.In(i).dtype == query.In(0).dtype;
@@ -331,20 +291,20 @@ const Registration rnn_weights_gradient =
         .Output("dparameters", "[n]")
         .Private()
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          return {{.dtype = query.In(0).dtype, .shape = Shape({LayoutOfGradients(query).num_parameters})}};
+          return {{.dtype = query.In(0).dtype, .shape = Shape({LayoutOfGradients(query).size})}};
         })
         .Expands([](Expansion& e) {
-          const RnnLayout layout = LayoutOfGradients(e.query());
+          const PackedLayout layout = LayoutOfGradients(e.query());
           for (int i = 0; i < e.num_inputs(); ++i) {
-            const RnnPart& part = layout.parts[i];
+            const PackedPart& part = layout.parts[i];
             const std::int64_t size = part.shape.size();
             e.Copy(1, size, {.operand = i, .row_length = size},
-                   {.operand = 0, .row_length = layout.num_parameters, .first = part.offset});
+                   {.operand = 0, .row_length = layout.size, .first = part.offset});
           }
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [sizes = RnnSizes(op)](const OpRun& run) {
-            const RnnLayout layout = LayoutOf(sizes, run.In(0).dim(1));
+            const PackedLayout layout = LayoutOfRnn(sizes, run.In(0).dim(1));
             for (int i = 0; i < run.num_inputs(); ++i) {
               const std::int64_t size = run.In(i).size();
               CopyRuns(run.Out(0).dtype, At(run.In(i), 0), size, At(run.Out(0), layout.parts[i].offset), size, size, 1);

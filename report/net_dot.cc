@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kDeepest = 100;
 
-// In double quotes, in which Graphviz takes a backslash, unless there are two, for the start of something else.
 // What a blob that no operator of a net writes is.
 enum class BlobRole { kInput, kParameter, kState, kOutput };
 

@@ -4,9 +4,23 @@
 #include <memory>
 
 #include "stepnet/compiler/node_order.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/formulas/formula_cache.h"
 
 namespace stepnet {
+namespace {
+
+// Whether the operator says that the output is a product or a sum.
+bool IsExpanded(const StepGraph& graph, const StepNode& node, size_t output) {
+  if (node.kind == StepNode::Kind::kProduct) return node.products[output].has_value();
+  if (!node.call->schema().expansion) return false;
+  const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
+  const ShapeQuery query(*node.call, inputs);
+  const std::vector<std::optional<DimSum>> sums = Expansion(query).sums();
+  return output < sums.size() && sums[output];
+}
+
+}  // namespace
 
 Uses::Uses(const StepGraph& graph)
     : graph_(graph),
@@ -140,8 +154,7 @@ bool CanAdd(const StepGraph& graph, int value) {
   const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
   if (kernel == nullptr) return false;
   const auto output = static_cast<size_t>(std::ranges::find(node.outputs, value) - node.outputs.begin());
-  const bool is_product = output < node.products.size() && node.products[output];
-  return kernel->CanAdd(static_cast<int>(output), is_product);
+  return kernel->CanAdd(static_cast<int>(output), kernel->can_add_expanded && IsExpanded(graph, node, output));
 }
 
 }  // namespace stepnet

@@ -74,11 +74,8 @@ Kernel MakeOperatorKernel(const OperatorSchema& schema) {
   }};
   kernel.checks_values = schema.formula_options.checks_values;
   kernel.stops_after_faults = DeviceRunsFormula(schema);
-  // Products and sums that it is made of can be added to memory.
-  kernel.can_add_products = true;
+  kernel.can_add_expanded = true;
   kernel.can_leave_out = true;
-  const Kernel* const cpu = schema.FindKernel(DeviceKind::kCpu);
-  if (!DeviceRunsFormula(schema) && cpu != nullptr) kernel.can_add = cpu->can_add;
   return kernel;
 }
 

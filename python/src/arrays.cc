@@ -3,11 +3,11 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "stepnet/core/error.h"
@@ -120,7 +120,7 @@ bool IsAligned(const void* data, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(DTypeBytes(dtype)) == 0;
 }
 
-std::string TypeName(nb::handle object) { return nb::str(nb::object(object.type().attr("__qualname__"))).c_str(); }
+std::string TypeName(nb::handle object) { return Utf8Of(object.type().attr("__qualname__")); }
 
 Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
   const std::string text =
@@ -135,26 +135,33 @@ Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
 
 [[noreturn]] void ThrowNoDType(const ArrayRole& role, nb::handle array) {
   std::string dtype = TypeName(array);
-  if (nb::hasattr(array, "dtype")) dtype = nb::str(nb::object(array.attr("dtype"))).c_str();
+  if (nb::hasattr(array, "dtype")) dtype = Utf8Of(array.attr("dtype"));
   throw Error(ErrorCode::kTypeMismatch,
               StrCat(Text(role), " has elements ", dtype,
                      ", which no tensor has; tensors have float16, bfloat16, float32, float64, bool, int8 to int64, "
                      "uint8 and uint16, in the byte order of this machine"));
 }
 
+// The shape of an array. Throws kShapeMismatch, naming it, for more dimensions or larger sizes than tensors have.
+Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role) {
+  if (std::ssize(dims) > Shape::kMaxRank) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(Text(role), " has ", dims.size(), " dimensions; tensors have at most ", Shape::kMaxRank));
+  }
+  try {
+    return Shape(dims);
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat(Text(role), " has a shape that no tensor has: ", error.message()));
+  }
+}
+
 Tensor TensorOfBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, const ArrayRole& role) {
   const Py_buffer& view = buffer->view();
   const std::optional<DType> dtype = DTypeOf(view);
   if (!dtype) ThrowNoDType(role, array);
+  const Shape shape = ShapeOf({view.shape, static_cast<size_t>(view.ndim)}, role);
   if (PyBuffer_IsContiguous(&view, 'C') == 0) return CopyOf(array, role, "not contiguous");
   if (!IsAligned(view.buf, *dtype)) return CopyOf(array, role, "not aligned");
-  std::int64_t dims[Shape::kMaxRank] = {};
-  for (int d = 0; d < std::min(view.ndim, Shape::kMaxRank); ++d) dims[d] = view.shape[d];
-  if (view.ndim > Shape::kMaxRank) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(Text(role), " has ", view.ndim, " dimensions; tensors have at most ", Shape::kMaxRank));
-  }
-  const Shape shape(std::span<const std::int64_t>(dims, static_cast<size_t>(view.ndim)));
   return Tensor::Wrap(view.buf, *dtype, shape, WithGil([buffer] { buffer->Release(); }));
 }
 
@@ -173,8 +180,7 @@ bool IsContiguous(const nb::ndarray<nb::ro>& array) {
 nb::object CapsuleOf(nb::handle array, const ArrayRole& role) {
   const auto why_not = [&](nb::python_error& raised) {
     if (!raised.matches(PyExc_Exception)) throw std::move(raised);
-    const nb::str why(raised.value());
-    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why.c_str()));
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", Utf8Of(raised.value())));
   };
   try {
     return array.attr("__dlpack__")();
@@ -189,6 +195,8 @@ nb::object CapsuleOf(nb::handle array, const ArrayRole& role) {
   return {};
 }
 
+constexpr std::uintptr_t kFirstPage = 4096;
+
 Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
   // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.
@@ -197,7 +205,8 @@ Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));
   }
-  if (lent->data() == nullptr && lent->size() > 0) {
+  // No memory, and an offset to it, are an address where no memory is.
+  if (reinterpret_cast<std::uintptr_t>(lent->data()) < kFirstPage && lent->size() > 0) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " has ", lent->size(), " elements and no memory"));
   }
   if (lent->device_type() != nb::device::cpu::value) {
@@ -206,6 +215,9 @@ Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
   }
   const std::optional<DType> dtype = DTypeOf(lent->dtype());
   if (!dtype) ThrowNoDType(role, array);
+  std::vector<std::int64_t> dims;
+  for (size_t d = 0; d < lent->ndim(); ++d) dims.push_back(static_cast<std::int64_t>(lent->shape(d)));
+  const Shape shape = ShapeOf(dims, role);  // before anybody copies what is too large
   const char* const fault = !IsContiguous(*lent)               ? "not contiguous"
                             : !IsAligned(lent->data(), *dtype) ? "not aligned"
                                                                : nullptr;
@@ -214,10 +226,8 @@ Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
                 StrCat(Text(role), " is ", fault, ", and NumPy, which would copy it, has no bfloat16; give a copy"));
   }
   if (fault != nullptr) return CopyOf(array, role, fault);
-  std::vector<std::int64_t> dims;
-  for (size_t d = 0; d < lent->ndim(); ++d) dims.push_back(static_cast<std::int64_t>(lent->shape(d)));
   const void* const data = lent->data();
-  return Tensor::Wrap(data, *dtype, Shape(dims), WithGil([lent] { *lent = nb::ndarray<nb::ro>(); }));
+  return Tensor::Wrap(data, *dtype, shape, WithGil([lent] { *lent = nb::ndarray<nb::ro>(); }));
 }
 
 nb::dlpack::dtype DlpackOf(DType dtype) {
@@ -250,6 +260,20 @@ nb::object MakeArray(const Tensor& tensor) {
 }
 
 }  // namespace
+
+std::string Utf8Of(nb::handle object) {
+  const nb::str text{nb::borrow(object)};
+  const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return {PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr()))};
+}
+
+nb::object StrOf(std::string_view text) {
+  const auto size = static_cast<Py_ssize_t>(text.size());
+  nb::object made = nb::steal(PyUnicode_DecodeUTF8(text.data(), size, "backslashreplace"));
+  if (!made.is_valid()) nb::raise_python_error();
+  return made;
+}
 
 std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \"", role.name, "\""); }
 

@@ -4,10 +4,17 @@
 #include <nanobind/nanobind.h>
 
 #include <string>
+#include <string_view>
 
 #include "stepnet/core/tensor.h"
 
 namespace stepnet::python {
+
+// str(object) in UTF-8; what is not in that, lone surrogates, as escapes. For names that callers give, and messages.
+std::string Utf8Of(nanobind::handle object);
+
+// A str; bytes that are no UTF-8, which files may hold, as escapes.
+nanobind::object StrOf(std::string_view text);
 
 // What an array is given as, for messages: an input "x", a parameter "w".
 struct ArrayRole {

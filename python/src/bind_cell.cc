@@ -21,12 +21,14 @@ namespace nb = nanobind;
 namespace stepnet::python {
 namespace {
 
-std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool training,
-                               bool carry, bool in_double, std::int64_t threads, const std::string& device,
-                               std::int64_t opt_level, std::uint64_t seed) {
-  CellUse use{.sizes = SizesOf(sizes), .training = training, .carry = carry};
+std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& sizes,
+                               nb::handle training, nb::handle carry, bool in_double, nb::handle threads,
+                               nb::handle device, nb::handle opt_level, nb::handle seed) {
+  const CellUse use{
+      .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
+  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   return CallWithoutGil([&] {
-    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
+    const RunOptions options = MakeRunOptions(request);
     return std::make_shared<Cell>(SourceOf(text_or_path, is_text), use, options, in_double);
   });
 }
@@ -37,16 +39,19 @@ nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs) {
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
-              const std::vector<std::string>& wrt, bool read_only) {
-  const std::vector<int> indices = cell->IndicesOf(wrt);
+              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only) {
+  const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
+  const GradientRequests requests = RequestsOf(gradient_requests);
   const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs);
   auto [outputs, pullback] = CallWithoutGil([&] {
-    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices);
+    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices, requests);
     return program->RunForGradients(arguments);
   });
   std::vector<CallGradients::By> differentiated;
   for (const int i : indices) {
     const Cell::Argument& argument = cell->arguments()[i];
+    const auto request = requests.find(argument.input.blob);
+    if (request != requests.end() && request->second == GradientRequest::kNone) continue;
     differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
   }
   auto gradients = std::make_unique<CallGradients>(cell->name(), cell->outputs(), outputs, std::move(differentiated),
@@ -54,16 +59,19 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
   return nb::make_tuple(ArraysOf(outputs, read_only), nb::cast(std::move(gradients)));
 }
 
-std::string ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, bool gradients,
-                        const std::string& format) {
+nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,
+                       nb::handle format) {
+  const bool with_gradients = TruthOf("gradients", gradients);
+  const std::string form = TextOf("format", format);
   const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs);
-  const std::vector<int> differentiated = gradients ? cell.IndicesOf({}) : std::vector<int>();
-  return CallWithoutGil(
-      [&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, format, cell.name()); });
+  const std::vector<int> differentiated = with_gradients ? cell.IndicesOf({}) : std::vector<int>();
+  return StrOf(
+      CallWithoutGil([&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, form, cell.name()); }));
 }
 
-nb::dict Init(const Cell& cell, std::uint64_t seed) {
-  const std::map<std::string, Tensor> parameters = CallWithoutGil([&] { return cell.Init(seed); });
+nb::dict Init(const Cell& cell, nb::handle seed) {
+  const std::uint64_t from = SeedOf(seed);
+  const std::map<std::string, Tensor> parameters = CallWithoutGil([&] { return cell.Init(from); });
   nb::dict arrays;
   for (const auto& [name, tensor] : parameters) arrays[name.c_str()] = ArrayOf(tensor);
   return arrays;
@@ -102,19 +110,19 @@ void BindCell(nb::module_& module) {
   nb::class_<CallGradients>(module, "CallGradients").def("__call__", &CallGradients::Call);
   nb::class_<Cell>(module, "Cell")
       .def_prop_ro("name", &Cell::name)
-      .def_prop_ro("doc", &Cell::doc)
-      .def_prop_ro("text", &Cell::text)
+      .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
+      .def_prop_ro("text", [](const Cell& cell) { return StrOf(cell.text()); })
       .def_prop_ro("outputs", &Cell::outputs)
       .def("arguments", &Arguments)
       .def("starts", &Starts)
       .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
-      .def("init", &Init)
+      .def("init", &Init, Anything())
       .def("call", &Call)
       .def("vjp", &Vjp)
-      .def("explain", &ExplainCell);
-  module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"), nb::arg("training"),
-             nb::arg("carry"), nb::arg("in_double"), nb::arg("threads"), nb::arg("device"), nb::arg("opt_level"),
-             nb::arg("seed"));
+      .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
+  module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
+             nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),
+             nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("seed").none());
   module.def("address_of", &AddressOf);
 }
 

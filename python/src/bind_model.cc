@@ -26,13 +26,15 @@ nb::list Call(LoadedNet& net, const nb::dict& given) {
   return ArraysOf(CallWithoutGil([&] { return net.program()->Run(inputs); }), /*read_only=*/false);
 }
 
-nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const std::vector<std::string>& wrt) {
+nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const nb::dict& gradient_requests) {
+  const std::vector<std::string> wanted = NamesOf("wrt", wrt);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  const std::vector<std::string> names = net.Differentiable(wrt, inputs);
+  const std::vector<std::string> names = net.Differentiable(wanted, inputs);
+  const GradientRequests requests = RequestsOf(gradient_requests);
   auto [outputs, pullback] =
-      CallWithoutGil([&] { return net.ProgramWithGradients(names, inputs)->RunForGradients(inputs); });
+      CallWithoutGil([&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
   std::vector<CallGradients::By> differentiated;
-  for (const std::string& name : names) {
+  for (const std::string& name : AskedFor(names, requests)) {
     differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
   }
   auto gradients = std::make_unique<CallGradients>(net.Described(), net.outputs(), outputs, std::move(differentiated),
@@ -59,30 +61,33 @@ nb::dict Filled(LoadedNet& net) {
   return arrays;
 }
 
-std::string ExplainNet(LoadedNet& net, const nb::dict& given, const std::string& format) {
+nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
+  const std::string form = TextOf("format", format);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, format, net.Described()); });
+  return StrOf(CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
 }
 
-std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, std::int64_t threads,
-                                const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
+std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, nb::handle threads,
+                                nb::handle device, nb::handle opt_level, nb::handle seed) {
+  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   return CallWithoutGil([&] {
-    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
+    const RunOptions options = MakeRunOptions(request);
     return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options);
   });
 }
 
 // A net from its text, with tensors for its parameters, which are copied.
-std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params, std::int64_t threads,
-                                const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
+std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params, nb::handle threads, nb::handle device,
+                                nb::handle opt_level, nb::handle seed) {
+  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   Model model;
   for (const nb::handle item : params.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     model.parameters[name] = TensorOf(value, {"parameter", name}).Clone();
   }
   return CallWithoutGil([&] {
-    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
+    const RunOptions options = MakeRunOptions(request);
     ParseMessageText(text, "<text>", &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
     return std::make_shared<LoadedNet>(model, options);
@@ -90,13 +95,13 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
 }
 
 // `optimizer` is an OptimizerDef as text.
-std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string& init_path, const std::string& loss,
-                                 const std::vector<std::string>& parameters, const std::string& optimizer,
-                                 std::int64_t threads, const std::string& device, std::int64_t opt_level,
-                                 std::uint64_t seed) {
+std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string& init_path, nb::handle loss,
+                                 const nb::list& parameters, const std::string& optimizer, nb::handle threads,
+                                 nb::handle device, nb::handle opt_level, nb::handle seed) {
+  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
+  Training training{.loss = TextOf("loss", loss), .parameters = NamesOf("parameters", parameters), .optimizer = {}};
   return CallWithoutGil([&] {
-    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
-    Training training{.loss = loss, .parameters = parameters, .optimizer = {}};
+    const RunOptions options = MakeRunOptions(request);
     try {
       ParseMessageText(optimizer, "the optimizer", &training.optimizer);
     } catch (const Error& error) {
@@ -121,10 +126,11 @@ void BindModel(nb::module_& module) {
       .def("vjp", &Vjp)
       .def("read", &Read)
       .def("restore", &LoadedNet::Restore)
-      .def("explain", &ExplainNet);
-  module.def("load_net", &Load);
-  module.def("make_net", &Make);
-  module.def("train_net", &Train);
+      .def("explain", &ExplainNet, nb::arg(), Anything());
+  module.def("load_net", &Load, nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
+  module.def("make_net", &Make, nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
+  module.def("train_net", &Train, nb::arg(), nb::arg(), Anything(), nb::arg(), nb::arg(), Anything(), Anything(),
+             Anything(), Anything());
 }
 
 }  // namespace stepnet::python

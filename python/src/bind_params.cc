@@ -20,14 +20,17 @@ namespace stepnet::python {
 namespace {
 
 // NumPy's arrays by name: bfloat16 as float32, with `widen` float16, too.
-nb::dict LoadParams(const std::string& path, bool widen, std::uint64_t seed) {
+nb::dict LoadParams(const std::string& path, nb::handle widen, nb::handle seed) {
+  const bool is_widened = TruthOf("widen", widen);
+  const RunRequest request{.seed = SeedOf(seed)};
   const NamedTensors tensors = CallWithoutGil([&] {
     if (!HoldsOnlyTensors(path) && !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path)) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(path, " is a cell; stepnet.cell(…).init() fills its parameters"));
     }
-    NamedTensors read = ReadParameterTensors(path, {}, MakeRunOptions(/*threads=*/0, "cpu", kMaxOptLevel, seed));
+    NamedTensors read = ReadParameterTensors(path, {}, MakeRunOptions(request));
     for (auto& [name, tensor] : read) {
-      if (tensor.dtype() == DType::kBFloat16 || (widen && tensor.dtype() == DType::kFloat16)) tensor = Widened(tensor);
+      if (tensor.dtype() == DType::kBFloat16 || (is_widened && tensor.dtype() == DType::kFloat16))
+        tensor = Widened(tensor);
     }
     return read;
   });
@@ -40,8 +43,7 @@ void SaveParams(const nb::dict& params, const std::string& path) {
   NamedTensors tensors;
   for (const auto& [key, array] : params) {
     if (!nb::isinstance<nb::str>(key)) {
-      throw Error(ErrorCode::kTypeMismatch,
-                  StrCat("a parameter is named ", nb::str(key).c_str(), ", which is no text"));
+      throw Error(ErrorCode::kTypeMismatch, StrCat("a parameter is named ", Utf8Of(key), ", which is no text"));
     }
     const auto name = nb::cast<std::string>(key);
     tensors.emplace_back(name, TensorOf(array, {"parameter", name}));
@@ -52,7 +54,7 @@ void SaveParams(const nb::dict& params, const std::string& path) {
 }  // namespace
 
 void BindParams(nb::module_& module) {
-  module.def("load_params", &LoadParams);
+  module.def("load_params", &LoadParams, nb::arg(), Anything(), Anything());
   module.def("save_params", &SaveParams);
 }
 

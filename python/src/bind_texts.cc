@@ -1,17 +1,21 @@
 // What can be asked without running anything: checks, operators, the net that a cell stands for.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
+
+#include <vector>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/operator_library.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/packed_layers.h"
+#include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
@@ -29,9 +33,9 @@ std::vector<std::string> ProblemsOf(const NetDef& net) {
 }
 
 // Everything that is wrong with a cell or a net; what cannot be read is one problem.
-std::vector<std::string> Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
+nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
   const CellUse use{.sizes = SizesOf(sizes)};
-  return CallWithoutGil([&]() -> std::vector<std::string> {
+  const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
     const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
     const std::string what = is_text ? "<text>" : text_or_path;
     try {
@@ -44,6 +48,9 @@ std::vector<std::string> Check(const std::string& text_or_path, bool is_text, co
       return {error.what()};
     }
   });
+  nb::list texts;
+  for (const std::string& problem : problems) texts.append(StrOf(problem));
+  return texts;
 }
 
 NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {
@@ -58,25 +65,28 @@ NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) 
 }
 
 // The net that a cell stands for, or the one that fills its parameters, as text.
-std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool init, bool training,
-                   bool carry) {
-  const CellUse use{.sizes = SizesOf(sizes), .training = training, .carry = carry};
+std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle init,
+                   nb::handle training, nb::handle carry) {
+  const CellUse use{
+      .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
+  const bool is_init = TruthOf("init", init);
   return CallWithoutGil([&] {
     const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
-    return PrintMessageText(init ? cell.init_net : cell.net);
+    return PrintMessageText(is_init ? cell.init_net : cell.net);
   });
 }
 
 // A net, or the one that a cell stands for, for people or for Graphviz.
-std::string Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool training,
-                 const std::string& format) {
-  const CellUse use{.sizes = SizesOf(sizes), .training = training};
-  if (format != "text" && format != "dot") {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", format, "\"; it must be text or dot"));
+std::string Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle training,
+                 nb::handle format) {
+  const CellUse use{.sizes = SizesOf(sizes), .training = TruthOf("training", training)};
+  const std::string form = TextOf("format", format);
+  if (form != "text" && form != "dot") {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", form, "\"; it must be text or dot"));
   }
   return CallWithoutGil([&] {
     const NetDef net = NetOf(text_or_path, is_text, use);
-    return format == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
+    return form == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
   });
 }
 
@@ -90,13 +100,37 @@ std::map<std::string, std::string> Ops() {
   return docs;
 }
 
+// (name, shape, offset) of each parameter of layers in the vector of MXNet and cuDNN, and the length of that.
+nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64_t state, std::int64_t layers,
+                         bool has_biases, bool bidirectional, std::int64_t projection) {
+  const PackedLayers packed{.mode = mode,
+                            .layers = layers,
+                            .input = input,
+                            .state = state,
+                            .projection = projection,
+                            .bidirectional = bidirectional,
+                            .has_biases = has_biases};
+  const PackedLayout layout = LayoutOf(packed);
+  const std::vector<std::string> names = NamesOf(packed);
+  nb::list parts;
+  for (size_t i = 0; i < names.size(); ++i) {
+    nb::list shape;
+    for (const std::int64_t size : layout.parts[i].shape.dims()) shape.append(size);
+    parts.append(nb::make_tuple(names[i], nb::tuple(shape), layout.parts[i].offset));
+  }
+  return nb::make_tuple(parts, layout.size);
+}
+
 }  // namespace
 
 void BindTexts(nb::module_& module) {
   module.def("check", &Check);
-  module.def("expand", &Expand);
+  module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything());
+  // With the GIL, so that no other thread loads a library at the same time.
+  module.def("load_operator_library", &LoadOperatorLibrary);
   module.def("ops", &Ops);
-  module.def("show", &Show);
+  module.def("packed_layout", &PackedLayoutOf);
+  module.def("show", &Show, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything());
 }
 
 }  // namespace stepnet::python

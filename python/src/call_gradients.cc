@@ -24,9 +24,9 @@ CallGradients::CallGradients(std::string of, std::vector<std::string> outputs, c
   }
 }
 
-nb::tuple CallGradients::Call(const nb::dict& output_gradients) {
-  const std::vector<Tensor> given = Take(output_gradients);
-  const std::vector<Tensor> gradients = CallWithoutGil([&] { return pullback_->Run(given); });
+nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums) {
+  const std::vector<Tensor> given = Take(output_gradients), before = TakeSums(sums);
+  const std::vector<Tensor> gradients = CallWithoutGil([&] { return pullback_->Run(given, before); });
   nb::dict parameters, inputs;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const By& by = differentiated_[i];
@@ -40,7 +40,7 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given) const {
   std::vector<Tensor> gradients(outputs_.size());
   for (const nb::handle item : given.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     const size_t i = static_cast<size_t>(std::ranges::find(outputs_, name) - outputs_.begin());
     if (i == outputs_.size() || !is_floating_[i]) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -58,6 +58,39 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given) const {
     gradients[i] = gradient;
   }
   return gradients;
+}
+
+// One for each gradient, undefined for those that are not added.
+std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
+  std::vector<Tensor> sums(differentiated_.size());
+  std::vector<std::string> added;
+  for (size_t i = 0; i < differentiated_.size(); ++i) {
+    if (pullback_->IsAdded(i)) added.push_back(differentiated_[i].name);
+  }
+  for (const nb::handle item : given.items()) {
+    const nb::object key = item[0], value = item[1];
+    const std::string name = nb::str(key).c_str();
+    if (std::ranges::count(added, name) == 0) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("into names \"", name, "\", for which gradient_requests does not say add",
+                         DidYouMean(name, added), "; it says so for ", added.empty() ? "nothing" : Join(added, ", ")));
+    }
+    const size_t i = static_cast<size_t>(std::ranges::find(differentiated_, name, &By::name) - differentiated_.begin());
+    sums[i] = TensorOf(value, {"array of into", name});
+    const TensorInfo& info = pullback_->InfoOf(i);
+    if (sums[i].dtype() == info.dtype && sums[i].shape() == info.shape) continue;
+    const bool is_shape = sums[i].dtype() == info.dtype;
+    throw Error(is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
+                StrCat("into has for \"", name, "\" ", NumpyName(sums[i].dtype()), " ", sums[i].shape(),
+                       "; it must be ", NumpyName(info.dtype), " ", info.shape, ", as the gradient is"));
+  }
+  for (const std::string& name : added) {
+    if (given.contains(name.c_str())) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("gradient_requests says add for \"", name,
+                                                    "\", and into has nothing for it to be added to; give an array, of "
+                                                    "zeros for a new sum"));
+  }
+  return sums;
 }
 
 nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only) {

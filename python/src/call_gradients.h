@@ -25,11 +25,14 @@ class CallGradients {
 
   // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
   // missing are zeros. Throws kInvalidArgument for names that no output with a gradient has, kShapeMismatch and
-  // kTypeMismatch for gradients that are not as their output is. Needs the GIL.
-  nanobind::tuple Call(const nanobind::dict& output_gradients);
+  // kTypeMismatch for gradients that are not as their output is. `sums` are arrays by the names of the gradients that
+  // are added to them, which do not change: the sums are returned. Throws kInvalidArgument where one is missing and for
+  // other names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. Needs the GIL.
+  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums);
 
  private:
   std::vector<Tensor> Take(const nanobind::dict& given) const;
+  std::vector<Tensor> TakeSums(const nanobind::dict& given) const;
 
   const std::string of_;
   const std::vector<std::string> outputs_;

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "stepnet/python/src/arrays.h"
 
 namespace nb = nanobind;
 
@@ -42,15 +43,10 @@ void ForgetCalls() { under_way = new CallsUnderWay; }
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// Files may hold names that are no UTF-8.
-nb::object TextOf(const char* message) {
-  return nb::steal(PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)), "backslashreplace"));
-}
-
 void Raise(const Error& error) {
   try {
     const nb::object exception =
-        nb::module_::import_("stepnet.errors").attr("exception_of")(ErrorCodeName(error.code()), TextOf(error.what()));
+        nb::module_::import_("stepnet.errors").attr("exception_of")(ErrorCodeName(error.code()), StrOf(error.what()));
     PyErr_SetObject(exception.type().ptr(), exception.ptr());
   } catch (nb::python_error& failed) {
     failed.restore();

@@ -79,21 +79,22 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
   program_ = std::make_shared<Program>(MakeProgramDef());
 }
 
-ProgramDef Cell::MakeProgramDef(const std::vector<int>& differentiated) const {
+ProgramDef Cell::MakeProgramDef(const std::vector<int>& arguments, const GradientRequests& requests) const {
   ProgramDef def{.net = net_.net, .outputs = outputs_, .options = options_};
   for (const Argument& argument : arguments_) def.inputs.push_back(argument.input.blob);
-  if (differentiated.empty()) return def;
+  if (arguments.empty()) return def;
   std::vector<bool> is_floating;
   for (const DType dtype : output_dtypes_) is_floating.push_back(IsFloating(dtype));
   std::vector<std::string> names;
-  for (const int i : differentiated) names.push_back(def.inputs[i]);
-  return WithGradients(std::move(def), is_floating, std::move(names));
+  for (const int i : arguments) names.push_back(def.inputs[i]);
+  return WithGradients(std::move(def), is_floating, names, requests);
 }
 
-std::shared_ptr<Program> Cell::ProgramWithGradients(const std::vector<int>& arguments) {
+std::shared_ptr<Program> Cell::ProgramWithGradients(const std::vector<int>& arguments,
+                                                    const GradientRequests& requests) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Program>& program = with_gradients_[arguments];
-  if (program == nullptr) program = std::make_shared<Program>(MakeProgramDef(arguments));
+  std::shared_ptr<Program>& program = with_gradients_[{arguments, requests}];
+  if (program == nullptr) program = std::make_shared<Program>(MakeProgramDef(arguments, requests));
   return program;
 }
 
@@ -136,7 +137,7 @@ std::vector<std::string> Cell::NamesOf(bool parameters) const {
 void Cell::CheckNames(const nb::dict& given, bool parameters) const {
   const std::vector<std::string> names = NamesOf(parameters);
   for (const nb::handle key : given.keys()) {
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     if (std::ranges::count(names, name) > 0) continue;
     const char* what = parameters ? "parameter" : "input";
     throw Error(ErrorCode::kInvalidArgument, StrCat(name_, " has no ", what, " \"", name, "\"", DidYouMean(name, names),

@@ -45,10 +45,10 @@ class Cell {
   std::vector<Tensor> TakeArguments(const nanobind::dict& parameters, const nanobind::dict& inputs) const;
 
   const std::shared_ptr<Program>& program() const { return program_; }
-  // What its programs are made of; with gradients by these arguments, where there are any.
-  ProgramDef MakeProgramDef(const std::vector<int>& differentiated = {}) const;
-  // The program that gives gradients by these arguments, too; made once.
-  std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments);
+  // What its programs are made of; with gradients by these arguments, where there are any, as they are requested.
+  ProgramDef MakeProgramDef(const std::vector<int>& arguments = {}, const GradientRequests& requests = {}) const;
+  // The program that gives gradients by these arguments, too; made once. Throws what WithGradients throws.
+  std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments, const GradientRequests& requests);
   // The indices of the arguments of these names. Throws kInvalidArgument for names that no argument has, and for those
   // that have no gradient. Of no names: of all that have one.
   std::vector<int> IndicesOf(const std::vector<std::string>& names) const;
@@ -68,7 +68,7 @@ class Cell {
   std::vector<DType> output_dtypes_;
   std::shared_ptr<Program> program_;
   std::mutex mutex_;
-  std::map<std::vector<int>, std::shared_ptr<Program>> with_gradients_;
+  std::map<std::pair<std::vector<int>, GradientRequests>, std::shared_ptr<Program>> with_gradients_;
 };
 
 }  // namespace stepnet::python

@@ -6,6 +6,7 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
@@ -56,6 +57,29 @@ void CheckLoss(const NetDef& net, const std::string& loss) {
               StrCat("the loss \"", loss, "\" is nothing that the net computes", DidYouMean(loss, written)));
 }
 
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Character first = FirstCharacter(text);
+    if (first.bytes == 0) return false;
+    text.remove_prefix(first.bytes);
+  }
+  return true;
+}
+
+// Throws kInvalidNet for a blob, also one of a step net, whose name Python cannot have.
+void CheckNamesAreUtf8(const NetDef& net) {
+  const auto check = [](const std::string& blob) {
+    if (IsUtf8(blob)) return;
+    throw Error(ErrorCode::kInvalidNet, StrCat("the blob \"", PrintableLine(blob), "\" has a name that is no UTF-8"));
+  };
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& blob : op.input()) check(blob);
+    for (const std::string& blob : op.output()) check(blob);
+    for (const Argument& argument : op.arg()) CheckNamesAreUtf8(argument.n());
+  }
+  for (const std::string& blob : net.external_output()) check(blob);
+}
+
 }  // namespace
 
 Model ReadModel(const std::string& net_path, const std::string& init_path) {
@@ -94,7 +118,8 @@ LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Traini
 }
 
 void LoadedNet::Load(const Model& model, const RunOptions& options) {
-  name_ = model.net.name();
+  name_ = PrintableLine(model.net.name());
+  CheckNamesAreUtf8(model.net);
   def_ = {.net = model.net, .options = options, .shared = std::make_shared<Workspace>()};
   model.Initialize(*def_.shared, options);
   filled_ = FilledBy(model);
@@ -117,7 +142,7 @@ void LoadedNet::Load(const Model& model, const RunOptions& options) {
 std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
   const auto check_names = [&] {
     for (const nb::handle key : given.keys()) {
-      const std::string name = nb::str(key).c_str();
+      const std::string name = Utf8Of(key);
       if (std::ranges::count(inputs_, name) > 0) continue;
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(Described(), " has no input \"", name, "\"", DidYouMean(name, inputs_), "; its inputs are ",
@@ -153,19 +178,20 @@ std::vector<std::string> LoadedNet::Differentiable(const std::vector<std::string
 }
 
 std::shared_ptr<Program> LoadedNet::ProgramWithGradients(const std::vector<std::string>& names,
+                                                         const GradientRequests& requests,
                                                          const std::vector<Tensor>& inputs) {
   if (program_->has_state()) {
     throw Error(ErrorCode::kInvalidNet,
                 StrCat(Described(), " changes what it keeps from run to run; it has no gradients"));
   }
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Program>& program = with_gradients_[names];
+  std::shared_ptr<Program>& program = with_gradients_[{names, requests}];
   if (program != nullptr) return program;
   std::vector<bool> is_floating;
   for (const Tensor& output : program_->Run(inputs)) {
     is_floating.push_back(output.defined() && IsFloating(output.dtype()));
   }
-  program = std::make_shared<Program>(WithGradients(def_, is_floating, names));
+  program = std::make_shared<Program>(WithGradients(def_, is_floating, names, requests));
   return program;
 }
 
@@ -176,7 +202,7 @@ void LoadedNet::Restore(const nb::dict& tensors) {
   std::map<std::string, Tensor> restored;
   for (const nb::handle item : tensors.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     const auto found = before.find(name);
     if (found == before.end()) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(Described(), " has no parameter and no state \"", name, "\"",

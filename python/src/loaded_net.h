@@ -48,7 +48,7 @@ class LoadedNet {
   const std::shared_ptr<Program>& program() const { return program_; }
   // The program that gives gradients by these inputs and parameters, too; made once, for which it runs on `inputs`: the
   // dtypes of outputs are known behind a run.
-  std::shared_ptr<Program> ProgramWithGradients(const std::vector<std::string>& names,
+  std::shared_ptr<Program> ProgramWithGradients(const std::vector<std::string>& names, const GradientRequests& requests,
                                                 const std::vector<Tensor>& inputs);
   // All inputs and parameters that may have a gradient, or those of `names`. Throws kInvalidArgument for others.
   std::vector<std::string> Differentiable(const std::vector<std::string>& names,
@@ -72,7 +72,7 @@ class LoadedNet {
   ProgramDef def_;
   std::shared_ptr<Program> program_;
   std::mutex mutex_;
-  std::map<std::vector<std::string>, std::shared_ptr<Program>> with_gradients_;
+  std::map<std::pair<std::vector<std::string>, GradientRequests>, std::shared_ptr<Program>> with_gradients_;
 };
 
 }  // namespace stepnet::python

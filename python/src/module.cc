@@ -1,9 +1,9 @@
-// The module _stepnet: what the package stepnet is made of.
+// What the package stepnet is made of: Python imports it as _stepnet (python/extension.cc).
 #include "stepnet/core/version.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 
-NB_MODULE(_stepnet, module) {
+NB_MODULE(stepnet, module) {
   nanobind::set_leak_warnings(false);  // threads that still run when the interpreter ends hold what they use
   module.attr("__version__") = STEPNET_VERSION;
   stepnet::python::InitCalls();

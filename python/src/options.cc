@@ -1,15 +1,74 @@
 #include "stepnet/python/src/options.h"
 
+#include <nanobind/stl/string.h>
+
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/python/src/arrays.h"
 
 namespace nb = nanobind;
 
 namespace stepnet::python {
 
-RunOptions MakeRunOptions(std::int64_t threads, const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
+namespace {
+
+[[noreturn]] void ThrowOfAnotherType(const std::string& name, nb::handle value, const char* expected) {
+  throw Error(ErrorCode::kTypeMismatch, StrCat(name, " is ", Utf8Of(nb::repr(value)), "; it must be ", expected));
+}
+
+// Whether it is a whole number that a Number can hold, which then becomes `number`. Truth values are none.
+template <typename Number>
+bool IsWholeNumber(nb::handle value, Number* number) {
+  return !PyBool_Check(value.ptr()) && nb::try_cast(value, *number);
+}
+
+}  // namespace
+
+std::int64_t WholeNumberOf(const char* name, nb::handle value) {
+  std::int64_t number = 0;
+  if (!IsWholeNumber(value, &number)) ThrowOfAnotherType(name, value, "a whole number of 64 bits");
+  return number;
+}
+
+std::uint64_t SeedOf(nb::handle value) {
+  std::uint64_t seed = 0;
+  if (!IsWholeNumber(value, &seed)) ThrowOfAnotherType("seed", value, "a whole number from 0 on, of 64 bits");
+  return seed;
+}
+
+bool TruthOf(const char* name, nb::handle value) {
+  bool truth = false;
+  if (!nb::try_cast(value, truth)) ThrowOfAnotherType(name, value, "True or False");
+  return truth;
+}
+
+std::string TextOf(const char* name, nb::handle value) {
+  std::string text;
+  if (!nb::try_cast(value, text)) ThrowOfAnotherType(name, value, "a text");
+  return text;
+}
+
+std::vector<std::string> NamesOf(const char* name, nb::handle value) {
+  std::vector<std::string> names;
+  for (const nb::handle each : value) {
+    std::string text;
+    if (!nb::try_cast(each, text)) ThrowOfAnotherType(StrCat("a name of ", name), each, "a text");
+    names.push_back(std::move(text));
+  }
+  return names;
+}
+
+RunRequest RunRequestOf(nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
+  return {.threads = WholeNumberOf("threads", threads),
+          .device = TextOf("device", device),
+          .opt_level = WholeNumberOf("opt_level", opt_level),
+          .seed = SeedOf(seed)};
+}
+
+RunOptions MakeRunOptions(const RunRequest& request) {
+  const auto& [threads, device, opt_level, seed] = request;
   if (threads < 0 || threads > kMaxThreads) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -29,13 +88,23 @@ RunOptions MakeRunOptions(std::int64_t threads, const std::string& device, std::
 CellSizes SizesOf(const nb::dict& sizes) {
   CellSizes result;
   for (const auto& [name, value] : sizes) {
-    const std::string text = nb::str(name).c_str();
+    const std::string text = Utf8Of(name);
     std::int64_t number = 0;
-    if (PyBool_Check(value.ptr()) || !nb::try_cast(value, number)) {
-      throw Error(ErrorCode::kTypeMismatch,
-                  StrCat("the size ", text, " is ", nb::repr(value).c_str(), "; it must be a whole number"));
-    }
+    if (!IsWholeNumber(value, &number)) ThrowOfAnotherType(StrCat("the size ", text), value, "a whole number");
     result[text] = number;
+  }
+  return result;
+}
+
+GradientRequests RequestsOf(const nb::dict& requests) {
+  GradientRequests result;
+  for (const auto& [name, value] : requests) {
+    const std::string text = nb::str(name).c_str(), where = StrCat("gradient_requests says for \"", text, "\"");
+    if (!nb::isinstance<nb::str>(value)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat(where, " ", nb::repr(value).c_str(), "; it must be \"write\", \"add\" or \"none\""));
+    }
+    result[text] = ParseGradientRequest(nb::cast<nb::str>(value).c_str(), where);
   }
   return result;
 }

@@ -5,18 +5,45 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/run_options.h"
+#include "stepnet/nets/gradient_request.h"
 
 namespace stepnet::python {
 
+// For the parameter of a function that takes whatever Python gives, None, too: the functions below say what is wrong
+// with it, where nanobind would print all signatures.
+inline auto Anything() { return nanobind::arg().none(); }
+
+// What Python gave for the option `name`. Throw kTypeMismatch, which says what it is and what it must be. Need the GIL.
+std::int64_t WholeNumberOf(const char* name, nanobind::handle value);
+std::uint64_t SeedOf(nanobind::handle value);  // the option "seed": at least 0
+bool TruthOf(const char* name, nanobind::handle value);
+std::string TextOf(const char* name, nanobind::handle value);
+std::vector<std::string> NamesOf(const char* name, nanobind::handle value);  // a list of texts
+
+// How a net is to be run, as Python says it.
+struct RunRequest {
+  std::int64_t threads = 0;
+  std::string device = "cpu";
+  std::int64_t opt_level = kMaxOptLevel;
+  std::uint64_t seed = 0;
+};
+// Throws kTypeMismatch as above. Needs the GIL.
+RunRequest RunRequestOf(nanobind::handle threads, nanobind::handle device, nanobind::handle opt_level,
+                        nanobind::handle seed);
 // Throws kInvalidArgument for a number of threads or a level that there is not, and for a device that this program does
-// not know or this machine does not have.
-RunOptions MakeRunOptions(std::int64_t threads, const std::string& device, std::int64_t opt_level, std::uint64_t seed);
+// not know or this machine does not have. May take long, since it asks for the device.
+RunOptions MakeRunOptions(const RunRequest& request);
 
 // Sizes from a dictionary of names and whole numbers. Throws kTypeMismatch for anything else. Needs the GIL.
 CellSizes SizesOf(const nanobind::dict& sizes);
+
+// Requests from a dictionary of names and "write", "add" or "none". Throws kInvalidArgument for other words,
+// kTypeMismatch for what is no string. Needs the GIL.
+GradientRequests RequestsOf(const nanobind::dict& requests);
 
 // The cell in a text, or in a file.
 CellSource SourceOf(const std::string& text_or_path, bool is_text);

@@ -38,8 +38,8 @@ NetDef Part(const NetDef& net, int begin, int end) {
 
 }  // namespace
 
-ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating,
-                         std::vector<std::string> differentiated) {
+ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, const std::vector<std::string>& names,
+                         const GradientRequests& requests) {
   const std::map<std::string, BlobUse> uses = UsesOf(def.net);
   std::map<std::string, std::string> seeds;
   def.output_gradients.clear();
@@ -48,16 +48,22 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating,
     def.output_gradients.push_back(is_floating[i] ? NewName(output + "_output_grad", uses) : "");
     if (is_floating[i]) seeds[output] = def.output_gradients.back();
   }
-  AddBackwardStepNets(&def.net, differentiated);
-  NetWithGradients made = AddGradientsFrom(def.net, seeds, differentiated);
+  def.differentiated = AskedFor(names, requests);
+  AddBackwardStepNets(&def.net, def.differentiated);
+  GradientRequests sums;  // what is written may be zeros, which no net computes
+  for (const auto& [name, request] : requests) {
+    if (request != GradientRequest::kWrite) sums[name] = request;
+  }
+  NetWithGradients made = AddGradientsFrom(def.net, seeds, names, sums);
   def.gradients.clear();
-  for (const std::string& name : differentiated) {
+  for (const std::string& name : def.differentiated) {
+    const auto request = requests.find(name);
+    def.is_added.push_back(request != requests.end() && request->second == GradientRequest::kAdd);
     const auto found = made.gradients.find(name);
     def.gradients.push_back(found == made.gradients.end() ? "" : DenseGradient(name, found->second, &made.net));
   }
   def.net = Part(made.net, 0, made.num_forward);
   def.backward = Part(made.net, made.num_forward, made.net.op_size());
-  def.differentiated = std::move(differentiated);
   // What the backward net reads of the forward run counts as read.
   std::set<std::string> read(def.outputs.begin(), def.outputs.end());
   for (const std::string& blob : BlobsReadFirst(def.backward)) {
@@ -137,11 +143,11 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   session->inputs = blobs_of(def_.inputs);
   session->net = Net::Create(def_.net, session->workspace, def_.options);
   session->outputs = blobs_of(def_.outputs);
-  if (def_.backward.op_size() == 0) return session;
-  session->output_gradients = blobs_of(def_.output_gradients);
-  session->backward = Net::Create(def_.backward, session->workspace, def_.options);
-  session->gradients = blobs_of(def_.gradients);
   session->differentiated = blobs_of(def_.differentiated);
+  session->output_gradients = blobs_of(def_.output_gradients);
+  // There is nothing to run where no output depends on what is differentiated by, or all that do are what was given.
+  if (def_.backward.op_size() > 0) session->backward = Net::Create(def_.backward, session->workspace, def_.options);
+  session->gradients = blobs_of(def_.gradients);
   return session;
 }
 
@@ -220,13 +226,19 @@ Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Se
 
 Pullback::~Pullback() { program_->GiveBack(std::move(session_)); }
 
-std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
+bool Pullback::IsAdded(size_t i) const { return program_->def_.is_added[i]; }
+
+std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < session_->output_gradients.size(); ++i) {
     Blob* const blob = session_->output_gradients[i];
     if (blob == nullptr) continue;
     const Tensor& given = output_gradients[i];
     blob->SetTensor(given.defined() ? given : Tensor::Zeros(outputs_[i].dtype, outputs_[i].shape));
+  }
+  for (size_t i = 0; i < differentiated_.size(); ++i) {
+    // The caller's memory is changed when everything is done.
+    if (IsAdded(i)) session_->gradients[i]->SetTensor(sums[i].Clone());
   }
   if (session_->backward != nullptr) {
     session_->backward->SetRunCounter(run_);
@@ -236,7 +248,7 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const TensorInfo& by = differentiated_[i];
-    const Blob* blob = session_->backward == nullptr ? nullptr : session_->gradients[i];
+    const Blob* blob = session_->gradients[i];
     if (blob == nullptr) {
       gradients.push_back(Tensor::Zeros(by.dtype, by.shape));
       continue;
@@ -249,6 +261,9 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
   }
   for (Blob* blob : session_->output_gradients) {
     if (blob != nullptr) blob->Reset();
+  }
+  for (size_t i = 0; i < differentiated_.size(); ++i) {
+    if (IsAdded(i)) session_->gradients[i]->Reset();
   }
   return gradients;
 }

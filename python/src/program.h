@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/nets/gradient_request.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -26,11 +27,14 @@ struct ProgramDef {
   std::vector<std::string> output_gradients = {};  // what `backward` is given, one an output; "" where it takes none
   std::vector<std::string> gradients = {};         // what it gives, one for each of `differentiated`; "": all zeros
   std::vector<std::string> differentiated = {};    // inputs, or blobs of `shared`
+  std::vector<bool> is_added = {};  // of each of them whether its gradient is added to what the pullback is given
 };
 
-// `def` with a net that computes the gradients of outputs that are floating (`is_floating`, one an output) by
-// `differentiated`. Throws kInvalidNet for what has no gradient.
-ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, std::vector<std::string> differentiated);
+// `def` with a net that computes the gradients of outputs that are floating (`is_floating`, one an output) by those of
+// `names` that are not requested as `none`. Throws kInvalidNet for what has no gradient, kInvalidArgument for requests
+// of other names, and for `add` of what no output depends on.
+ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, const std::vector<std::string>& names,
+                         const GradientRequests& requests);
 
 class Pullback;
 
@@ -84,8 +88,13 @@ class Pullback {
   ~Pullback();
 
   // The gradients by ProgramDef::differentiated of the sum of all outputs' elements, each times that of its gradient.
-  // One tensor for each output; undefined ones are zeros.
-  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients);
+  // One tensor for each output; undefined ones are zeros. `sums` has a tensor for each gradient that is added, of its
+  // dtype and shape: what is returned is the sum, in memory of its own.
+  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums = {});
+
+  // What is differentiated, by index, and whether the gradient is added.
+  const TensorInfo& InfoOf(size_t i) const { return differentiated_[i]; }
+  bool IsAdded(size_t i) const;
 
  private:
   const std::shared_ptr<Program> program_;

@@ -33,7 +33,7 @@ from .gradients import Gradients, Pullback
 from .layers import layers
 from .net import Net, TrainingNet, load, train_net
 from .params import load_params, save_params
-from .texts import check, expand, ops, show
+from .texts import check, expand, load_operator_library, ops, show
 from .torch_layers import from_torch, to_torch
 
 atexit.register(end_calls)
@@ -65,6 +65,7 @@ __all__ = [
     "from_torch",
     "layers",
     "load",
+    "load_operator_library",
     "load_params",
     "ops",
     "packed",

@@ -7,7 +7,8 @@ from typing import Any, Iterable, Mapping, NamedTuple
 import numpy
 
 from . import _stepnet
-from .gradients import Array, Gradients, Loss, Pullback, names_of, value_and_grad
+from .errors import TypeMismatchError
+from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
 from .outputs import outputs_type
 from .source import Source, all_sizes, text_or_path
 
@@ -59,7 +60,7 @@ class Cell:
         if "dtype" in options:
             changed["in_double"] = _is_double(options.pop("dtype"))
         if "sizes" in options:
-            changed["sizes"] = {**changed["sizes"], **options.pop("sizes")}
+            changed["sizes"] = all_sizes(changed["sizes"], all_sizes(options.pop("sizes"), {}))
         for name, value in options.items():
             if name in _OPTIONS:
                 changed[name] = value
@@ -87,37 +88,55 @@ class Cell:
             A named tuple with an array for each of ``self.outputs``: ``[T, B, …]``, or ``[1, B, …]`` of the last step.
             They are the caller's; outputs that show the same state share memory with each other.
         """
-        return self._make(self._call(_dict(params), inputs))
+        return self._make(self._call(arrays_of("params", params), inputs))
 
     def vjp(
-        self, params: Mapping[str, Array], /, *, wrt: Iterable[str] = (), **inputs: Array
+        self,
+        params: Mapping[str, Array],
+        /,
+        *,
+        wrt: Iterable[str] = (),
+        gradient_requests: Requests | None = None,
+        **inputs: Array,
     ) -> tuple[Any, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
+            gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds
+                to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
             The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
             keeps the memory of the run for as long as there is one.
         """
-        outputs, gradients = self._cell.vjp(_dict(params), inputs, names_of(wrt), True)
+        requests = requests_of(gradient_requests)
+        outputs, gradients = self._cell.vjp(arrays_of("params", params), inputs, names_of("wrt", wrt), requests, True)
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
     def value_and_grad(
-        self, params: Mapping[str, Array], loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array
+        self,
+        params: Mapping[str, Array],
+        loss: Loss,
+        /,
+        *,
+        wrt: Iterable[str] = (),
+        gradient_requests: Requests | None = None,
+        into: Into = None,
+        **inputs: Array,
     ) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.
 
         Args:
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
                 the outputs and returns the loss with its gradients by outputs, by name.
-            wrt: as for :meth:`vjp`.
+            wrt, gradient_requests: as for :meth:`vjp`.
+            into: the arrays to which gradients are added; see :class:`Pullback`.
         """
-        outputs, pullback = self.vjp(params, wrt=wrt, **inputs)
-        return value_and_grad(outputs, pullback, loss)
+        outputs, pullback = self.vjp(params, wrt=wrt, gradient_requests=gradient_requests, **inputs)
+        return value_and_grad(outputs, pullback, loss, into)
 
     def explain(
         self, params: Mapping[str, Array], /, *, gradients: bool = False, format: str = "text", **inputs: Array
@@ -131,25 +150,20 @@ class Cell:
             gradients: whether also of the steps that compute the gradients.
             format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
         """
-        return self._cell.explain(_dict(params), inputs, gradients, format)
+        return self._cell.explain(arrays_of("params", params), inputs, gradients, format)
 
 
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
 
 
 def _is_double(dtype: Any) -> bool:
-    kind = numpy.dtype(dtype)
-    if kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
-        raise TypeError(f"dtype is {kind}; it must be float32 or float64")
+    try:
+        kind = numpy.dtype(dtype)
+    except TypeError:  # what NumPy does not know either
+        kind = numpy.dtype("void")
+    if dtype is None or kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
+        raise TypeMismatchError(f"type mismatch: dtype is {dtype!r}; it must be float32 or float64")
     return bool(kind == numpy.dtype("float64"))
-
-
-def _dict(params: Mapping[str, Array]) -> dict[str, Array]:
-    if isinstance(params, dict):
-        return params
-    if isinstance(params, Mapping):
-        return dict(params)
-    raise TypeError(f"params is a {type(params).__name__}; it must be a dictionary of arrays by name")
 
 
 def cell(

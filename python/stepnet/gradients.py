@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy
 
 from . import _stepnet
+from .errors import InvalidArgumentError, TypeMismatchError
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -14,11 +15,19 @@ Array = Any
 Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]]"]]
 
 
+Requests = Mapping[str, str]
+"""What becomes of gradients, by name: ``"write"``, ``"add"`` or ``"none"``."""
+
+
 class Gradients(NamedTuple):
     """Gradients of a sum of outputs, each of the shape and dtype of what it is by."""
 
     params: dict[str, numpy.ndarray]
     inputs: dict[str, numpy.ndarray]
+
+
+Into = Union[Gradients, Mapping[str, Array], None]
+"""What gradients are added to, by name."""
 
 
 class Pullback:
@@ -29,26 +38,104 @@ class Pullback:
         self._gradients = gradients
         self._name_of = name_of
 
-    def __call__(self, **output_gradients: Array) -> Gradients:
+    def __call__(self, into: Into = None, /, **output_gradients: Array) -> Gradients:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
         ``output_gradients`` are by the name of the output or its field, of its shape and dtype; those that are missing are
         zeros. It may be called any number of times.
+
+        Args:
+            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype. Each
+                is changed in place, when all have been computed, and is the one that is returned; or the gradients of a
+                call before, where all are added.
+
+        Raises:
+            InvalidArgumentError: where one is missing, is for another name, or cannot be written to.
+            ShapeMismatchError, TypeMismatchError: for an array that is not as the gradient is.
         """
-        return Gradients(*self._gradients({self._name_of.get(name, name): each for name, each in output_gradients.items()}))
+        if isinstance(into, Gradients):
+            into = {**into.params, **into.inputs}
+        given = arrays_of("into", {} if into is None else into)
+        targets = {name: _writable(name, array) for name, array in given.items()}
+        _refuse_overlap(targets)
+        by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
+        sums = {name: numpy.asarray(array, order="C") for name, array in targets.items()}
+        gradients = Gradients(*self._gradients(by_output, sums))
+        for by_name in gradients:
+            for name in by_name.keys() & targets.keys():
+                numpy.copyto(targets[name], by_name[name])
+                by_name[name] = given[name]
+        return gradients
 
 
-def names_of(wrt: str | Any) -> list[str]:
-    """``wrt`` as a list: one name may be given alone."""
-    return [wrt] if isinstance(wrt, str) else list(wrt)
+def _writable(name: str, given: Array) -> numpy.ndarray:
+    """The memory of ``given`` as an array of NumPy."""
+    array = given.detach().numpy() if hasattr(given, "detach") else given
+    if not isinstance(array, numpy.ndarray):
+        raise TypeMismatchError(
+            f"type mismatch: into has for {name!r} a {type(given).__name__}; "
+            "it must be an array of NumPy or a tensor of PyTorch"
+        )
+    if not array.flags.writeable:
+        raise InvalidArgumentError(
+            f"invalid argument: into has for {name!r} an array that is read-only, to which no gradient can be added; "
+            "give a copy"
+        )
+    return array
 
 
-def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss) -> tuple[Any, Gradients]:
+def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
+    """Of gradients that are added to the same memory one would be lost."""
+    seen: dict[str, numpy.ndarray] = {}
+    for name, array in targets.items():
+        for other, before in seen.items():
+            if numpy.may_share_memory(array, before):
+                raise InvalidArgumentError(
+                    f"invalid argument: into has for {other!r} and {name!r} arrays in the same memory; each needs its own"
+                )
+        seen[name] = array
+
+
+def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
+    """The names that were given as ``argument``, as a list: one may be given alone."""
+    if isinstance(names, str):
+        return [names]
+    if isinstance(names, Iterable):
+        return list(names)
+    raise TypeMismatchError(f"type mismatch: {argument} is {names!r}; it must be a name or names")
+
+
+def arrays_of(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays by name that were given as ``argument``."""
+    if isinstance(arrays, dict):
+        return arrays
+    if isinstance(arrays, Mapping):
+        return dict(arrays)
+    raise TypeMismatchError(
+        f"type mismatch: {argument} is a {type(arrays).__name__}; it must be a dictionary of arrays by name"
+    )
+
+
+def requests_of(requests: Requests | None) -> dict[str, str]:
+    """``gradient_requests`` as a dictionary; what is in it is looked at elsewhere."""
+    if requests is None or isinstance(requests, Mapping):
+        return dict(requests or {})
+    raise TypeMismatchError(
+        f"type mismatch: gradient_requests is a {type(requests).__name__}; it must be a dictionary of words by name"
+    )
+
+
+def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> tuple[Any, Gradients]:
     """The value of a loss of ``outputs`` and its gradients."""
     if callable(loss):
         value, output_gradients = loss(outputs)
     else:
-        names = names_of(loss)
+        names = names_of("loss", loss)
+        for name in names:
+            if name not in outputs._names and name not in outputs._fields:
+                raise InvalidArgumentError(
+                    f"invalid argument: loss names {name!r}; the outputs are {', '.join(outputs._names)}"
+                )
         value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
         output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
-    return value, pullback(**output_gradients)
+    return value, pullback(into, **output_gradients)

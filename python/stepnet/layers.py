@@ -10,8 +10,9 @@ Their equations, those of ``torch.nn.RNN``, ``LSTM`` and ``GRU``, with W for ``w
 
 from __future__ import annotations
 
+import numbers
 import re
-from typing import Any, Dict, Iterator, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
 
 from . import errors
 from .cell import Cell, cell
@@ -196,14 +197,27 @@ def layers(
 
     Raises:
         InvalidArgumentError: for what no layers have.
+        TypeMismatchError: for arguments of another type.
     """
     described = Layers(
-        mode, input_size, hidden_size, num_layers, bias, batch_first, float(dropout), bidirectional, proj_size, lengths
+        mode, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, lengths
     )
+    check_types(described)
+    described = described._replace(dropout=float(dropout))
     fault = described.fault()
     if fault:
         raise errors.InvalidArgumentError(f"invalid argument: {fault}")
     return cell(described.text(), dtype=dtype)
+
+
+def check_types(given: Layers) -> None:
+    """Raises TypeMismatchError for a field that is of another type than it must be; the modes are few."""
+    for name, kind in get_type_hints(Layers).items():
+        value = getattr(given, name)
+        expected = {int: "a whole number", float: "a number", bool: "True or False"}.get(kind)
+        abstract = {int: numbers.Integral, float: numbers.Real}.get(kind, kind)
+        if expected and (not isinstance(value, abstract) or isinstance(value, bool) != (kind is bool)):
+            raise errors.TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be {expected}")
 
 
 def layers_of(given: Cell) -> Layers:
@@ -212,6 +226,10 @@ def layers_of(given: Cell) -> Layers:
     Raises:
         InvalidArgumentError: for any other, also where its text differs in what a step computes.
     """
+    if not isinstance(given, Cell):
+        raise errors.TypeMismatchError(
+            f"type mismatch: the cell is {given!r}; it must be one that stepnet.layers or stepnet.from_torch has made"
+        )
     found = _described(given)
     if found is not None and not found.fault() and _is_same_net(given, found):
         return found

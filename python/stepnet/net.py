@@ -8,9 +8,10 @@ from typing import Any, Iterable, Mapping
 import numpy
 
 from . import _stepnet
-from .errors import InvalidArgumentError
-from .gradients import Array, Gradients, Loss, Pullback, names_of, value_and_grad
+from .errors import InvalidArgumentError, TypeMismatchError
+from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
 from .outputs import outputs_type
+from .source import path_of
 
 
 class Net:
@@ -46,12 +47,16 @@ class Net:
         """Copies of the parameters, by name: what was filled, is floating, and is read by the net."""
         return self._net.read(self._net.parameters)
 
-    def vjp(self, *, wrt: Iterable[str] = (), **inputs: Array) -> tuple[Any, Pullback]:
+    def vjp(
+        self, *, wrt: Iterable[str] = (), gradient_requests: Requests | None = None, **inputs: Array
+    ) -> tuple[Any, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
+            gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds
+                to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
             The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`.
@@ -59,20 +64,30 @@ class Net:
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
-        outputs, gradients = self._net.vjp(inputs, names_of(wrt))
+        outputs, gradients = self._net.vjp(inputs, names_of("wrt", wrt), requests_of(gradient_requests))
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
-    def value_and_grad(self, loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array) -> tuple[Any, Gradients]:
+    def value_and_grad(
+        self,
+        loss: Loss,
+        /,
+        *,
+        wrt: Iterable[str] = (),
+        gradient_requests: Requests | None = None,
+        into: Into = None,
+        **inputs: Array,
+    ) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.
 
         Args:
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
                 the outputs and returns the loss with its gradients by outputs, by name.
-            wrt: as for :meth:`vjp`.
+            wrt, gradient_requests: as for :meth:`vjp`.
+            into: the arrays to which gradients are added; see :class:`Pullback`.
         """
-        outputs, pullback = self.vjp(wrt=wrt, **inputs)
-        return value_and_grad(outputs, pullback, loss)
+        outputs, pullback = self.vjp(wrt=wrt, gradient_requests=gradient_requests, **inputs)
+        return value_and_grad(outputs, pullback, loss, into)
 
     def explain(self, *, format: str = "text", **inputs: Array) -> str:
         """What the compiler makes of the step nets of the net for a call with these inputs, which is run once.
@@ -96,7 +111,7 @@ class TrainingNet(Net):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Sets parameters and what the optimizer keeps to what ``state`` says of them, by name; others stay."""
-        self._net.restore(dict(state))
+        self._net.restore(arrays_of("state", state))
 
 
 def load(
@@ -123,7 +138,7 @@ def load(
         InputOutputError: for files that cannot be read or hold something else.
         InvalidNetError: with everything that is wrong with the net.
     """
-    init_path = "" if init is None else os.fspath(init)
+    init_path = "" if init is None else path_of("init", init)
     return Net(_stepnet.load_net(_net_path(net), init_path, threads, device, opt_level, seed))
 
 
@@ -159,31 +174,34 @@ def train_net(
         InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
         InvalidNetError: with everything that is wrong with the net.
     """
-    init_path = "" if init is None else os.fspath(init)
+    init_path = "" if init is None else path_of("init", init)
+    unknown = [name for name in optimizer if not (name.isascii() and name.isidentifier())]
+    if unknown:
+        raise InvalidArgumentError(f"invalid argument: the optimizer has no option {unknown[0]!r}")
     text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
     return TrainingNet(
         _stepnet.train_net(
-            _net_path(net), init_path, loss, names_of(parameters), text, threads, device, opt_level, seed
+            _net_path(net), init_path, loss, names_of("parameters", parameters), text, threads, device, opt_level, seed
         )
     )
 
 
 def _field_text(name: str, value: float | bool | str) -> str:
     """A value of the optimizer as text."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, numpy.bool_)):
         return "true" if value else "false"
-    if isinstance(value, str) and value.isidentifier():
+    if isinstance(value, str) and value.isascii() and value.isidentifier():
         return value.upper()
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
         return repr(value.item() if isinstance(value, numpy.generic) else value)
-    raise TypeError(f"{name} is {value!r}; it must be a number, a truth value or a word")
+    raise TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be a number, a truth value or a word")
 
 
 def _net_path(net: str | os.PathLike[str]) -> str:
     """The path of a net, in a format that the core reads."""
-    path = os.fspath(net)
+    if isinstance(net, str) and "{" in net and "\n" in net:
+        raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
+    path = path_of("net", net)
     if path.lower().endswith(".onnx"):
         raise InvalidArgumentError(f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it")
-    if "{" in path and "\n" in path:
-        raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
     return path

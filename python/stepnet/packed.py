@@ -10,14 +10,14 @@ cuDNN's weight space.
 from __future__ import annotations
 
 import math
-from typing import Dict, Mapping
+from typing import Dict, List, Mapping, Tuple
 
 import numpy
 
-from . import errors
+from . import _stepnet, errors
 from .cell import Cell
 from .gradients import Array
-from .layers import Layers, Shapes, layers_of
+from .layers import Layers, layers_of
 
 
 def split(parameters: Array, cell: Cell) -> Dict[str, numpy.ndarray]:
@@ -35,13 +35,9 @@ def split(parameters: Array, cell: Cell) -> Dict[str, numpy.ndarray]:
         InvalidArgumentError: for another cell.
     """
     described = layers_of(cell)
-    shapes = _in_order(described)
-    vector = _checked("the vector", parameters, (sum(map(math.prod, shapes.values())),), cell, described)
-    found, begin = {}, 0
-    for name, shape in shapes.items():
-        end = begin + math.prod(shape)
-        found[name] = vector[begin:end].reshape(shape)
-        begin = end
+    parts, size = _layout(described)
+    vector = _checked("the vector", parameters, (size,), cell, described)
+    found = {name: vector[begin : begin + math.prod(shape)].reshape(shape) for name, shape, begin in parts}
     return {each.name: found[each.name] for each in cell.params}
 
 
@@ -53,22 +49,31 @@ def join(params: Mapping[str, Array], cell: Cell) -> numpy.ndarray:
         InvalidArgumentError: for another cell, and where a parameter is missing or unknown.
     """
     described = layers_of(cell)
-    shapes = _in_order(described)
-    wrong = [name for name in shapes if name not in params], [name for name in params if name not in shapes]
+    parts, size = _layout(described)
+    known = [name for name, _, _ in parts]
+    wrong = [name for name in known if name not in params], [name for name in params if name not in known]
     for names, what in zip(wrong, ("missing", "not known")):
         if names:
             raise errors.InvalidArgumentError(
-                f"invalid argument: packed: the parameter {names[0]!r} is {what}; those of {cell.name} are {', '.join(shapes)}"
+                f"invalid argument: packed: the parameter {names[0]!r} is {what}; those of {cell.name} are {', '.join(known)}"
             )
-    arrays = (_checked(name, params[name], shape, cell, described) for name, shape in shapes.items())
-    return numpy.concatenate([array.ravel() for array in arrays])
+    vector = numpy.empty(size, cell.params[0].dtype)
+    for name, shape, begin in parts:
+        vector[begin : begin + math.prod(shape)] = _checked(name, params[name], shape, cell, described).ravel()
+    return vector
 
 
-def _in_order(described: Layers) -> Shapes:
-    """The shapes of the parameters in the order of the vector."""
-    shapes = described.shapes()
-    # Sorting by what is true of a name alone keeps the order within both.
-    return {name: shapes[name] for name in sorted(shapes, key=lambda name: name.rpartition("/")[2].startswith("bias"))}
+def _layout(described: Layers) -> Tuple[List[Tuple[str, Tuple[int, ...], int]], int]:
+    """The name, the shape and the place of each parameter, layer by layer, and the length of the vector."""
+    return _stepnet.packed_layout(
+        described.mode,
+        described.input_size,
+        described.hidden_size,
+        described.num_layers,
+        described.bias,
+        described.bidirectional,
+        described.proj_size,
+    )
 
 
 def _checked(name: str, given: Array, shape: tuple[int, ...], cell: Cell, described: Layers) -> numpy.ndarray:

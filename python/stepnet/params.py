@@ -9,7 +9,8 @@ import numpy
 
 from . import _stepnet
 from .errors import InputOutputError
-from .gradients import Array
+from .gradients import Array, arrays_of
+from .source import path_of
 
 LONGEST_NAME = 1000
 """Bytes of a name that every format takes."""
@@ -31,7 +32,7 @@ def load_params(path: str | os.PathLike[str], *, widen: bool = False, seed: int 
         TypeMismatchError: for strings.
         OutOfMemoryError: for tensors beyond the limit of memory.
     """
-    return _stepnet.load_params(os.fspath(path), widen, seed)
+    return _stepnet.load_params(path_of("path", path), widen, seed)
 
 
 def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
@@ -46,10 +47,11 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
             of at most 1000 bytes.
         TypeMismatchError: for what is no array, or has a dtype that no tensor has.
     """
-    for name in params:
+    target, arrays = path_of("path", path), arrays_of("params", params)
+    for name in arrays:
         if isinstance(name, str) and not (name.isprintable() and 0 < len(name.encode()) <= LONGEST_NAME):
             raise InputOutputError(
-                f"input/output error: cannot write {os.fspath(path)}: a parameter is called {name[:80]!r}; "
+                f"input/output error: cannot write {target}: a parameter is called {name[:80]!r}; "
                 f"names are printable and have 1 to {LONGEST_NAME} bytes"
             )
-    _stepnet.save_params(dict(params), os.fspath(path))
+    _stepnet.save_params(arrays, target)

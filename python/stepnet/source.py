@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, Union
+from typing import Any, Mapping, Union
+
+from .errors import InvalidArgumentError, TypeMismatchError
 
 Source = Union[str, "os.PathLike[str]"]
 
 
 def text_or_path(source: Source) -> tuple[str, bool]:
     """The text or the path, and whether it is a text: a string with a brace or more than one line is one."""
-    if isinstance(source, str):
-        return source, "{" in source or "\n" in source
-    if isinstance(source, os.PathLike):
-        return os.fspath(source), False
-    raise TypeError(f"the source is a {type(source).__name__}; it must be a text or a path")
+    if isinstance(source, str) and ("{" in source or "\n" in source):
+        return utf8("the source", source), True
+    if isinstance(source, (str, os.PathLike)):
+        return path_of("the source", source), False
+    raise TypeMismatchError(f"type mismatch: the source is a {type(source).__name__}; it must be a text or a path")
+
+
+def path_of(name: str, path: str | os.PathLike[str]) -> str:
+    """The path that was given as the argument ``name``."""
+    text: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if isinstance(text, str):
+        if not text or "\0" in text:
+            raise InvalidArgumentError(f"invalid argument: {name} is {text!r}; it must be the path of a file")
+        return utf8(name, text)
+    raise TypeMismatchError(f"type mismatch: {name} is {path!r}; it must be a path: a text or an os.PathLike")
+
+
+def utf8(name: str, text: str) -> str:
+    """``text``, which was given as the argument ``name``, and in which there are no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"invalid argument: {name} is {text[:80]!r}; it must be UTF-8") from None
+    return text
 
 
 def all_sizes(sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict[str, int]:
     """Sizes that were given as a mapping and by name, which hold before those of the mapping."""
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise TypeMismatchError(f"type mismatch: sizes is {sizes!r}; it must be a dictionary of whole numbers by name")
     return {**(sizes or {}), **named}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Mapping
 
 from . import _stepnet
-from .source import Source, all_sizes, text_or_path
+from .source import Source, all_sizes, path_of, text_or_path
 
 
 def check(source: Source, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
@@ -27,6 +28,20 @@ def expand(
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters."""
     text, is_text = text_or_path(source)
     return _stepnet.expand(text, is_text, all_sizes(sizes, named_sizes), init, training, carry)
+
+
+def load_operator_library(path: str | os.PathLike[str], /) -> None:
+    """Loads a shared library of operators, which cells and nets may use from then on.
+
+    It is one that ``rnn_runner --op_library`` takes, too: built with the headers of StepNet alone, whose code it finds
+    here. It is loaded in a process of its own first, so that one which fails while it is loaded is an error. It stays
+    until the end of the program; a second call with the same library does nothing.
+
+    Raises:
+        InputOutputError: for a file that is no whole library, was built for another version, or cannot be loaded.
+        InvalidNetError: for operators that there are already.
+    """
+    _stepnet.load_operator_library(path_of("path", path))
 
 
 def ops() -> dict[str, str]:

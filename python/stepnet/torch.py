@@ -13,26 +13,21 @@ from . import errors
 from .cell import Argument, Cell
 from .gradients import Array, Pullback
 from .layers import is_for_one_step
+from .torch_layers import tensor_of
 
 
 class _Run(torch.autograd.Function):
-    """One call of a cell. Its inputs are the cell, the names of what it is given, parameters first, and the tensors.
-
-    It is told whether there will be gradients, since PyTorch says of parameters that they need some under ``no_grad``, too.
-    """
+    """One call of a cell. Its inputs are the cell, the names of what it is given, parameters first, and the tensors."""
 
     @staticmethod
     def forward(
-        ctx: Any, cell: Cell, names: Sequence[str], has_gradients: bool, *tensors: torch.Tensor
+        ctx: Any, cell: Cell, names: Sequence[str], *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        num_params = len(cell.params)
-        given = [tensor.detach().contiguous() for tensor in tensors]
-        params = dict(zip(names[:num_params], given))
-        inputs = dict(zip(names[num_params:], given[num_params:]))
-        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
-        if not wrt or not has_gradients:
+        params, inputs = _arguments(cell, names, tensors)
+        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[2:]) if is_needed]
+        if not wrt:
             return _tensors(cell(params, **inputs))
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, False)
+        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False)
         outputs = _tensors(arrays)
         ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
@@ -53,16 +48,36 @@ class _Run(torch.autograd.Function):
         gradients = ctx.pullback(**given)
         by_name = {**gradients.params, **gradients.inputs}
         found = (by_name.get(name) for name in ctx.names)
-        return None, None, None, *(None if each is None else torch.from_numpy(each) for each in found)
+        return None, None, *(None if each is None else torch.from_numpy(each) for each in found)
+
+
+def _arguments(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Array], ...]:
+    """The parameters and the inputs of a call, as arrays over the tensors' memory."""
+    given = dict(zip(names, map(_array, tensors)))
+    params = {each.name: given.pop(each.name) for each in cell.params}
+    return params, given
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    """NumPy's array where there is one, which is read sooner than by DLPack."""
+    tensor = tensor.detach().contiguous()
+    try:
+        return tensor.numpy()
+    except (RuntimeError, TypeError):  # another device, bfloat16, what is refused: by name, where it is read
+        return tensor
 
 
 def _tensors(arrays: Sequence[numpy.ndarray]) -> tuple[torch.Tensor, ...]:
     """Arrays as tensors. Of those that show the same state all but the largest are copied: tensors are written to."""
-    own: dict[int, numpy.ndarray] = {}
+    tensors = [torch.from_numpy(array) for array in arrays]
+    taken: list[tuple[int, int]] = []  # addresses
     for i in sorted(range(len(arrays)), key=lambda i: -arrays[i].nbytes):
-        is_shared = any(numpy.may_share_memory(arrays[i], other) for other in own.values())
-        own[i] = arrays[i].copy() if is_shared else arrays[i]
-    return tuple(torch.from_numpy(own[i]) for i in range(len(arrays)))
+        begin = tensors[i].data_ptr()
+        end = begin + arrays[i].nbytes
+        if any(begin < other_end and other_begin < end for other_begin, other_end in taken):
+            tensors[i] = tensors[i].clone()
+        taken.append((begin, end))
+    return tuple(tensors)
 
 
 def _refuse_tracing(cell: Cell) -> None:
@@ -124,7 +139,7 @@ class Module(torch.nn.Module):
                 f"invalid argument: the parameter {param.name!r} of {self.cell.name} is missing; "
                 f"it is {param.dtype} {param.shape}"
             )
-        value = torch.as_tensor(values[param.name]).detach()
+        value = tensor_of(f"the parameter {param.name!r} of {self.cell.name}", values[param.name])
         dtype, shape = str(value.dtype).rpartition(".")[2], str(list(value.shape))
         if dtype == param.dtype and shape == param.shape:
             return value
@@ -137,9 +152,8 @@ class Module(torch.nn.Module):
     def extra_repr(self) -> str:
         return repr(self.cell)
 
-    def _form(self) -> Cell:
+    def _form(self, is_double: bool) -> Cell:
         """The cell as it runs in this mode and dtype."""
-        is_double = any(parameter.dtype == torch.float64 for parameter in self.parameters())
         key = (self.training, is_double)
         if key not in self._forms:
             dtype = "float64" if is_double else "float32"
@@ -159,11 +173,20 @@ class Module(torch.nn.Module):
                 raise errors.TypeMismatchError(
                     f"type mismatch: the input {name!r} of {self.cell.name} is a {type(given).__name__}; it must be a tensor"
                 )
+            if given.layout != torch.strided:
+                raise errors.TypeMismatchError(
+                    f"type mismatch: the input {name!r} of {self.cell.name} is {given.layout}; "
+                    "it must be dense: call to_dense()"
+                )
         _refuse_tracing(self.cell)
-        cell = self._form()
+        params = [getattr(self, name) for name in self._param_names]
+        cell = self._form(torch.float64 in [param.dtype for param in params])
         names = (*(each.name for each in cell.params), *inputs)
-        params = (getattr(self, name) for name in self._param_names)
-        return cell._make(_Run.apply(cell, names, torch.is_grad_enabled(), *params, *inputs.values()))
+        tensors = (*params, *inputs.values())
+        if torch.is_grad_enabled():
+            return cell._make(_Run.apply(cell, names, *tensors))
+        given_params, given_inputs = _arguments(cell, names, tensors)
+        return cell._make(_tensors(cell(given_params, **given_inputs)))
 
     def __getstate__(self) -> dict[str, Any]:
         """For ``torch.save`` of the whole module: plans are made again."""
@@ -243,6 +266,11 @@ class Recurrent(Module):
                 f"type mismatch: the input of {self.cell.name} is a {type(input).__name__}; "
                 "it must be a tensor or a PackedSequence"
             )
+        if input.dim() < 2:
+            raise errors.ShapeMismatchError(
+                f"shape mismatch: the input of {self.cell.name} is {list(input.shape)}; it must be {self.cell.inputs[0].shape}, "
+                "or that of one sequence, without B"
+            )
         if input.dim() != 2:
             return self._run(input, hx)
         batch = 0 if self._is_batch_major else 1
@@ -280,6 +308,11 @@ class Recurrent(Module):
         if hx is None:
             return {}
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
+        strange = [type(state).__name__ for state in given if not isinstance(state, torch.Tensor)]
+        if strange:
+            raise errors.TypeMismatchError(
+                f"type mismatch: hx of {self.cell.name} has a {strange[0]}; it must be a tensor, or a tuple of tensors"
+            )
         expected = [[len(self._places), batch, *self._state_sizes(state)] for state in self._states]
         found = [list(state.shape) for state in given]
         if found != expected:

@@ -9,7 +9,7 @@ import numpy
 from . import errors
 from .cell import Cell, cell
 from .gradients import Array
-from .layers import GATES, Layers, layers_of
+from .layers import GATES, Layers, check_types, layers_of
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +37,8 @@ def from_torch(module: torch.nn.Module, *, lengths: bool = False) -> tuple[Cell,
         InvalidArgumentError: for one with hooks, or one of which ``forward`` or a parameter is not what it was made with.
     """
     described = _described(module, lengths)
+    check_types(described)
+    described = described._replace(dropout=float(described.dropout))
     _check_is_plain(module)
     fault = described.fault()
     if fault:
@@ -54,7 +56,7 @@ def _described(module: Any, lengths: bool) -> Layers:
     if kind in (nn.RNN, nn.LSTM, nn.GRU):
         sizes += ["num_layers", "batch_first", "bidirectional", "proj_size"]
         arguments = {name: getattr(module, name) for name in sizes}
-        return Layers(module.mode.lower(), lengths=lengths, dropout=float(module.dropout), **arguments)
+        return Layers(str(module.mode).lower(), lengths=lengths, dropout=module.dropout, **arguments)
     if kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
         mode = f"rnn_{module.nonlinearity}" if kind is nn.RNNCell else kind.__name__[: -len("Cell")].lower()
         return Layers(mode, lengths=lengths, is_cell=True, **{name: getattr(module, name) for name in sizes})
@@ -146,6 +148,19 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> torch.nn.Module:
     return module
 
 
+def tensor_of(what: str, value: Array) -> torch.Tensor:
+    """An array or tensor as a tensor without gradients.
+
+    Raises TypeMismatchError for what PyTorch makes no tensor of.
+    """
+    import torch
+
+    try:
+        return torch.as_tensor(value).detach()
+    except Exception as error:  # of PyTorch, or of what is given
+        raise errors.TypeMismatchError(f"type mismatch: {what} is a {type(value).__name__}, of which PyTorch makes no tensor: {error}") from None
+
+
 def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     import torch
 
@@ -155,7 +170,7 @@ def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.
         faults = [f"parameters are missing: {', '.join(missing)}"] * bool(missing)
         faults += [f"there are no parameters {', '.join(unknown)}; they are {', '.join(shapes)}"] * bool(unknown)
         raise errors.InvalidArgumentError(f"invalid argument: to_torch: {'; '.join(faults)}")
-    values = {name: torch.as_tensor(params[name]).detach() for name in shapes}
+    values = {name: tensor_of(f"to_torch: the parameter {name}", params[name]) for name in shapes}
     for name, value in values.items():
         if tuple(value.shape) != shapes[name]:
             raise errors.ShapeMismatchError(

@@ -1,4 +1,7 @@
+import os
 import pathlib
+import shutil
+import subprocess
 
 import numpy
 import pytest
@@ -6,6 +9,7 @@ import pytest
 import stepnet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 
 
 @pytest.fixture
@@ -22,3 +26,22 @@ def lstm(cells):
 @pytest.fixture
 def random():
     return numpy.random.default_rng(7)
+
+
+@pytest.fixture(scope="session")
+def build_operators(tmp_path_factory):
+    """Builds a library of operators from a source file, once. It finds StepNet's headers as an installed tree has them."""
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    folder = tmp_path_factory.mktemp("operators")
+    (folder / "include").mkdir()
+    (folder / "include" / "stepnet").symlink_to(ROOT)
+
+    def library(source):
+        target = folder / (source.stem + ".so")
+        if not target.exists():
+            command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder}/include", source, "-o", target]
+            subprocess.run(command, check=True)
+        return target
+
+    return library

@@ -5,6 +5,7 @@ import warnings
 
 import numpy
 import pytest
+from lender import Lender
 
 import stepnet
 from stepnet._stepnet import address_of
@@ -189,3 +190,27 @@ def test_read_only_arrays_are_read(leaky_sum):
 @pytest.fixture
 def leaky_sum():
     return stepnet.cell("cell s(x[D]; h[D]) {\n size D = 5\n h = h + x\n output h\n}")
+
+
+@pytest.mark.parametrize(
+    "lender, error, message",
+    [
+        (Lender([2, 3, 5], data=None), stepnet.InvalidArgumentError, 'the input "x" has 30 elements and no memory'),
+        (Lender([2, 3, 5], data=None, byte_offset=8), stepnet.InvalidArgumentError, 'the input "x" has 30 elements and no memory'),
+        (Lender([2, -3, 5]), stepnet.ShapeMismatchError, r'the input "x" has a shape that no tensor has: dimension 1 of .* is negative'),
+        (Lender([2**62, 3, 5], [-1, 1, 1]), stepnet.ShapeMismatchError, 'the input "x" has a shape that no tensor has: the sizes of'),
+        (Lender([1] * 9), stepnet.ShapeMismatchError, 'the input "x" has 9 dimensions; tensors have at most 8'),
+        (Lender([2, 3, 5], device_type=2), stepnet.InvalidArgumentError, 'the input "x" lies on another device'),
+        (Lender([2, 3, 5], lanes=2), stepnet.TypeMismatchError, 'the input "x" has elements'),
+        (Lender([2, 3, 5], bits=7), stepnet.TypeMismatchError, 'the input "x" has elements'),
+    ],
+    ids=repr,
+)
+def test_arrays_that_lie_are_found_out(lstm, lender, error, message):
+    with pytest.raises(error, match=message):
+        lstm(lstm.init(), x=lender)
+
+
+def test_an_array_that_tells_the_truth_by_dlpack_alone_is_read(lstm):
+    params = lstm.init()
+    assert numpy.array_equal(lstm(params, x=Lender([2, 3, 5])).h, lstm(params, x=numpy.zeros((2, 3, 5), "float32")).h)

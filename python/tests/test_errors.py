@@ -7,6 +7,7 @@ import numpy
 import pytest
 
 import stepnet
+from conftest import ROOT
 
 X = numpy.zeros((2, 3, 5), "float32")
 
@@ -163,10 +164,118 @@ def test_sizes_and_options_that_there_are_not(cells):
     refuses(lambda: stepnet.cell(path, threads=-1), stepnet.InvalidArgumentError, "threads is -1; it must be between 0")
     refuses(lambda: stepnet.cell(path, opt_level=9), stepnet.InvalidArgumentError, "opt_level is 9; it must be between 0 and 2")
     refuses(lambda: stepnet.cell(path, device="tpu"), stepnet.InvalidArgumentError, "tpu")
-    with pytest.raises(TypeError, match="dtype is float16; it must be float32 or float64"):
-        stepnet.cell(path, dtype="float16")
-    with pytest.raises(TypeError, match="the source is a int; it must be a text or a path"):
-        stepnet.cell(3)
+
+
+WHOLE = "; it must be a whole number of 64 bits"
+TRUTH = "; it must be True or False"
+TEXT = "; it must be a text"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"threads": "4"}, "threads is '4'" + WHOLE),
+        ({"threads": 2.0}, "threads is 2.0" + WHOLE),
+        ({"threads": True}, "threads is True" + WHOLE),
+        ({"threads": None}, "threads is None" + WHOLE),
+        ({"threads": 10**30}, f"threads is {10**30}" + WHOLE),
+        ({"opt_level": [2]}, "opt_level is [2]" + WHOLE),
+        ({"seed": -1}, "seed is -1; it must be a whole number from 0 on, of 64 bits"),
+        ({"seed": "x"}, "seed is 'x'; it must be a whole number from 0 on, of 64 bits"),
+        ({"device": 0}, "device is 0" + TEXT),
+        ({"device": None}, "device is None" + TEXT),
+        ({"training": 1}, "training is 1" + TRUTH),
+        ({"carry": "yes"}, "carry is 'yes'" + TRUTH),
+        ({"sizes": 3}, "sizes is 3; it must be a dictionary of whole numbers by name"),
+        ({"dtype": "float16"}, "dtype is 'float16'; it must be float32 or float64"),
+        ({"dtype": "flaot32"}, "dtype is 'flaot32'; it must be float32 or float64"),
+        ({"dtype": None}, "dtype is None; it must be float32 or float64"),
+    ],
+)
+def test_options_of_another_type_are_named_with_what_they_must_be(cells, options, message):
+    refuses(lambda: stepnet.cell(cells / "lstm.cell", **options), stepnet.TypeMismatchError, message)
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4)
+    refuses(lambda: cell.with_options(**options), stepnet.TypeMismatchError, message)
+
+
+def test_arguments_of_another_type_are_named_with_what_they_must_be(lstm, cells, tmp_path):
+    path, params, model = cells / "lstm.cell", lstm.init(), ROOT / "examples" / "char_lm" / "net.pb"
+    for call, message in [
+        (lambda: stepnet.cell(3), "the source is a int; it must be a text or a path"),
+        (lambda: lstm([params], x=X), "params is a list; it must be a dictionary of arrays by name"),
+        (lambda: lstm.init(seed=1.5), "seed is 1.5; it must be a whole number from 0 on"),
+        (lambda: lstm.vjp(params, wrt=3, x=X), "wrt is 3; it must be a name or names"),
+        (lambda: lstm.vjp(params, wrt=["w", 3], x=X), "a name of wrt is 3" + TEXT),
+        (lambda: lstm.explain(params, gradients="all", x=X), "gradients is 'all'" + TRUTH),
+        (lambda: lstm.explain(params, format=3, x=X), "format is 3" + TEXT),
+        (lambda: stepnet.load(3), "net is 3; it must be a path: a text or an os.PathLike"),
+        (lambda: stepnet.load(model, init=b"x"), "init is b'x'; it must be a path"),
+        (lambda: stepnet.load(model, threads="4"), "threads is '4'" + WHOLE),
+        (lambda: stepnet.train_net(model, loss=None), "loss is None" + TEXT),
+        (lambda: stepnet.train_net(model, loss="y", parameters=["w", None]), "a name of parameters is None" + TEXT),
+        (lambda: stepnet.train_net(model, loss="y", parameters=7), "parameters is 7; it must be a name or names"),
+        (lambda: stepnet.train_net(model, loss="y", momentum=None), "momentum is None; it must be a number"),
+        (lambda: stepnet.load_params(7), "path is 7; it must be a path"),
+        (lambda: stepnet.load_params("x.npz", widen="no"), "widen is 'no'" + TRUTH),
+        (lambda: stepnet.save_params([X], tmp_path / "x.npz"), "params is a list; it must be a dictionary of arrays"),
+        (lambda: stepnet.save_params(params, None), "path is None; it must be a path"),
+        (lambda: stepnet.expand(path, init="no"), "init is 'no'" + TRUTH),
+        (lambda: stepnet.show(path, format=None), "format is None" + TEXT),
+        (lambda: stepnet.layers("gru", "5", 4), "input_size is '5'; it must be a whole number"),
+        (lambda: stepnet.layers("gru", 5, 4, num_layers=True), "num_layers is True; it must be a whole number"),
+        (lambda: stepnet.layers("gru", 5, 4, dropout="0"), "dropout is '0'; it must be a number"),
+        (lambda: stepnet.layers("gru", 5, 4, bidirectional=2), "bidirectional is 2; it must be True or False"),
+        (lambda: stepnet.check(path, sizes="H=3"), "sizes is 'H=3'; it must be a dictionary of whole numbers by name"),
+    ]:
+        refuses(call, stepnet.TypeMismatchError, message)
+
+
+def test_numbers_of_numpy_are_numbers(cells):
+    cell = stepnet.cell(cells / "lstm.cell", H=numpy.int64(4), threads=numpy.int32(1))
+    assert len(cell.init(seed=numpy.uint64(3))) == 3
+
+
+def test_names_that_mean_nothing_are_told(cells, lstm):
+    params, unknown = lstm.init(), stepnet.InvalidArgumentError
+    refuses(lambda: lstm.value_and_grad(params, "g", x=X), unknown, "loss names 'g'; the outputs are h, h_last, c_last")
+    net = cells / "elman.prototxt"
+    strange = {"beta1: 2 beta2": 3}
+    refuses(lambda: stepnet.train_net(net, loss="y", **strange), unknown, "the optimizer has no option 'beta1: 2 beta2'")
+    refuses(lambda: stepnet.packed.split(X, stepnet), stepnet.TypeMismatchError, "the cell is <module 'stepnet'")
+
+
+@pytest.mark.parametrize("path", ["", "no\0", "\udcff"])
+def test_paths_that_name_no_file_are_told(cells, path):
+    net = cells / "elman.prototxt"
+    calls = {
+        "the source": stepnet.cell,
+        "net": stepnet.load,
+        "init": lambda path: stepnet.load(net, path),
+        "path": stepnet.load_params,
+    }
+    for what, call in calls.items():
+        refuses(lambda call=call: call(path), stepnet.InvalidArgumentError, f"{what} is {path!r}; it must be ")
+    with pytest.raises(stepnet.TypeMismatchError, match="net is b'net.pb'; it must be a path"):
+        stepnet.load(b"net.pb")
+
+
+def test_names_that_no_file_has_are_told_as_others_are(lstm):
+    params = lstm.init()
+    refuses(lambda: lstm(params, x=X, **{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no input "\\ud800"')
+    refuses(lambda: lstm({**params, "\ud800": X}, x=X), stepnet.InvalidArgumentError, 'lstm has no parameter "\\ud800"')
+    refuses(lambda: lstm.with_options(**{"\ud800": 1}), stepnet.InvalidArgumentError, "\\ud800")
+    _, pullback = lstm.vjp(params, x=X)
+    refuses(lambda: pullback(**{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no output "\\ud800"')
+
+
+def test_a_comment_in_latin_1_is_no_hindrance(cells, tmp_path):
+    text = (cells / "lstm.cell").read_text()
+    path = tmp_path / "a.cell"
+    path.write_bytes("# J. Koutn\xedk\n".encode("latin-1") + text.encode())
+    cell = stepnet.cell(path, D=5)
+    assert cell.__doc__.startswith("J. Koutn\\xedk\n")
+    assert cell.with_options(D=6).inputs[0].shape == "[T, B, 6]"
+    assert stepnet.check(path) == []
 
 
 def test_huge_sizes_are_out_of_memory_and_no_crash(cells):
@@ -245,6 +354,14 @@ def test_what_is_missing_for_onnx_is_said():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")
+
+
+def test_names_of_blobs_that_are_no_utf_8_are_refused(tmp_path):
+    path = tmp_path / "net.pbtxt"
+    path.write_text('op { type: "Relu" input: "x" output: "y\\377" }')
+    refuses(lambda: stepnet.load(path), stepnet.InvalidNetError, 'the blob "y\\xff" has a name that is no UTF-8')
+    path.write_text('name: "net\\377" op { type: "Relu" input: "x" output: "y" }')
+    assert stepnet.load(path).name == "net\\xff"
 
 
 def test_names_that_are_no_utf_8_can_be_told(tmp_path):

@@ -425,3 +425,38 @@ def test_what_is_no_tensor_or_cell_is_refused():
         module(numpy.zeros((7, 3, 5), "float32"))
     with pytest.raises(stepnet.TypeMismatchError, match="the cell is a LSTM"):
         stepnet.torch.Recurrent(nn.LSTM(5, 4))
+
+
+def test_what_is_no_tensor_is_told():
+    cell, params = stepnet.from_torch(nn.LSTM(5, 4))
+    for strange in (None, "text", numpy.zeros((16, 5), "M8[s]"), object()):
+        with pytest.raises(stepnet.TypeMismatchError, match="the parameter weight_ih is .*, of which PyTorch makes no tensor"):
+            stepnet.to_torch(cell, {**params, "weight_ih": strange})
+        with pytest.raises(stepnet.TypeMismatchError, match="the parameter 'weight_ih' of lstm is .*, of which PyTorch"):
+            stepnet.torch.Module(cell, {**params, "weight_ih": strange})
+    recurrent = stepnet.torch.Recurrent(cell, params)
+    x = torch.zeros(2, 3, 5)
+    for states in (3, (None, None), (torch.zeros(1, 3, 4), numpy.zeros((1, 3, 4)))):
+        with pytest.raises(stepnet.TypeMismatchError, match="hx of lstm has a .*; it must be a tensor, or a tuple of tensors"):
+            recurrent(x, states)
+    with pytest.raises(stepnet.TypeMismatchError, match="the input 'x' of lstm is torch.sparse_coo; it must be dense"):
+        recurrent(x.to_sparse())
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"the input of lstm is \[\]; it must be \[T, B, 5\]"):
+        recurrent(torch.zeros(()))
+
+
+@pytest.mark.parametrize(
+    "attribute, value, message",
+    [
+        ("hidden_size", "4", "hidden_size is '4'; it must be a whole number"),
+        ("num_layers", 1.5, "num_layers is 1.5; it must be a whole number"),
+        ("dropout", "0", "dropout is '0'; it must be a number"),
+        ("bias", None, "bias is None; it must be True or False"),
+        ("mode", None, "the mode is 'none'; it must be one of"),
+    ],
+)
+def test_attributes_of_another_kind_are_told(attribute, value, message):
+    module = nn.LSTM(5, 4)
+    setattr(module, attribute, value)
+    with pytest.raises((stepnet.TypeMismatchError, stepnet.InvalidArgumentError), match=message):
+        stepnet.from_torch(module)

@@ -85,6 +85,26 @@ def test_an_input_that_is_given_as_it_is_is_a_copy(tmp_path):
     assert not numpy.shares_memory(out.x, x)
 
 
+def test_what_outputs_do_not_depend_on_has_gradients_of_zeros(tmp_path):
+    tanh = 'op { type: "Tanh" input: "z" output: "t" }'
+    net = load(tmp_path, tanh + 'op { type: "Relu" input: "x" output: "y" } external_output: "y"')
+    x, z = numpy.ones((2, 3), "float32"), numpy.ones(4, "float32")
+    for wrt in (["z"], ["z", "x"]):
+        outputs, pullback = net.vjp(wrt=wrt, x=x, z=z)
+        gradients = pullback(y=numpy.full_like(outputs.y, 2))
+        assert sorted(gradients.inputs) == sorted(wrt)
+        assert numpy.array_equal(gradients.inputs["z"], numpy.zeros(4))
+    assert numpy.array_equal(gradients.inputs["x"], numpy.full((2, 3), 2))
+
+
+def test_an_output_that_is_an_input_has_its_gradient(tmp_path):
+    net = load(tmp_path, 'op { type: "Relu" input: "x" output: "y" } external_output: "x"')
+    gradient = numpy.arange(4, dtype="float32")
+    _, pullback = net.vjp(x=numpy.ones(4, "float32"))
+    found = pullback(x=gradient).inputs["x"]
+    assert numpy.array_equal(found, gradient) and not numpy.may_share_memory(found, gradient)
+
+
 def test_parameters_are_not_the_callers(tmp_path):
     net = load(
         tmp_path,

@@ -46,6 +46,38 @@ def test_without_gradients_nothing_is_kept_for_them(module, monkeypatch):
         module(x.requires_grad_())
 
 
+def test_gradients_of_what_requires_none_are_not_asked_for(module, monkeypatch):
+    x = torch.randn(6, 3, 5)
+    module(x).h.sum().backward()
+    every = {name: parameter.grad for name, parameter in module.named_parameters()}
+    asked = []
+    vjp = module.cell._cell.__class__.vjp
+
+    class Spied:
+        """The cell of C++, of which is noted by what it is differentiated."""
+
+        def __init__(self, cell):
+            self._cell = cell
+
+        def __getattr__(self, name):
+            return getattr(self._cell, name)
+
+        def vjp(self, params, inputs, wrt, *options):
+            asked.append(sorted(wrt))
+            return vjp(self._cell, params, inputs, wrt, *options)
+
+    cell = module._form()
+    monkeypatch.setattr(cell, "_cell", Spied(cell._cell))
+    for frozen in every:
+        module.zero_grad()
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name != frozen)
+        module(x).h.sum().backward()
+        assert asked.pop() == sorted(every.keys() - {frozen})
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is None if name == frozen else torch.equal(parameter.grad, every[name])
+
+
 def test_gradients_in_double_match_differences(cells):
     for name in ("lstm", "gru", "layer_norm_lstm", "causal_conv"):
         path = cells / f"{name}.cell"

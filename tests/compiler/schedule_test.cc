@@ -85,5 +85,18 @@ TEST(Schedule, ATaskIsDueBeforeThoseOfShorterTailsAndOfLaterSteps) {
 
 TEST(MakeSchedule, HasOneThreadForAPlanThatDoesNothing) { EXPECT_EQ(MakeSchedule(StepPlan{}, Stage{}, 0).threads, 1); }
 
+TEST(MakeSchedule, LetsThreadsShareEachPieceOfARunOfFewPieces) {
+  StepPlan plan;
+  plan.instructions.resize(1);
+  plan.instructions[0].cost.flops = 1e8;
+  plan.instructions[0].max_parts = 64;
+  plan.stages = {{.begin = 0, .end = 1, .steps_at_once = 8}};
+  const Schedule schedule = MakeSchedule(plan, plan.stages[0], 4);
+  const auto parts_in_runs_of = [&](std::int64_t steps) { return schedule.For(steps)->tasks.at(0).parts; };
+  EXPECT_EQ(parts_in_runs_of(8), 4) << "three threads would have nothing to do";
+  EXPECT_EQ(parts_in_runs_of(24), 4);
+  EXPECT_EQ(parts_in_runs_of(25), 1) << "each thread has a piece";
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -85,7 +85,7 @@ TEST(Registry, FindsTypesAndSuggestsThem) {
               "invalid net: no operator type \"Formals\"; did you mean \"test.Formals\"?");
   ExpectError([] { GetOperator("acme.Whirl"); },
               "invalid net: no operator type \"acme.Whirl\"; types with a dot come from libraries of operators, which "
-              "--op_library or LoadOperatorLibrary loads");
+              "--op_library, LoadOperatorLibrary or Python's load_operator_library loads");
   const std::vector<std::string> types = OperatorTypes();
   EXPECT_TRUE(std::ranges::is_sorted(types));
   EXPECT_EQ(std::ranges::count(types, "Relu"), 1);

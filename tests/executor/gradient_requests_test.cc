@@ -100,6 +100,80 @@ TEST(GradientRequests, KeepNothingOfTheForwardRunForThem) {
   }
 }
 
+struct WhatARunTakes {
+  size_t forward_instructions = 0, backward_instructions = 0, operators = 0;
+  std::int64_t peak_bytes = 0;  // of tensors
+
+  friend bool operator==(const WhatARunTakes&, const WhatARunTakes&) = default;
+};
+
+// Runs a net of Elman and its gradients, with weights that are large beside all else.
+WhatARunTakes TakenBy(const NetDef& net, int opt_level) {
+  constexpr std::int64_t kSize = 128;
+  Workspace workspace;
+  workspace.SetTensor("x", Random({3, 2, kSize}, 1));
+  workspace.SetTensor("h0", Random({2, kSize}, 2));
+  for (const char* blob : {"w", "u"}) workspace.SetTensor(blob, Random({kSize, kSize}, 3));
+  for (const char* blob : {"b", "c"}) workspace.SetTensor(blob, Random({kSize}, 4));
+  WhatARunTakes taken{.operators = static_cast<size_t>(net.op_size())};
+  RunOptions options{.opt_level = opt_level};
+  options.on_plan = [&](const StepPlan& plan) {
+    (plan.backward ? taken.backward_instructions : taken.forward_instructions) = plan.instructions.size();
+  };
+  ResetPeakTensorMemory();
+  const std::int64_t before = TensorMemory().current;
+  RunNetOnce(net, workspace, options);
+  taken.peak_bytes = TensorMemory().peak - before;
+  return taken;
+}
+
+// What `none` takes is what a net takes that was made for the other gradients alone.
+TEST(GradientRequests, NoneIsNeitherComputedNorGivenMemory) {
+  constexpr std::int64_t kBytesOfWeight = 128 * 128 * 8;
+  NetDef trained = Elman();
+  AddBackwardStepNets(&trained);  // for all gradients
+  for (const int opt_level : {0, 1, 2}) {
+    const WhatARunTakes all = TakenBy(AddGradients(trained, {"h_all"}, {"x", "b", "w", "u"}).net, opt_level);
+    // One instruction gives the gradients of x, b and w.
+    for (const std::vector<std::string>& others : {std::vector<std::string>{"x", "b", "u"}, {"u"}}) {
+      GradientRequests requests;
+      for (const char* input : {"x", "b", "w"}) {
+        if (std::ranges::count(others, input) == 0) requests[input] = GradientRequest::kNone;
+      }
+      const WhatARunTakes some =
+          TakenBy(AddGradients(trained, {"h_all"}, {"x", "b", "w", "u"}, requests).net, opt_level);
+      EXPECT_LT(some.backward_instructions, all.backward_instructions + (others.size() > 1 ? 1 : 0));
+      EXPECT_LE(some.peak_bytes, all.peak_bytes - kBytesOfWeight);
+      NetDef alone = Elman();
+      AddBackwardStepNets(&alone, others);
+      EXPECT_EQ(some, TakenBy(AddGradients(alone, {"h_all"}, others).net, opt_level)) << opt_level;
+    }
+    const NetDef none = AddGradients(trained, {"h_all"}, {"w"}, {{"w", GradientRequest::kNone}}).net;
+    const WhatARunTakes nothing = TakenBy(none, opt_level), forward = TakenBy(Elman(), opt_level);
+    EXPECT_EQ(nothing, forward) << opt_level;
+  }
+}
+
+// The sum needs no memory but that of the gradient itself, which goes on where it is.
+TEST(GradientRequests, AddTakesTheMemoryOfOneGradient) {
+  NetDef net = Elman();
+  AddBackwardStepNets(&net, std::vector<std::string>{"w"});
+  const NetDef writing = AddGradients(net, {"h_all"}, {"w"}).net;
+  const NetDef adding = AddGradients(net, {"h_all"}, {"w"}, {{"w", GradientRequest::kAdd}}).net;
+  const auto peak = [&](const NetDef& def) {
+    Workspace workspace;
+    for (const auto& [name, tensor] : TheFeeds()) workspace.SetTensor(name, tensor);
+    workspace.SetTensor("w_grad", Random({3, 3}, 9));
+    const std::unique_ptr<Net> running = Net::Create(def, workspace);
+    running->Run();
+    ResetPeakTensorMemory();
+    const std::int64_t before = TensorMemory().current;
+    running->Run();
+    return TensorMemory().peak - before;
+  };
+  EXPECT_EQ(peak(adding), peak(writing));
+}
+
 TEST(AddBackwardStepNets, MakesGradientsByInputsAlone) {
   NetDef net = Elman();
   AddBackwardStepNets(&net, std::vector<std::string>{"x"});

@@ -318,7 +318,8 @@ TEST(Net, KeepsBlobsOfTheWorkspace) {
 TEST(Net, SaysWhichInputIsMissing) {
   Workspace workspace;
   ExpectError([&] { RunNetOnce(NetOf("name: 'n' op { type: 'test.Mix' input: 'x' output: 'y' }"), workspace); },
-              "type mismatch: blob \"x\" holds nothing, a tensor is needed\n"
+              "type mismatch: blob \"x\" holds nothing, a tensor is needed; test.Mix reads it as xs: int64, one "
+              "shape\n"
               "  at op 0 `y = test.Mix(x)` with x nothing\n"
               "  in net \"n\"");
 }

@@ -140,7 +140,7 @@ void RefuseWithoutDevice(const Device& device) {
 std::string ExecutorFromFlags(const Device& device) {
   const std::string named = IsGiven("executor") ? FLAGS_executor : "";
   if (device.IsHost() || !IsGiven("cuda_graph")) return named;
-  const std::string asked = PlaysGraphs() ? "cuda" : "serial";
+  const std::string asked = PlaysGraphs() ? GetDeviceSpec(device.kind).executor : "serial";
   if (named.empty() || named == asked) return asked;
   throw UsageError(StrCat("--cuda_graph=", FLAGS_cuda_graph, " means --executor=", asked, ", and --executor=", named,
                           " says something else"));

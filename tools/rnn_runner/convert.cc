@@ -12,12 +12,18 @@
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
+#include "stepnet/tools/rnn_runner/packed_parameters.h"
 #include "stepnet/tools/rnn_runner/parameter_file.h"
 
 DEFINE_bool(params, false,
             "parameters: IN is a file of tensors, a net that fills parameters or a model with them; OUT is a file of\n"
             "tensors: .safetensors, .npz, .minidb, or TensorProtos, binary (.pb) or text");
 DEFINE_bool(as_net, false, "with --params, OUT is a net that fills them (.pb, or text)");
+DEFINE_string(
+    packed, "",
+    "with --params: the parameters of recurrent layers, as tensors with names in one file and as one vector,\n"
+    "that of MXNet's RNN and of cuDNN, in the other; the layers are lstm, gru, rnn_tanh or rnn_relu, L of H\n"
+    "units each, and `bidirectional`, with `projection=P`, with `no_biases`");
 
 namespace stepnet::runner {
 namespace {
@@ -52,7 +58,16 @@ int ConvertParameters(const std::string& from, const std::string& to) {
                             ".prototxt or .txt"));
   }
   RefuseSameFile(from, to);
-  const NamedTensors tensors = ReadParameterFile(from, SplitList(FLAGS_output));
+  const std::optional<PackedLayers> packed =
+      IsGiven("packed") ? std::optional(ParsePackedLayers(FLAGS_packed)) : std::nullopt;
+  NamedTensors tensors = ReadParameterFile(from, SplitList(FLAGS_output));
+  if (packed) {
+    try {
+      tensors = SplitOrJoined(tensors, *packed);
+    } catch (...) {
+      throw CurrentError().At({.file = from});
+    }
+  }
   if (FLAGS_as_net) {
     WriteMessage(NetThatFills(tensors), to);
   } else {
@@ -68,7 +83,7 @@ int Convert(const std::vector<std::string>& operands) {
   const std::string& from = operands[0];
   const std::string& to = operands[1];
   if (FLAGS_params) return ConvertParameters(from, to);
-  for (const char* flag : {"as_net", "output", "seed"}) {
+  for (const char* flag : {"as_net", "output", "packed", "seed"}) {
     if (IsGiven(flag)) throw UsageError(StrCat("--", flag, " is of parameters; give --params too"));
   }
   if (HoldsOnlyTensors(from)) {
@@ -113,13 +128,16 @@ const Command kConvert = {
         "named.\nWith --params parameters go from any kind of file that gives them to any other: safetensors, .npz,\n"
         "TensorProtos, minidb, and nets that fill them. What IN is its content says, what OUT is its name. Dtypes "
         "stay;\n"
-        "metadata of safetensors is not kept.",
+        "metadata of safetensors is not kept. With --packed one vector in IN becomes tensors with the names that\n"
+        "stepnet.layers of Python gives them, as layer1/reverse/weight_ih, and such tensors the vector `parameters`.",
     .example =
         "rnn_runner convert net.pb net.pbtxt\nrnn_runner convert --params init_net.pb weights.safetensors\n"
-        "rnn_runner convert --params --as_net weights.npz init_net.pb",
+        "rnn_runner convert --params --as_net weights.npz init_net.pb\n"
+        "rnn_runner convert --params --packed=lstm:2,128,bidirectional mxnet.npz layers.safetensors",
     .flags =
         WithCommonFlags({{.name = "params"},
                          {.name = "as_net"},
+                         {.name = "packed", .value = "MODE:L,H,…"},
                          {.name = "output", .value = "BLOB,…", .doc = "with --params, those alone", .is_list = true},
                          {.name = "seed", .value = "N"}}),
     .min_operands = 2,

@@ -17,6 +17,10 @@
 #include "stepnet/tools/rnn_runner/model_file.h"
 
 DEFINE_string(of, "", "blobs to differentiate by; without the flag, all that the net reads");
+DEFINE_string(
+    gradient_requests, "",
+    "what becomes of gradients by these blobs: `write`, as of all others; `add`, to what x_grad holds before\n"
+    "the run, which must be something; `none`: nothing is computed or kept for it");
 DECLARE_string(loss);
 
 namespace stepnet::runner {
@@ -40,6 +44,24 @@ void CheckBlobs(const NetDef& net, const std::vector<std::string>& names) {
                 StrCat("--of names \"", name,
                        "\", which the net computes; gradients are by what it is given: ", Join(read, ", ")));
   }
+}
+
+// Throws UsageError for an item that is no BLOB=REQUEST, and for a blob that comes twice.
+GradientRequests RequestsFromFlag() {
+  GradientRequests requests;
+  for (const std::string& item : SplitList(FLAGS_gradient_requests)) {
+    const size_t equals = item.rfind('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError(StrCat("--gradient_requests has \"", item, "\"; it takes BLOB=write, BLOB=add and BLOB=none"));
+    }
+    const std::string blob = item.substr(0, equals);
+    const GradientRequest request =
+        ParseGradientRequest(item.substr(equals + 1), StrCat("--gradient_requests says for \"", blob, "\""));
+    if (!requests.emplace(blob, request).second) {
+      throw UsageError(StrCat("--gradient_requests names \"", blob, "\" twice"));
+    }
+  }
+  return requests;
 }
 
 // Throws kInvalidArgument for a loss that is the record of a run, which no gradient goes through.
@@ -94,15 +116,17 @@ int Grad(const std::vector<std::string>& operands) {
   if (losses.empty()) losses = UnreadBlobs(net);
   std::vector<std::string> inputs = SplitList(FLAGS_of);
   if (inputs.empty()) inputs = ReadFirst(net);
+  const GradientRequests requests = RequestsFromFlag();
   NetWithGradients made;
   try {
     CheckBlobs(net, inputs);
     if (!FLAGS_loss.empty()) CheckLosses(net, losses);
     // As it is written: arguments that AddBackwardStepNets writes anew are not looked at later.
     ThrowIfProblems(CheckNet(Completed(net), {.blob_exists = [](const std::string&) { return true; }}));
-    AddBackwardStepNets(&net, inputs);
-    made = AddGradients(net, losses, inputs);
-    if (!FLAGS_of.empty()) CheckMade(made, inputs, losses);
+    const std::vector<std::string> asked = AskedFor(inputs, requests);
+    AddBackwardStepNets(&net, asked);
+    made = AddGradients(net, losses, inputs, requests);
+    if (!FLAGS_of.empty()) CheckMade(made, asked, losses);
   } catch (...) {
     throw CurrentError().At({.file = path});
   }
@@ -128,14 +152,17 @@ const Command kGrad = {
         "of the elements of all its blobs, by x is called x_grad; gradients are added to the net's outputs. Of a cell\n"
         "with dropout or zoneout these are gradients of what `run` computes; with --training, here and there, of what\n"
         "is trained.",
-    .example = "rnn_runner grad examples/cells/lstm.cell --loss=h > gradients.prototxt",
+    .example =
+        "rnn_runner grad examples/cells/lstm.cell --loss=h > gradients.prototxt\n"
+        "rnn_runner grad examples/cells/lstm.cell --loss=h --gradient_requests=w=add,x=none > gradients.prototxt",
     .flags = WithCommonFlags({CellSizeFlag(),
                               CellTrainingFlag(),
                               {.name = "loss",
                                .value = "BLOB,…",
                                .doc = "blobs; default: the net's outputs, of a cell those that are float",
                                .is_list = true},
-                              {.name = "of", .value = "BLOB,…", .is_list = true}}),
+                              {.name = "of", .value = "BLOB,…", .is_list = true},
+                              {.name = "gradient_requests", .value = "BLOB=write|add|none,…", .is_list = true}}),
     .min_operands = 1,
     .max_operands = 1,
     .run = Grad,

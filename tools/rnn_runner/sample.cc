@@ -77,7 +77,7 @@ const Command kSample = {
     .details =
         "MODEL is a folder with what `rnn_runner train` writes: net.pb, init_net.pb, vocabulary.json. Characters are\n"
         "printed one by one, as they are drawn; equal flags give equal text.",
-    .example = "rnn_runner sample examples/char_lm/trained --prompt=\"ROMEO:\" --temperature=0.8 --seed=7",
+    .example = "rnn_runner sample examples/models/shakespeare --prompt=\"ROMEO:\" --temperature=0.8 --seed=7",
     .flags = SampleFlags(),
     .min_operands = 1,
     .max_operands = 1,

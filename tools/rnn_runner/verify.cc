@@ -47,6 +47,9 @@ struct Manifest {
   std::string init_net;                       // "" when there is none
   std::map<std::string, std::string> losses;  // blob → its gradient, where the names in the net do not show it
   std::vector<ManifestRun> runs;
+  // In the one run of such a case: what becomes of gradients, and what their blobs hold before and after it.
+  GradientRequests requests;
+  std::string before, after;
 };
 
 // How one blob of one run compares.
@@ -96,6 +99,17 @@ Manifest ReadManifest(const fs::path& folder) {
       if (item.contains("gradients")) run.gradients = item.at("gradients").get<std::vector<std::string>>();
     }
     if (manifest.runs.empty()) throw Error(ErrorCode::kInputOutput, StrCat(path.string(), " lists no runs"));
+    if (!json.contains("grad_req")) return manifest;
+    if (manifest.runs.size() > 1) {
+      throw Error(ErrorCode::kInputOutput, StrCat(path.string(), " has grad_req and several runs, must have one"));
+    }
+    for (const auto& [name, request] : json.at("grad_req").get<std::map<std::string, std::string>>()) {
+      // MXNet's name for it.
+      const std::string own = request == "null" ? GradientRequestName(GradientRequest::kNone) : request;
+      manifest.requests[name] = ParseGradientRequest(own, StrCat(path.string(), ": grad_req says for \"", name, "\""));
+    }
+    manifest.before = in_folder(json.at("before"));
+    manifest.after = in_folder(json.at("after"));
     return manifest;
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kInputOutput, StrCat(path.string(), " is no manifest: ", error.what()));
@@ -157,8 +171,10 @@ Subject AsItIs(NetDef net, const Manifest& manifest) {
   return subject;
 }
 
-// The net with gradient operators made here, from the same losses. Compares the gradients of what the net reads.
-Subject WithNewGradients(const NetDef& net, const Manifest& manifest, const Workspace& workspace) {
+// The net with gradient operators made here, from the same losses. Compares the gradients of what the net reads or, of
+// those that are requested otherwise, what their blobs hold.
+Subject WithNewGradients(const NetDef& net, const Manifest& manifest, const Workspace& workspace,
+                         const GradientRequests& requests = {}) {
   std::map<std::string, std::string> seeds = manifest.losses;
   if (seeds.empty()) {
     for (const Loss& loss : SeededLosses(net)) seeds[loss.blob] = loss.gradient;
@@ -169,13 +185,16 @@ Subject WithNewGradients(const NetDef& net, const Manifest& manifest, const Work
     return blob == nullptr || !blob->HasTensor() || IsFloatOrDouble(blob->GetTensor().dtype());
   });
   const std::vector<std::string> inputs = ReadFirst(forward);
-  NetWithGradients made = AddGradientsFrom(forward, seeds, inputs);
+  NetWithGradients made = AddGradientsFrom(forward, seeds, inputs, requests);
   Subject subject{.net = std::move(made.net), .blobs = {}};
   for (const ManifestRun& run : manifest.runs) {
     auto& blobs = subject.blobs.emplace_back();
     for (const std::string& input : inputs) {
       const std::string name = input + "_grad";
       if (std::ranges::find(run.gradients, name) != run.gradients.end()) blobs[name] = made.gradients[input].dense;
+    }
+    for (const auto& [input, request] : requests) {
+      if (request == GradientRequest::kNone) blobs[input + "_grad"] = input + "_grad";  // which nothing writes
     }
   }
   return subject;
@@ -195,15 +214,37 @@ std::vector<Comparison> CompareWithDifferences(const NetDef& net, const Workspac
   return comparisons;
 }
 
+void FillFromInitNet(const Manifest& manifest, const RunOptions& options, Workspace& workspace) {
+  if (manifest.init_net.empty()) return;
+  NetDef init_net;
+  ReadMessage(manifest.init_net, &init_net);
+  RunNetOnce(init_net, workspace, options);
+}
+
+// The case's one run once more, with the gradients as its grad_req asks for them.
+std::vector<Comparison> CompareRequested(const NetDef& net, const Manifest& manifest, const RunOptions& options) {
+  Workspace workspace;
+  FillFromInitNet(manifest, options, workspace);
+  for (const std::string& file : {manifest.runs.front().inputs, manifest.before}) {
+    for (auto& [name, tensor] : ReadTensors(file)) workspace.SetTensor(name, std::move(tensor));
+  }
+  const Subject subject = WithNewGradients(net, manifest, workspace, manifest.requests);
+  RunNetOnce(subject.net, workspace, options);
+  const NamedTensors after = ReadTensors(manifest.after);
+  std::vector<Comparison> comparisons;
+  for (const auto& [input, request] : manifest.requests) {
+    const std::string name = input + "_grad";
+    comparisons.push_back(Compare(name, subject.blobs.front().at(name), workspace, after));
+    comparisons.back().blob += StrCat(":", GradientRequestName(request));
+  }
+  return comparisons;
+}
+
 // Runs a case: one net in one workspace, its runs in order. The worst comparison of each blob over the runs.
 std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& options) {
   const Manifest manifest = ReadManifest(folder);
   Workspace workspace;
-  if (!manifest.init_net.empty()) {
-    NetDef init_net;
-    ReadMessage(manifest.init_net, &init_net);
-    RunNetOnce(init_net, workspace, options);
-  }
+  FillFromInitNet(manifest, options, workspace);
   NetDef def;
   ReadMessage(manifest.net, &def);
   Subject subject;
@@ -232,6 +273,9 @@ std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& opt
         *before = std::move(now);
       }
     }
+  }
+  if (FLAGS_rebuild && !manifest.requests.empty()) {
+    std::ranges::copy(CompareRequested(def, manifest, options), std::back_inserter(comparisons));
   }
   return comparisons;
 }
@@ -343,7 +387,11 @@ const Command kVerify = {
         "folder, also after links and .. have been followed; of a case COLLECTION/gradients/NAME they may also lie in\n"
         "the case COLLECTION/NAME. A blob is right when every element a is\n"
         "within 1e-5 + 1e-4 |b| of the expected b, with the same dtype and shape; \"of allowed\" is the part of that\n"
-        "which the worst element uses up. The exit status is 1 when a case differs or cannot be run.",
+        "which the worst element uses up. Where a manifest has grad_req, --rebuild also runs the net with gradients "
+        "that\n"
+        "are written, added to those in `before`, or not computed, and compares all with `after`. The exit status is "
+        "1\n"
+        "when a case differs or cannot be run.",
     .example = "rnn_runner verify tests/golden --details",
     .flags = VerifyFlags(),
     .min_operands = 1,

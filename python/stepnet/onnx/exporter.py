@@ -15,7 +15,9 @@ from onnx import helper
 from .. import _stepnet
 from ..cell import Argument, Array, Cell
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
+from ..gradients import names_of
 from ..net import Net
+from ..source import path_of
 from .graph import GraphWriter, Value
 from .nets import Blobs, write_operators
 
@@ -54,6 +56,7 @@ def export(
         InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for arrays that are missing, unknown or do not fit.
         InputOutputError: when the file cannot be written.
     """
+    file = Path(path_of("path", path))
     if isinstance(model, Cell):
         if inputs is not None or dynamic_axes is not None:
             raise InvalidArgumentError(
@@ -63,8 +66,10 @@ def export(
     elif isinstance(model, Net):
         given = of_net(model, params or {}, inputs or {}, dynamic_axes or {})
     else:
-        raise TypeError(f"the model is a {type(model).__name__}; it must be a stepnet.Cell or a stepnet.Net")
-    save(build(given, chosen_outputs(model, outputs)), Path(path))
+        raise TypeMismatchError(
+            f"type mismatch: the model is a {type(model).__name__}; it must be a stepnet.Cell or a stepnet.Net"
+        )
+    save(build(given, chosen_outputs(model, outputs)), file)
 
 
 class Given:
@@ -83,7 +88,7 @@ class Given:
 def chosen_outputs(model: Cell | Net, outputs: Iterable[str] | None) -> list[str]:
     if outputs is None:
         return list(model.outputs)
-    return [outputs] if isinstance(outputs, str) else list(outputs)
+    return names_of("outputs", outputs)
 
 
 # What cells and nets are given.

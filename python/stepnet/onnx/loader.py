@@ -14,6 +14,7 @@ from .. import _stepnet
 from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, InvalidNetError, ShapeMismatchError, TypeMismatchError
 from ..net import Net
+from ..source import path_of
 from . import moves, scan_node, units  # noqa: F401 - add to the table
 from .inference import add_shapes
 from .netdef import Names, NetText
@@ -67,7 +68,7 @@ def load(
         InvalidNetError: for what is malformed, and for operators, attributes and dtypes that are not read, with the
             node's place.
     """
-    file = Path(path)
+    file = Path(path_of("path", path))
     proto = read_model(file)
     scope, arguments, defaults = read_graph(proto, file)
     try:

@@ -1,0 +1,150 @@
+import numpy
+import pytest
+
+import stepnet
+
+STOPPED = "cell c(x[2]; h[2]) { param w[2, 2]; param b[2]; h = Tanh(x @ w + StopGradient(b) + h); output h }"
+
+
+@pytest.fixture(params=["float32", "float64"])
+def case(cells, random, request):
+    """A cell of two layers, its parameters, and an input."""
+    text = (cells / "lstm.cell").read_text().rstrip().rstrip("}") + "  option layers = 2\n}\n"
+    cell = stepnet.cell(text, D=3, H=4, dtype=request.param)
+    return cell, cell.init(seed=3), random.normal(size=(5, 2, 3)).astype(request.param)
+
+
+def names(gradients):
+    return sorted([*gradients.params, *gradients.inputs])
+
+
+def by_name(gradients):
+    return {**gradients.params, **gradients.inputs}
+
+
+def test_none_leaves_the_others_as_they_are(case):
+    cell, params, x = case
+    _, every = cell.value_and_grad(params, "h", x=x)
+    for name in names(every):
+        _, some = cell.value_and_grad(params, "h", gradient_requests={name: "none"}, x=x)
+        assert names(some) == [each for each in names(every) if each != name]
+        for each, gradient in by_name(some).items():
+            numpy.testing.assert_array_equal(gradient, by_name(every)[each])
+    _, nothing = cell.value_and_grad(params, "h", gradient_requests=dict.fromkeys(names(every), "none"), x=x)
+    assert nothing == ({}, {})
+
+
+@pytest.mark.parametrize("opt_level", [0, 1, 2])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_add_is_before_and_gradient(case, random, threads, opt_level):
+    cell, params, x = case
+    cell = cell.with_options(threads=threads, opt_level=opt_level)
+    _, every = cell.value_and_grad(params, "h", x=x)
+    before = {name: random.normal(size=each.shape).astype(each.dtype) for name, each in by_name(every).items()}
+    sums = {name: each.copy() for name, each in before.items()}
+    for _ in range(3):
+        _, found = cell.value_and_grad(params, "h", gradient_requests=dict.fromkeys(sums, "add"), into=sums, x=x)
+        for name, gradient in by_name(every).items():
+            before[name] = before[name] + gradient
+            numpy.testing.assert_array_equal(sums[name], before[name], err_msg=name)
+            assert by_name(found)[name] is sums[name]
+
+
+def test_gradients_of_parts_become_one(case, random):
+    """As a large batch is worked off in small ones: the gradients of all begin with zeros, and are handed on."""
+    cell, params, _ = case
+    parts = [random.normal(size=(5, 2, 3)).astype(cell.params[0].dtype) for _ in range(3)]
+    requests = dict.fromkeys(params, "add")
+    total = {name: numpy.zeros_like(each) for name, each in params.items()}
+    for x in parts:
+        _, total = cell.value_and_grad(params, "h", wrt=params, gradient_requests=requests, into=total, x=x)
+    _, at_once = cell.value_and_grad(params, "h", wrt=params, x=numpy.concatenate(parts, axis=1))
+    for name, gradient in at_once.params.items():
+        numpy.testing.assert_allclose(total.params[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_a_view_is_added_to_where_it_is(case):
+    cell, params, x = case
+    name = "layer1/w"
+    value = params[name]
+    flat = numpy.ones(2 * value.size, value.dtype)
+    _, every = cell.value_and_grad(params, "h", wrt=name, x=x)
+    view = flat[value.size :].reshape(value.shape)
+    cell.value_and_grad(params, "h", wrt=name, gradient_requests={name: "add"}, into={name: view}, x=x)
+    numpy.testing.assert_array_equal(flat[: value.size], 1)
+    numpy.testing.assert_array_equal(flat[value.size :].reshape(value.shape), 1 + every.params[name])
+    across = numpy.zeros((value.shape[-1], value.shape[0]), value.dtype).T
+    cell.value_and_grad(params, "h", wrt=name, gradient_requests={name: "add"}, into={name: across}, x=x)
+    numpy.testing.assert_array_equal(across, every.params[name])
+
+
+def test_pullback_adds_too(case):
+    cell, params, x = case
+    outputs, pullback = cell.vjp(params, wrt="x", gradient_requests={"x": "add"}, x=x)
+    total = {"x": numpy.zeros_like(x)}
+    weights = numpy.ones_like(outputs.h)
+    once = pullback(total, h=weights).inputs["x"].copy()
+    assert pullback(total, h=weights).inputs["x"] is total["x"]
+    numpy.testing.assert_array_equal(total["x"], once + once)
+
+
+def test_nets_take_requests(tmp_path, random):
+    (tmp_path / "net.pbtxt").write_text(
+        'op { type: "FC" input: "x" input: "w" input: "b" output: "p" } op { type: "Tanh" input: "p" output: "y" }'
+    )
+    w, b = (random.normal(size=size).astype("float32") for size in ((2, 3), 2))
+    stepnet.save_params({"w": w, "b": b}, tmp_path / "init.npz")
+    net = stepnet.load(tmp_path / "net.pbtxt", tmp_path / "init.npz")
+    x = random.normal(size=(4, 3)).astype("float32")
+    _, every = net.value_and_grad("y", x=x)
+    before = random.normal(size=(2, 3)).astype("float32")
+    total = before.copy()
+    _, found = net.value_and_grad("y", gradient_requests={"w": "add", "x": "none"}, into={"w": total}, x=x)
+    assert names(found) == ["b", "w"]
+    numpy.testing.assert_array_equal(found.params["b"], every.params["b"])
+    numpy.testing.assert_array_equal(total, before + every.params["w"])
+
+
+@pytest.mark.parametrize(
+    "requests, into, error, message",
+    [
+        ({"w": "null"}, {}, stepnet.InvalidArgumentError, 'says for "w" "null", must be write, add or none'),
+        ({"w": 1}, {}, stepnet.TypeMismatchError, 'says for "w" 1; it must be "write", "add" or "none"'),
+        ("none", {}, stepnet.TypeMismatchError, "gradient_requests is a str; it must be a dictionary"),
+        ({"w": "add"}, numpy.zeros((2, 2), "f4"), stepnet.TypeMismatchError, "into is a ndarray; it must be a dictionary"),
+        ({"W": "none"}, {}, stepnet.InvalidArgumentError, 'says none for "W", by which no gradient is made; did you mean "w"?'),
+        ({"w": "add"}, {}, stepnet.InvalidArgumentError, 'says add for "w", and into has nothing for it to be added to'),
+        ({"b": "add"}, {"b": numpy.zeros(2, "f4")}, stepnet.InvalidArgumentError, 'says add for "b", of which the loss is no'),
+        ({}, {"w": numpy.zeros((2, 2), "f4")}, stepnet.InvalidArgumentError, "for which gradient_requests does not say add"),
+        ({"w": "add"}, {"w": numpy.zeros(2, "f4")}, stepnet.ShapeMismatchError, r"float32 \[2\]; it must be float32 \[2, 2\]"),
+        ({"w": "add"}, {"w": numpy.zeros((2, 2))}, stepnet.TypeMismatchError, r"float64 \[2, 2\]; it must be float32"),
+        ({"w": "add"}, {"w": [[0, 0], [0, 0]]}, stepnet.TypeMismatchError, "has for 'w' a list"),
+        ({"w": "add"}, {"w": numpy.broadcast_to(numpy.float32(0), (2, 2))}, stepnet.InvalidArgumentError, "is read-only"),
+    ],
+)
+def test_requests_that_cannot_be_met(requests, into, error, message):
+    cell = stepnet.cell(STOPPED)
+    with pytest.raises(error, match=message):
+        cell.value_and_grad(cell.init(), "h", gradient_requests=requests, into=into, x=numpy.ones((3, 1, 2), "f4"))
+
+
+def test_what_is_refused_changes_nothing(case):
+    cell, params, x = case
+    first, second = list(params)[:2]
+    total = {first: numpy.zeros_like(params[first]), second: numpy.zeros(7, params[second].dtype)}
+    requests = {first: "add", second: "add"}
+    with pytest.raises(stepnet.ShapeMismatchError):
+        cell.value_and_grad(params, "h", gradient_requests=requests, into=total, x=x)
+    assert not total[first].any()
+    same = numpy.zeros(params["layer0/b"].size * 2, x.dtype)
+    requests = {"layer0/b": "add", "layer1/b": "add"}
+    with pytest.raises(stepnet.InvalidArgumentError, match="arrays in the same memory"):
+        total = {"layer0/b": same[:-1][: params["layer0/b"].size], "layer1/b": same[1:][: params["layer0/b"].size]}
+        cell.value_and_grad(params, "h", gradient_requests=requests, into=total, x=x)
+
+
+def test_gradients_of_what_no_output_depends_on_are_zeros():
+    cell = stepnet.cell(STOPPED)
+    x = numpy.ones((3, 1, 2), "f4")
+    _, found = cell.value_and_grad(cell.init(), "h", wrt="b", x=x)
+    numpy.testing.assert_array_equal(found.params["b"], numpy.zeros(2, "f4"))
