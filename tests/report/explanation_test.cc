@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "stepnet/nets/workspace.h"
+#include "stepnet/core/workspace.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
