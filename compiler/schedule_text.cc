@@ -150,7 +150,8 @@ std::string StageText(const StepPlan& plan, const Stage& stage, const Schedule& 
   if (schedule.threads < 2 || schedule.min_steps <= Schedule().min_steps || plan.pipeline != nullptr) return text;
   const char* how = "one thread";
   if (schedule.of_shorter_runs != nullptr && schedule.of_shorter_runs->threads > 1) how = "threads share tasks";
-  if (plan.pipeline_of_shorter_runs != nullptr) how = "stages overlap";
+  const Schedule* const shorter = plan.pipeline_of_shorter_runs.get();
+  if (shorter != nullptr && shorter->min_steps < schedule.min_steps) how = "stages overlap";
   return text + StrCat("runs of fewer than ", schedule.min_steps, " steps: ", how, "\n");
 }
 
