@@ -19,7 +19,7 @@ from ..gradients import names_of
 from ..net import Net
 from ..source import path_of
 from .graph import GraphWriter, Value
-from .nets import Blobs, write_operators
+from .nets import Blobs, value_named, write_operators
 
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
@@ -79,6 +79,8 @@ class Given:
         self.name = name
         self.ops = ops
         self.params: dict[str, numpy.ndarray] = {}
+        self.fixed: frozenset[str] = frozenset()
+        """Those of them that are constants."""
         self.inputs: dict[str, tuple[str, list[int | str]]] = {}
         """dtype, and sizes or their names."""
         self.defaults: dict[str, numpy.ndarray] = {}
@@ -151,7 +153,9 @@ def of_net(
     net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: Mapping[str, Mapping[int, str]]
 ) -> Given:
     given = Given(net.name or "net", net._net.operators())
+    net._check_parameters("params", params)
     given.params = {name: as_array(array) for name, array in {**net._net.filled(), **params}.items()}
+    given.fixed = net._fixed
     for name, array in inputs.items():
         given.params.pop(name, None)
         array = as_array(array)
@@ -192,7 +196,8 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
     blobs = Blobs()
     numbers = free_sizes(graph, given)
     for name in [*given.inputs, *given.params, *outputs]:
-        graph.unique(name)
+        if name not in given.fixed:
+            graph.unique(name)
     for name, (dtype, sizes) in given.inputs.items():
         shape = [numbers[size] if isinstance(size, str) else size for size in sizes]
         graph.inputs.append(graph.info(name, dtype, sizes))
@@ -201,8 +206,12 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
         if default is not None:
             graph.initializers[name] = onnx.numpy_helper.from_array(default, name)
     for name, array in given.params.items():
-        graph.initializers[name] = onnx.numpy_helper.from_array(array, name)
-        blobs[name] = Value(graph, name, str(array.dtype), array.shape, array)
+        if name in given.fixed:
+            blobs[name] = value_named(graph, graph.constant(array, name), str(array.dtype), array.shape)
+        else:
+            blobs[name] = value_named(graph, graph.parameter(array, name), str(array.dtype), array.shape)
+        if array.ndim <= 1 and array.dtype.kind == "i":
+            blobs[name].sizes = [int(size) for size in array.reshape(-1)]
     write_operators(graph, given.ops, blobs, outputs, given.name)
     for name in outputs:
         add_output(graph, given, blobs, name)

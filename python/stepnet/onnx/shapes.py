@@ -158,13 +158,41 @@ def sizes_of_input(call: Call) -> list[int] | None:
     return call.inputs[0].sizes
 
 
+def sizes_of_product(call: Call) -> list[int] | None:
+    a, b = (value.sizes for value in call.inputs)
+    return None if a is None or b is None else [int(size) for size in numpy.multiply(a, b)]
+
+
 SIZES: dict[str, Callable[[Call], "list[int] | None"]] = {
     "Cast": sizes_of_input,
     "Concat": sizes_of_concat,
     "Copy": sizes_of_input,
+    "ExpandDims": sizes_of_input,
+    "Mul": sizes_of_product,
     "Shape": sizes_of_shape,
     "Slice": sizes_of_slice,
+    "Squeeze": sizes_of_input,
 }
+
+Arrays = Sequence[numpy.ndarray]
+
+
+def elements_of_slice(call: Call, arrays: Arrays) -> Arrays:
+    pairs = zip(call["starts"], call["ends"], arrays[0].shape)
+    return [arrays[0][tuple(slice(*(at + size + 1 if at < 0 else at for at in pair), 1) for *pair, size in pairs)]]
+
+
+def elements_of_sum(call: Call, arrays: Arrays) -> Arrays:
+    with numpy.errstate(all="ignore"):  # a file may hold what is no number
+        return [] if call["broadcast"] else [arrays[0] + arrays[1]]
+
+
+ELEMENTS: dict[str, Callable[[Call, Arrays], Arrays]] = {
+    "Add": elements_of_sum,
+    "Slice": elements_of_slice,
+    "Squeeze": lambda call, arrays: [arrays[0].squeeze(tuple(call["dims"]))],
+}
+"""What operators give that stand between a parameter of a file and a loop."""
 
 
 # Fills.
