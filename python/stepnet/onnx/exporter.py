@@ -19,6 +19,7 @@ from ..gradients import names_of
 from ..net import Net
 from ..source import path_of
 from .graph import GraphWriter, Value
+from .loader import Graph
 from .nets import Blobs, value_named, write_operators
 
 OPSET = 18
@@ -108,10 +109,12 @@ def of_cell(cell: Cell, params: Mapping[str, Array] | None) -> Given:
     return given
 
 
-def sizes_of(argument: Argument) -> list[int | str]:
-    """``"[T, B, 8]"`` as a list."""
+def sizes_of(argument: Argument, rank: int = 0) -> list[int | str]:
+    """``"[T, B, 8]"`` as a list; sizes that are not known have names of their own."""
     text = argument.shape.strip("[]")
-    return [int(size) if size.isdigit() else size for size in text.split(", ")] if text else []
+    sizes = ["?"] * rank if argument.shape == "?" else text.split(", ") if text else []
+    unknown = [f"{argument.name}_size{i}" for i in range(len(sizes))]
+    return [int(size) if size.isdigit() else name if size == "?" else size for size, name in zip(sizes, unknown)]
 
 
 def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, numpy.ndarray]:
@@ -171,6 +174,10 @@ def of_net(
     check_names("params", params, known, net)
     check_names("inputs", inputs, known, net)
     check_names("dynamic_axes", dynamic_axes, inputs, net)
+    for each in (each for each in net.arguments if each.optional) if isinstance(net, Graph) else ():
+        if each.name not in given.inputs and each.name not in given.params:
+            given.defaults[each.name] = net.defaults[each.name]
+            given.inputs[each.name] = each.dtype, sizes_of(each, given.defaults[each.name].ndim)
     for name in net.inputs:
         if name not in given.inputs and name not in given.params:
             raise InvalidArgumentError(

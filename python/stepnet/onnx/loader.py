@@ -41,7 +41,8 @@ class Graph(Net):
         """The inputs with dtype, shape, and whether they may be left out; sizes that are not known are called ``?``."""
         self.inputs = tuple(each.name for each in arguments)
         self._inputs_read = set(net.inputs)
-        self._defaults = dict(defaults)
+        self.defaults = dict(defaults)
+        """What optional inputs are where they are left out."""
 
     def __call__(self, **inputs: Array) -> Any:
         """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
@@ -56,7 +57,7 @@ class Graph(Net):
 
     def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         check_inputs(self, inputs)
-        given = {**self._defaults, **inputs}
+        given = {**self.defaults, **inputs}
         return {name: array for name, array in given.items() if name in self._inputs_read}
 
 

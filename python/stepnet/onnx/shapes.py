@@ -58,11 +58,11 @@ def flatten_to_vec(call: Call) -> Sequence[str]:
 
 @operator("Shape")
 def shape(call: Call) -> Sequence[str]:
-    sizes = call.graph.sizes(call.names[0])
-    if not call["axes"]:
-        return [sizes]
-    axes = [call.inputs[0].axis(axis) for axis in call["axes"]]
-    return [call.emit("Gather", sizes, call.graph.ints(*axes))]
+    graph, x = call.graph, call.inputs[0]
+    axes = [x.axis(axis) for axis in call["axes"]] or list(range(x.rank))
+    if axes and axes == list(range(axes[0], axes[0] + len(axes))):
+        return [graph.sizes(x.name, axes[0], None if axes[-1] == x.rank - 1 else axes[-1] + 1)]
+    return [call.emit("Gather", graph.sizes(x.name), graph.ints(*axes))]
 
 
 @operator("Size")
@@ -163,12 +163,21 @@ def sizes_of_product(call: Call) -> list[int] | None:
     return None if a is None or b is None else [int(size) for size in numpy.multiply(a, b)]
 
 
+def sizes_of_gather(call: Call) -> list[int] | None:
+    sizes, indices = call.inputs[0].sizes, call.inputs[1].array
+    if sizes is None or indices is None or not all(-len(sizes) <= at < len(sizes) for at in indices.reshape(-1)):
+        return None
+    return [sizes[at] for at in indices.reshape(-1)]
+
+
 SIZES: dict[str, Callable[[Call], "list[int] | None"]] = {
     "Cast": sizes_of_input,
     "Concat": sizes_of_concat,
     "Copy": sizes_of_input,
     "ExpandDims": sizes_of_input,
+    "Gather": sizes_of_gather,
     "Mul": sizes_of_product,
+    "Reshape": sizes_of_input,
     "Shape": sizes_of_shape,
     "Slice": sizes_of_slice,
     "Squeeze": sizes_of_input,
