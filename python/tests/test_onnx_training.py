@@ -44,7 +44,9 @@ def expect_gradients(model, inputs, tmp_path):
     for name, array in params.items():
         for _ in range(3):
             direction = random.standard_normal(array.shape).astype("float32")
-            plus, minus = (loss({name: array + step * direction}) for step in (numpy.float32(5e-3), numpy.float32(-5e-3)))
+            plus, minus = (
+                loss({name: array + step * direction}) for step in (numpy.float32(5e-3), numpy.float32(-5e-3))
+            )
             slope = (gradients[name].astype("float64") * direction).sum()
             size = numpy.linalg.norm(gradients[name]) * numpy.linalg.norm(direction)
             assert abs((plus - minus) / 1e-2 - slope) < 5e-3 * size + 1e-4, name
@@ -70,7 +72,9 @@ def test_gradients_of_units_are_by_the_initializers(op_type, options, random, tm
 
 
 def nodes(*given):
-    return [helper.make_node(op_type, reads.split(), [gives], **attributes) for op_type, reads, gives, attributes in given]
+    return [
+        helper.make_node(op_type, reads.split(), [gives], **attributes) for op_type, reads, gives, attributes in given
+    ]
 
 
 K = draw(4, low=0.5)
@@ -79,15 +83,29 @@ NETS = {
     "one of rows": (nodes(("MatMul", "rows w", "y", {})), {"rows": draw(2, 3, 4), "w": draw(4, 5)}),
     "with a transpose": (nodes(("Transpose", "w", "t", {}), ("MatMul", "x t", "y", {})), {"w": draw(5, 4)}),
     "a transpose that others read": (
-        nodes(("Transpose", "w", "t", {}), ("MatMul", "x t", "z", {}), ("MatMul", "z t", "a", {}), ("ReduceSum", "t", "b", {}), ("Add", "a b", "y", {})),
+        nodes(
+            ("Transpose", "w", "t", {}),
+            ("MatMul", "x t", "z", {}),
+            ("MatMul", "z t", "a", {}),
+            ("ReduceSum", "t", "b", {}),
+            ("Add", "a b", "y", {}),
+        ),
         {"w": draw(4, 4)},
     ),
-    "with what is computed": (nodes(("Mul", "w s", "v", {}), ("MatMul", "x v", "y", {})), {"w": draw(4, 5), "s": draw(5)}),
+    "with what is computed": (
+        nodes(("Mul", "w s", "v", {}), ("MatMul", "x v", "y", {})),
+        {"w": draw(4, 5), "s": draw(5)},
+    ),
     "of batches": (nodes(("MatMul", "a b", "y", {})), {"a": draw(2, 3, 4), "b": draw(2, 4, 5)}),
     "Gemm": (nodes(("Gemm", "x w c", "y", {"alpha": 0.5, "beta": 2.0})), {"w": draw(4, 5), "c": draw(5)}),
     "Gemm, transposed": (nodes(("Gemm", "x w", "y", {"transB": 1})), {"w": draw(5, 4)}),
     "one weight, three times": (
-        nodes(("MatMul", "x w", "a", {}), ("Gemm", "a w", "b", {"transB": 1}), ("ReduceSum", "w", "c", {}), ("Add", "b c", "y", {})),
+        nodes(
+            ("MatMul", "x w", "a", {}),
+            ("Gemm", "a w", "b", {"transB": 1}),
+            ("ReduceSum", "w", "c", {}),
+            ("Add", "b c", "y", {}),
+        ),
         {"w": draw(4, 4)},
     ),
     "BatchNormalization": (
@@ -115,14 +133,19 @@ NETS = {
 
 @pytest.mark.parametrize("given, constants", NETS.values(), ids=NETS)
 def test_gradients_are_by_the_initializers(given, constants, tmp_path):
-    expect_gradients(model_of(given, {"x": draw(3, 4)}, {"y": TensorProto.FLOAT}, constants), {"x": draw(3, 4)}, tmp_path)
+    expect_gradients(
+        model_of(given, {"x": draw(3, 4)}, {"y": TensorProto.FLOAT}, constants), {"x": draw(3, 4)}, tmp_path
+    )
 
 
 def test_constants_are_no_parameters(tmp_path):
     """Neither those of nodes named Constant, nor those that the loader needs, nor, once exported, the exporter's."""
     one = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(numpy.ones(1, "float32")))
     model = model_of(
-        [one, *nodes(("Sub", "one x", "a", {}), ("ThresholdedRelu", "a", "b", {"alpha": 0.2}), ("Mul", "b w", "y", {}))],
+        [
+            one,
+            *nodes(("Sub", "one x", "a", {}), ("ThresholdedRelu", "a", "b", {"alpha": 0.2}), ("Mul", "b w", "y", {})),
+        ],
         {"x": draw(3)},
         {"y": TensorProto.FLOAT},
         {"w": draw(3)},
@@ -132,7 +155,9 @@ def test_constants_are_no_parameters(tmp_path):
         assert list(net.params) == ["w"]
         assert list(net.value_and_grad("y", x=draw(3))[1].params) == ["w"]
         expect_equal(net(x=draw(3)).y, runtime(model, {"x": draw(3)})[0])
-        with pytest.raises(stepnet.InvalidArgumentError, match="wrt names 'one', a constant of the net; its parameters are w"):
+        with pytest.raises(
+            stepnet.InvalidArgumentError, match="wrt names 'one', a constant of the net; its parameters are w"
+        ):
             net.vjp(wrt="one", x=draw(3))
         with pytest.raises(stepnet.InvalidArgumentError, match="params names 'one', a constant of the net"):
             net.restore({"one": numpy.ones(1, "float32")})
@@ -181,7 +206,9 @@ NETS_PRODUCT = (NETS["a product"][0], {"x": draw(3, 4)}, {"y": TensorProto.FLOAT
 
 
 def test_optional_inputs_have_their_default_in_gradients(tmp_path):
-    model = model_of(nodes(("Mul", "a b", "y", {})), {"a": draw(2), "b": draw(2)}, {"y": TensorProto.FLOAT}, {"b": draw(2)})
+    model = model_of(
+        nodes(("Mul", "a b", "y", {})), {"a": draw(2), "b": draw(2)}, {"y": TensorProto.FLOAT}, {"b": draw(2)}
+    )
     net = loaded(model, tmp_path)
     expect_equal(net.value_and_grad("y", a=draw(2))[1].inputs["a"], draw(2))
     with pytest.raises(stepnet.InvalidArgumentError, match='the input "a" of "graph" is missing'):
@@ -299,7 +326,10 @@ def test_a_clip_comes_back_as_a_scan(random, tmp_path):
 def test_indices_that_are_inputs_count_from_both_ends(axis, dtype, tmp_path):
     at = numpy.array([[-1, 0], [2, -3]], dtype)
     model = model_of(
-        [helper.make_node("Gather", ["w", "at"], ["y"], axis=axis)], {"at": at}, {"y": TensorProto.FLOAT}, {"w": draw(3, 4, 5)}
+        [helper.make_node("Gather", ["w", "at"], ["y"], axis=axis)],
+        {"at": at},
+        {"y": TensorProto.FLOAT},
+        {"w": draw(3, 4, 5)},
     )
     want = runtime(model, {"at": at})[0]
     onnx.save(model, tmp_path / "model.onnx")

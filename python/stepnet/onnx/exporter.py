@@ -174,10 +174,8 @@ def of_net(
     check_names("params", params, known, net)
     check_names("inputs", inputs, known, net)
     check_names("dynamic_axes", dynamic_axes, inputs, net)
-    for each in (each for each in net.arguments if each.optional) if isinstance(net, Graph) else ():
-        if each.name not in given.inputs and each.name not in given.params:
-            given.defaults[each.name] = net.defaults[each.name]
-            given.inputs[each.name] = each.dtype, sizes_of(each, given.defaults[each.name].ndim)
+    if isinstance(net, Graph):
+        add_optional_inputs(given, net)
     for name in net.inputs:
         if name not in given.inputs and name not in given.params:
             raise InvalidArgumentError(
@@ -185,6 +183,14 @@ def of_net(
                 " and shape"
             )
     return given
+
+
+def add_optional_inputs(given: Given, net: Graph) -> None:
+    """Inputs that have a default in the file, and of which no array shows another shape, are as they are there."""
+    for each in net.arguments:
+        if each.optional and each.name not in given.inputs and each.name not in given.params:
+            given.defaults[each.name] = net.defaults[each.name]
+            given.inputs[each.name] = each.dtype, sizes_of(each, given.defaults[each.name].ndim)
 
 
 def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net) -> None:

@@ -106,7 +106,9 @@ class GraphWriter:
         if key is not None and key in root._small:
             return root._small[key]
         name = root.unique(hint or "constant")
-        root.constants.append(helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(array, name)))
+        root.constants.append(
+            helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(array, name))
+        )
         root.arrays[name] = array
         if key is not None:
             root._small[key] = name

@@ -20,7 +20,7 @@ def transpose(n: Node) -> Sequence[str]:
     if order and sorted(order) != list(range(len(order) if rank is None else rank)):
         of = "its input" if rank is None else f"its input of {rank} dimensions"
         raise Unsupported(f"its perm is {list(order)}; it must name each dimension of {of} once")
-    if rank == 2 and list(order) != [0, 1]:
+    if rank == 2 and list(order) != [0, 1] and n.gives(0):
         n.scope.set_transpose(n.outputs[0], n.blob(0))  # a product may take the matrix itself
         return []
     return [n.emit("Transpose", n.blob(0), axes=order)]
@@ -219,7 +219,9 @@ def counted_from_start(n: Node, axis: int) -> str:
 def is_counted(n: Node, name: str) -> bool:
     """Whether a tensor is what ``counted_from_start`` is when it is exported, so that it is not done again."""
     where = n.scope.producer(name)
-    less = n.scope.producer(where.input[0]) if where is not None and where.op_type == "Where" else None
+    if where is None or where.op_type != "Where":
+        return False
+    less = n.scope.producer(where.input[0])
     return less is not None and less.op_type == "Less" and less.input[0] == where.input[2]
 
 

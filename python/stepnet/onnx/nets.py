@@ -105,8 +105,8 @@ def value_named(graph: GraphWriter, name: str, dtype: str, shape: Sequence[int])
 
 def set_elements(call: Call, values: Sequence[Value]) -> None:
     """Computes what follows from parameters and constants, which a loop may have as its weights."""
-    arrays = [value.array for value in call.inputs]
-    if any(array is None for array in arrays):
+    arrays = [value.array for value in call.inputs if value.array is not None]
+    if len(arrays) < len(call.inputs):
         return
     origins = frozenset[str]().union(*(value.origins for value in call.inputs))
     for value, array in zip(values, ELEMENTS[call.type](call, arrays)):

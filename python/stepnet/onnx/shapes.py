@@ -187,8 +187,11 @@ Arrays = Sequence[numpy.ndarray]
 
 
 def elements_of_slice(call: Call, arrays: Arrays) -> Arrays:
-    pairs = zip(call["starts"], call["ends"], arrays[0].shape)
-    return [arrays[0][tuple(slice(*(at + size + 1 if at < 0 else at for at in pair), 1) for *pair, size in pairs)]]
+    def bound(at: int, size: int) -> int:
+        return at + size + 1 if at < 0 else at
+
+    rows = zip(call["starts"], call["ends"], arrays[0].shape)
+    return [arrays[0][tuple(slice(bound(start, size), bound(end, size)) for start, end, size in rows)]]
 
 
 def elements_of_sum(call: Call, arrays: Arrays) -> Arrays:
