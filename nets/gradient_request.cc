@@ -25,7 +25,8 @@ GradientRequest ParseGradientRequest(std::string_view name, const std::string& w
   for (const GradientRequest request : kRequests) {
     if (name == GradientRequestName(request)) return request;
   }
-  throw Error(ErrorCode::kInvalidArgument, StrCat(where, " \"", name, "\", must be write, add or none"));
+  throw Error(ErrorCode::kInvalidArgument, StrCat(where, " \"", name, "\"; it must be write, add or none",
+                                                  name == "null" ? ", which is MXNet's null" : ""));
 }
 
 std::vector<std::string> AskedFor(const std::vector<std::string>& inputs, const GradientRequests& requests) {

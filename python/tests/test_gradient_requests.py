@@ -108,7 +108,7 @@ def test_nets_take_requests(tmp_path, random):
 @pytest.mark.parametrize(
     "requests, into, error, message",
     [
-        ({"w": "null"}, {}, stepnet.InvalidArgumentError, 'says for "w" "null", must be write, add or none'),
+        ({"w": "null"}, {}, stepnet.InvalidArgumentError, 'says for "w" "null"; it must be write, add or none, which is MXNet\'s null'),
         ({"w": 1}, {}, stepnet.TypeMismatchError, 'says for "w" 1; it must be "write", "add" or "none"'),
         ("none", {}, stepnet.TypeMismatchError, "gradient_requests is a str; it must be a dictionary"),
         ({"w": "add"}, numpy.zeros((2, 2), "f4"), stepnet.TypeMismatchError, "into is a ndarray; it must be a dictionary"),

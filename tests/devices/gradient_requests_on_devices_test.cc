@@ -53,7 +53,7 @@ void ExpectSum(const Tensor& found, const Tensor& before, const Tensor& gradient
   ASSERT_EQ(found.shape(), gradient.shape()) << what;
   for (std::int64_t i = 0; i < gradient.size(); ++i) {
     const T expected = before.data<T>()[i] + gradient.data<T>()[i];
-    ASSERT_EQ(found.data<T>()[i], expected) << what << ", element " << i;
+    ASSERT_EQ(found.data<T>()[i], expected) << what << ", element " << i << ": " << before.data<T>()[i] << " before";
   }
 }
 

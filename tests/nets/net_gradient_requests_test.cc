@@ -154,7 +154,7 @@ TEST(NetGradientRequests, AreOfGradientsThatThereAre) {
   }
   EXPECT_EQ(AddGradients(net, {"z"}, {"x", "w"}, {{"w", kNone}}).gradients.size(), 1u);
   ExpectError([&] { ParseGradientRequest("null", "it says"); },
-              "invalid argument: it says \"null\", must be write, add or none");
+              "invalid argument: it says \"null\"; it must be write, add or none, which is MXNet's null");
 }
 
 // h = tanh(x w + h u), its backward step net given. `param` lists u alone, though the step gives the gradient of w,

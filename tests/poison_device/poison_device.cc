@@ -42,10 +42,9 @@ std::byte* Reserve(int access) {
   return static_cast<std::byte*>(room);
 }
 
-// Filled when the work is done.
-class PoisonFaults : public LateFaults {
+// The first fault. Kernels hold it: a net may be gone before its work is done.
+class NotedFault {
  public:
-  explicit PoisonFaults(Queue& queue) : queue_(queue) {}
   bool any() const { return first_.has_value(); }
   void Note(const FaultSite& site, Fault fault) {
     fault.place.step += site.first_step;
@@ -53,16 +52,31 @@ class PoisonFaults : public LateFaults {
     if (first_ && std::pair(first_->net_op, first_->fault.place) <= std::pair(site.net_op, fault.place)) return;
     first_ = {.net_op = site.net_op, .fault = std::move(fault)};
   }
+  std::optional<LateFaults::Found> Take() { return std::exchange(first_, std::nullopt); }
+
+ private:
+  std::optional<LateFaults::Found> first_;
+};
+
+// Filled when the work is done.
+class PoisonFaults : public LateFaults {
+ public:
+  explicit PoisonFaults(Queue& queue) : queue_(queue) {}
+  // Those of the run; null where nobody looks for any.
+  static std::shared_ptr<NotedFault> Of(const RunContext& context) {
+    const auto* const faults = static_cast<const PoisonFaults*>(context.late_faults);
+    return faults == nullptr ? nullptr : faults->noted_;
+  }
 
  protected:
   std::optional<Found> TakeNoted() override {
     queue_.Wait();
-    return std::exchange(first_, std::nullopt);
+    return noted_->Take();
   }
 
  private:
   Queue& queue_;
-  std::optional<Found> first_;
+  const std::shared_ptr<NotedFault> noted_ = std::make_shared<NotedFault>();
 };
 
 // What tests ask of all poison devices, and what guards their queues: work of one may be done while another is used.
@@ -408,7 +422,7 @@ class LateRun {
         run_number_(run.context().recording == nullptr ? run.context().RunNumber() : 0),
         number_of_played_(run.context().recording == nullptr ? nullptr : run.context().RunNumberOnDevice()),
         faults_(run.context().faults),
-        late_faults_(static_cast<PoisonFaults*>(run.context().late_faults)),
+        late_fault_(PoisonFaults::Of(run.context())),
         site_(run.context().site),
         stops_(run.context().stops_after_faults),
         step_(run.step()),
@@ -425,20 +439,20 @@ class LateRun {
   PoisonRuntime& runtime() const { return runtime_; }
 
   void Do(const RunFn& kernel) {
-    if (late_faults_ != nullptr && stops_ && late_faults_->any()) return;
+    if (late_fault_ != nullptr && stops_ && late_fault_->any()) return;
     const std::vector<TensorView> inputs = Views(inputs_), outputs = Views(outputs_);
     RunContext context;
     context.run = number_of_played_ == nullptr
                       ? &run_number_
                       : static_cast<const std::uint64_t*>(runtime_.Real(const_cast<void*>(number_of_played_)));
     FaultRecord found;
-    context.faults = late_faults_ == nullptr ? faults_ : &found;
+    context.faults = late_fault_ == nullptr ? faults_ : &found;
     OpRun run(inputs, outputs, context, step_);
     run.SetPart(part_, parts_);
     run.SetAdds(adds_);
     if (range_) run.SetRange(&*range_);
     kernel(run);
-    if (std::optional<Fault> fault = found.Take()) late_faults_->Note(site_, std::move(*fault));
+    if (std::optional<Fault> fault = found.Take()) late_fault_->Note(site_, std::move(*fault));
   }
 
  private:
@@ -464,7 +478,7 @@ class LateRun {
   const std::uint64_t run_number_;
   const void* const number_of_played_;  // in memory of the device, for what is recorded; or null
   FaultRecord* const faults_;
-  PoisonFaults* const late_faults_;
+  const std::shared_ptr<NotedFault> late_fault_;
   const FaultSite site_;
   const bool stops_;
   const std::int64_t step_;
@@ -518,10 +532,10 @@ RunRegionFn MakeLateRegion(const DeviceRegion& made) {
       }
     }
     for (void*& output : to) output = runtime.Real(output);
-    const auto* const faults = static_cast<const PoisonFaults*>(run.context().late_faults);
-    const bool stops = faults != nullptr && run.context().stops_after_faults;
+    const std::shared_ptr<NotedFault> fault = PoisonFaults::Of(run.context());
+    const bool stops = fault != nullptr && run.context().stops_after_faults;
     runtime.PutKernel([=]() mutable {
-      if (stops && faults->any()) return;
+      if (stops && fault->any()) return;
       for (size_t k = 0; k < host_inputs.size(); ++k) from[host_inputs[k]] = &copies[k];
       program->Run(from, to);
     });

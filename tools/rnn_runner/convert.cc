@@ -74,8 +74,11 @@ int ConvertParameters(const std::string& from, const std::string& to) {
     SayWhatChanges(tensors, to);
     WriteTensors(tensors, to);
   }
+  // The size of the input follows from that of a vector, and would from a wrong one.
+  const bool is_split = packed && tensors.size() > 1;
+  const std::string input = is_split ? StrCat(", for an input of size ", tensors.front().second.dim(1)) : "";
   std::cerr << "wrote " << to << " (" << Count(std::ssize(tensors), "tensor") << (FLAGS_as_net ? ", as a net" : "")
-            << ")\n";
+            << input << ")\n";
   return kOk;
 }
 

@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxLayers = 1000, kMaxSize = 1LL << 31;  // those of the
 [[noreturn]] void RefuseFlag(const std::string& fault) {
   throw UsageError(StrCat("--packed ", fault,
                           "; it takes MODE:L,H, with L layers and H units, and behind them "
-                          "bidirectional, projection=P and no_biases"));
+                          "bidirectional, projection=P, no_biases and input=D"));
 }
 
 std::int64_t ParseSize(const std::string& what, std::string_view text, std::int64_t max) {
@@ -29,15 +29,18 @@ std::int64_t ParseSize(const std::string& what, std::string_view text, std::int6
 }
 
 void ParseWord(const std::string& word, PackedLayers* layers) {
-  constexpr std::string_view kProjection = "projection=";
+  constexpr std::string_view kProjection = "projection=", kInput = "input=";
   if (word == "bidirectional") {
     layers->bidirectional = true;
   } else if (word == "no_biases") {
     layers->has_biases = false;
   } else if (word.starts_with(kProjection)) {
     layers->projection = ParseSize("projection", word.substr(kProjection.size()), kMaxSize);
+  } else if (word.starts_with(kInput)) {
+    layers->input = ParseSize("input", word.substr(kInput.size()), kMaxSize);
   } else {
-    RefuseFlag(StrCat("has \"", word, "\"", DidYouMean(word, {"bidirectional", "no_biases", "projection=P"})));
+    RefuseFlag(
+        StrCat("has \"", word, "\"", DidYouMean(word, {"bidirectional", "no_biases", "projection=P", "input=D"})));
   }
 }
 
@@ -57,11 +60,14 @@ std::string FirstOf(std::vector<std::string> names) {
   return StrCat(Join(names, ", "), ", … (", count, " in all)");
 }
 
-// The input size with which layers have `size` parameters. Throws kShapeMismatch where there is none.
+// The input size with which layers have `size` parameters. Throws kShapeMismatch where there is none, or another one is
+// said.
 std::int64_t InputOf(PackedLayers layers, const std::string& name, std::int64_t size) {
+  const std::int64_t said = layers.input;
   layers.input = 0;
   const std::int64_t others = LayoutOf(layers).size, for_each = layers.directions() * layers.gates() * layers.state;
-  if (size >= others && (size - others) % for_each == 0) return (size - others) / for_each;
+  const bool is_whole = size >= others && (size - others) % for_each == 0;
+  if (is_whole && (said == 0 || others + for_each * said == size)) return (size - others) / for_each;
   throw Error(ErrorCode::kShapeMismatch, StrCat("\"", name, "\" has ", size, " elements; ", Described(layers), " have ",
                                                 others, " + ", for_each, " D for an input of size D"));
 }
@@ -107,7 +113,7 @@ Tensor Joined(const NamedTensors& tensors, PackedLayers layers) {
   const std::vector<std::string> names = NamesOf(layers);
   const std::vector<Tensor> parts = InOrder(tensors, names, layers);
   const Tensor& first = parts.front();
-  if (first.shape().rank() == 2) layers.input = first.dim(1);
+  if (layers.input == 0 && first.shape().rank() == 2) layers.input = first.dim(1);
   const PackedLayout layout = LayoutOf(layers);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].shape() != layout.parts[i].shape) {
@@ -150,8 +156,8 @@ PackedLayers ParsePackedLayers(const std::string& text) {
 NamedTensors SplitOrJoined(const NamedTensors& tensors, PackedLayers layers) {
   for (const auto& [name, tensor] : tensors) {
     if (IsFloating(tensor.dtype())) continue;
-    throw Error(ErrorCode::kTypeMismatch,
-                StrCat("\"", name, "\" is ", tensor.Description(), "; parameters are floats"));
+    throw Error(ErrorCode::kTypeMismatch, StrCat("\"", name, "\" is ", tensor.Description(),
+                                                 "; parameters are floats (--output takes those that are named)"));
   }
   const bool is_vector = tensors.size() == 1 && tensors.front().second.shape().rank() == 1;
   if (is_vector) return Split(tensors.front().first, tensors.front().second, std::move(layers));
