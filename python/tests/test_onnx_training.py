@@ -306,6 +306,21 @@ def test_a_layer_comes_back_with_its_optional_state(tmp_path):
             expect_equal(session(file).run(["h"], inputs)[0], want)
 
 
+def test_loops_that_share_weights_share_them_again(tmp_path):
+    given = [
+        helper.make_node("LSTM", ["x", "W", "R", "B"], ["a"], hidden_size=3),
+        helper.make_node("Squeeze", ["a", "one"], ["b"]),
+        helper.make_node("LSTM", ["b", "W", "R", "B"], ["y"], hidden_size=3),
+    ]
+    constants = {"W": draw(1, 12, 3), "R": draw(1, 12, 3), "B": draw(1, 24), "one": ints(1)}
+    model, x = model_of(given, {"x": draw(4, 2, 3)}, {"y": TensorProto.FLOAT}, constants), draw(4, 2, 3)
+    onnx.save(model, tmp_path / "model.onnx")
+    for file, net in trips(tmp_path / "model.onnx", {"x": x}):
+        assert set(net.params) == {"W", "R", "B"}
+        assert loops_of(file) == ["LSTM", "LSTM"]
+        expect_equal(results_of(file, {"x": x})[0], runtime(model, {"x": x})[0])
+
+
 def test_a_clip_comes_back_as_a_scan(random, tmp_path):
     model, inputs = unit("LSTM", random, clip=0.3)
     onnx.save(model, tmp_path / "model.onnx")
@@ -319,6 +334,19 @@ def test_a_clip_comes_back_as_a_scan(random, tmp_path):
 
 
 # Indices that count from the end.
+
+
+def test_indices_that_are_chosen_before_count_from_both_ends(tmp_path):
+    """What looks much as the loader's own counting."""
+    given = [
+        helper.make_node("Less", ["at", "two"], ["is_low"]),
+        helper.make_node("Add", ["at", "two"], ["more"]),
+        helper.make_node("Where", ["is_low", "more", "at"], ["chosen"]),
+        helper.make_node("Gather", ["w", "chosen"], ["y"]),
+    ]
+    at = ints(-5, 1, 3)
+    model = model_of(given, {"at": at}, {"y": TensorProto.FLOAT}, {"w": draw(5, 2), "two": ints(2)})
+    expect_equal(loaded(model, tmp_path)(at=at).y, runtime(model, {"at": at})[0])
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

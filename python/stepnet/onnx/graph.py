@@ -132,7 +132,9 @@ class GraphWriter:
         One of the same shape that nothing else reads gives its name to what was made of it alone.
         """
         root, of_shape = self.root, [name for name in sorted(origins) if self.root.arrays[name].shape == array.shape]
-        for name in of_shape:
+        # Other loops may have made the same of the same weights.
+        others = [made for made, name in root._replaced.items() if name in of_shape]
+        for name in [*of_shape, *others]:
             if root.arrays[name].tobytes() == array.tobytes():
                 return name
         made = self.parameter(numpy.ascontiguousarray(array), root.unique(hint))

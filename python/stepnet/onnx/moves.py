@@ -221,8 +221,11 @@ def is_counted(n: Node, name: str) -> bool:
     where = n.scope.producer(name)
     if where is None or where.op_type != "Where":
         return False
-    less = n.scope.producer(where.input[0])
-    return less is not None and less.op_type == "Less" and less.input[0] == where.input[2]
+    less, add = (n.scope.producer(each) for each in where.input[:2])
+    if less is None or add is None or (less.op_type, add.op_type) != ("Less", "Add"):
+        return False
+    zero = n.scope.constant(less.input[1])
+    return less.input[0] == add.input[0] == where.input[2] and zero is not None and not zero.any()
 
 
 @node("Tile")

@@ -173,11 +173,8 @@ def matmul(n: Node) -> Sequence[str]:
     a, b = (n.scope.shape(n.tensors[i]) for i in range(2))
     if b is not None and len(b) == 2 and n.scope.dtype(n.tensors[1]) in ("float32", "float64"):
         of = n.scope.transpose_of(n.tensors[1])
-        return [
-            n.emit("FCTransposed", n.blob(0), n.blob(1), axis=-1)
-            if of is None
-            else n.emit("FC", n.blob(0), of, axis=-1)
-        ]
+        op_type, w = ("FCTransposed", n.blob(1)) if of is None else ("FC", of)
+        return [n.emit(op_type, n.blob(0), w, axis=-1)]
     is_alike = a is not None and b is not None and len(a) == len(b) and None not in a[:-2] and a[:-2] == b[:-2]
     return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=int(not is_alike))]
 
