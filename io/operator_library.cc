@@ -192,8 +192,8 @@ std::string Load(const std::string& path) {
   return reason;
 }
 
-constexpr std::string_view kLoaded = "loaded";
-int report_to = -1;  // of the process that tries a library
+constexpr std::string_view kLoaded = "loaded";  // begins what is reported then; behind it, what is registered wrongly
+int report_to = -1;                             // of the process that tries a library
 
 void Report(std::string_view text) {
   // A reader that is gone wants no report.
@@ -208,8 +208,19 @@ void Report(std::string_view text) {
                                     : "a constructor in it calls std::terminate");
     _exit(1);
   });
+  const std::map<std::string, std::string> before = RegistrationProblems();
   const std::string fault = Load(path);
-  Report(fault.empty() ? kLoaded : fault);
+  if (!fault.empty()) {
+    Report(fault);
+    _exit(0);
+  }
+  std::string problems(kLoaded);
+  for (const auto& [type, problem] : RegistrationProblems()) {
+    if (before.contains(type)) continue;
+    problems += problem;
+    break;
+  }
+  Report(problems);
   _exit(0);
 }
 
@@ -223,11 +234,17 @@ std::string ReadAll(int descriptor) {
   return text;
 }
 
-// Loads the library in a process of its own. What goes wrong there, constructors that throw or crash included; "" when
-// it loads.
-std::string FaultOfLoading(const std::string& path) {
+// What goes wrong where a library is loaded, and what it registers wrongly; each may be "".
+struct Trial {
+  std::string fault = {};
+  std::string problem = {};
+};
+
+// Loads the library in a process of its own, constructors that throw or crash included: what is refused leaves nothing
+// in this one.
+Trial TryInOtherProcess(const std::string& path) {
   std::array<int, 2> ends;
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return StrCat("no pipe: ", std::strerror(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {.fault = StrCat("no pipe: ", std::strerror(errno))};
   const pid_t child = fork();
   if (child == 0) TryToLoad(path, ends[1]);
   close(ends[1]);
@@ -236,11 +253,11 @@ std::string FaultOfLoading(const std::string& path) {
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (report == kLoaded) return "";
-  if (!report.empty()) return report;
-  return WIFSIGNALED(status)
-             ? StrCat("a process that loads it ends with signal ", WTERMSIG(status), ", ", strsignal(WTERMSIG(status)))
-             : StrCat("a process that loads it ends with status ", WEXITSTATUS(status));
+  if (report.starts_with(kLoaded)) return {.problem = report.substr(kLoaded.size())};
+  if (!report.empty()) return {.fault = report};
+  const std::string end = WIFSIGNALED(status) ? StrCat("signal ", WTERMSIG(status), ", ", strsignal(WTERMSIG(status)))
+                                              : StrCat("status ", WEXITSTATUS(status));
+  return {.fault = StrCat("a process that loads it ends with ", end)};
 }
 
 // What may help against an error of dlopen.
@@ -255,7 +272,9 @@ std::string HintOfLoading(const std::string& fault) {
 // What may help against a wrong registration.
 std::string HintOfProblem(const std::string& problem) {
   if (problem.find("two copies") == std::string::npos) return "";
-  return "; a library of operators links stepnet::headers: with stepnet::stepnet it brings all of StepNet again";
+  return "; is it loaded by another name? A library of operators links stepnet::headers: with stepnet::stepnet it "
+         "brings all of "
+         "StepNet again";
 }
 
 }  // namespace
@@ -269,18 +288,16 @@ void LoadOperatorLibrary(const std::string& path) {
                                              ? StrCat("cannot load the operator library ", path, ": ", status.message())
                                              : StrCat("no operator library ", path));
   }
-  std::string fault = FaultOfFile(path);
-  if (fault.empty()) fault = FaultOfLoading(absolute);
-  const std::map<std::string, std::string> before = RegistrationProblems();
-  if (fault.empty()) fault = Load(absolute);
-  if (!fault.empty()) {
-    throw Error(ErrorCode::kInputOutput,
-                StrCat("cannot load the operator library ", path, ": ", fault, HintOfLoading(fault)));
+  Trial trial{.fault = FaultOfFile(path)};
+  if (trial.fault.empty()) trial = TryInOtherProcess(absolute);
+  if (!trial.problem.empty()) {
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat("the operator library ", path, ": ", trial.problem, HintOfProblem(trial.problem)));
   }
-  for (const auto& [type, message] : RegistrationProblems()) {
-    if (before.contains(type)) continue;
-    throw Error(ErrorCode::kInvalidNet, StrCat("the operator library ", path, ": ", message, HintOfProblem(message)));
-  }
+  if (trial.fault.empty()) trial.fault = Load(absolute);
+  if (trial.fault.empty()) return;
+  throw Error(ErrorCode::kInputOutput,
+              StrCat("cannot load the operator library ", path, ": ", trial.fault, HintOfLoading(trial.fault)));
 }
 
 }  // namespace stepnet

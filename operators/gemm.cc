@@ -12,6 +12,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 #include "stepnet/operators/gemv.h"
@@ -50,7 +51,8 @@ struct OpenMp {
   }
 };
 
-// While it lives, oneDNN runs on the calling thread alone.
+// While it lives, oneDNN runs on the calling thread alone, which handles no signals: some of oneDNN's code keeps data
+// below the stack pointer, where a handler would write.
 class OneThread {
  public:
   OneThread() {
@@ -65,6 +67,7 @@ class OneThread {
   OneThread& operator=(const OneThread&) = delete;
 
  private:
+  const SignalBlock no_signals_;
   const OpenMp& openmp_ = OpenMp::OfOneDnn();
   int before_ = 1;
 };

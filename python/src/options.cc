@@ -99,12 +99,12 @@ CellSizes SizesOf(const nb::dict& sizes) {
 GradientRequests RequestsOf(const nb::dict& requests) {
   GradientRequests result;
   for (const auto& [name, value] : requests) {
-    const std::string text = nb::str(name).c_str(), where = StrCat("gradient_requests says for \"", text, "\"");
+    const std::string text = Utf8Of(name), where = StrCat("gradient_requests says for \"", text, "\"");
     if (!nb::isinstance<nb::str>(value)) {
       throw Error(ErrorCode::kTypeMismatch,
                   StrCat(where, " ", nb::repr(value).c_str(), "; it must be \"write\", \"add\" or \"none\""));
     }
-    result[text] = ParseGradientRequest(nb::cast<nb::str>(value).c_str(), where);
+    result[text] = ParseGradientRequest(Utf8Of(value), where);
   }
   return result;
 }

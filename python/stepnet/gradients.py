@@ -81,6 +81,11 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
             f"invalid argument: into has for {name!r} an array that is read-only, to which no gradient can be added; "
             "give a copy"
         )
+    if any(stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape)):
+        raise InvalidArgumentError(
+            f"invalid argument: into has for {name!r} an array whose elements share memory, as a broadcast one's do; "
+            "give a copy"
+        )
     return array
 
 
@@ -136,6 +141,8 @@ def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> 
                 raise InvalidArgumentError(
                     f"invalid argument: loss names {name!r}; the outputs are {', '.join(outputs._names)}"
                 )
+        if len({id(outputs[name]) for name in names}) < len(names):
+            raise InvalidArgumentError(f"invalid argument: loss names an output twice: {', '.join(names)}")
         value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
         output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
     return value, pullback(into, **output_gradients)

@@ -105,10 +105,23 @@ def test_nets_take_requests(tmp_path, random):
     numpy.testing.assert_array_equal(total, before + every.params["w"])
 
 
+def shared_rows():
+    """An array that can be written to, both rows of which are one."""
+    return numpy.lib.stride_tricks.as_strided(numpy.zeros(2, "f4"), (2, 2), (0, 4))
+
+
+def test_a_loss_counts_an_output_once():
+    cell = stepnet.cell(STOPPED)
+    with pytest.raises(stepnet.InvalidArgumentError, match="loss names an output twice: h, h"):
+        cell.value_and_grad(cell.init(), ["h", "h"], x=numpy.ones((3, 1, 2), "f4"))
+
+
 @pytest.mark.parametrize(
     "requests, into, error, message",
     [
         ({"w": "null"}, {}, stepnet.InvalidArgumentError, 'says for "w" "null"; it must be write, add or none, which is MXNet\'s null'),
+        ({"w": "\ud800"}, {}, stepnet.InvalidArgumentError, r'says for "w" "\\ud800"; it must be'),
+        ({"\ud800": "add"}, {}, stepnet.InvalidArgumentError, r'says add for "\\ud800", by which'),
         ({"w": 1}, {}, stepnet.TypeMismatchError, 'says for "w" 1; it must be "write", "add" or "none"'),
         ("none", {}, stepnet.TypeMismatchError, "gradient_requests is a str; it must be a dictionary"),
         ({"w": "add"}, numpy.zeros((2, 2), "f4"), stepnet.TypeMismatchError, "into is a ndarray; it must be a dictionary"),
@@ -119,6 +132,7 @@ def test_nets_take_requests(tmp_path, random):
         ({"w": "add"}, {"w": numpy.zeros(2, "f4")}, stepnet.ShapeMismatchError, r"float32 \[2\]; it must be float32 \[2, 2\]"),
         ({"w": "add"}, {"w": numpy.zeros((2, 2))}, stepnet.TypeMismatchError, r"float64 \[2, 2\]; it must be float32"),
         ({"w": "add"}, {"w": [[0, 0], [0, 0]]}, stepnet.TypeMismatchError, "has for 'w' a list"),
+        ({"w": "add"}, {"w": shared_rows()}, stepnet.InvalidArgumentError, "whose elements share memory"),
         ({"w": "add"}, {"w": numpy.broadcast_to(numpy.float32(0), (2, 2))}, stepnet.InvalidArgumentError, "is read-only"),
     ],
 )

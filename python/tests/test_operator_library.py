@@ -91,6 +91,22 @@ def test_a_library_that_is_loaded_again_changes_nothing(clip, tmp_path):
     assert 'operator type "acme.Clip" is registered twice' in done.stderr
 
 
+def test_a_library_that_is_refused_leaves_what_was_there(clip, tmp_path):
+    code = """
+import numpy, stepnet, sys
+stepnet.load_operator_library(sys.argv[1])
+cell = stepnet.cell(sys.argv[3])
+for _ in range(2):
+    try:
+        stepnet.load_operator_library(sys.argv[2])
+    except stepnet.InvalidNetError as error:
+        print("refused")
+print(cell({}, x=numpy.ones((1, 1, 3), "float32")).h.tolist(), "acme.Clip" in stepnet.ops())
+"""
+    done = run(code, clip, shutil.copy(clip, tmp_path / "copy.so"), CLIPPED_SUM)
+    assert done.stdout.splitlines() == ["refused", "refused", "[[[0.75, 0.75, 0.75]]] True"], done.stderr
+
+
 def test_what_cannot_be_loaded_says_why(build_operators, tmp_path):
     with pytest.raises(stepnet.InputOutputError, match=re.escape(f"no operator library {tmp_path}/none.so")):
         stepnet.load_operator_library(tmp_path / "none.so")

@@ -1,8 +1,10 @@
 #include "stepnet/operators/gemm.h"
 
 #include <gtest/gtest.h>
+#include <sys/time.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -147,6 +149,22 @@ TEST(Gemm, StartsNoThreads) {
   EXPECT_LE(after, before);
 }
 #endif
+
+// A program may handle signals on the stack of its thread, as Python does.
+TEST(Gemm, GoesOnAfterHandlersOfSignals) {
+  const auto run = [] {
+    std::signal(SIGALRM, [](int) {});
+    const itimerval often = {.it_interval = {.tv_sec = 0, .tv_usec = 50}, .it_value = {.tv_sec = 0, .tv_usec = 50}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    const Product<float> product(256, 256, 512, /*flags=*/1, /*seed=*/1);
+    const std::vector<float> first = product.Run();
+    for (int i = 0; i < 200; ++i) {
+      if (product.Run() != first) std::_Exit(1);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
 
 TEST(GemmBlocks, OfColumnsAreOneOrAnEvenNumberOfWideOnes) {
   EXPECT_EQ(NumColumnBlocks(0, 256), 1);

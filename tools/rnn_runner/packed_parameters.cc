@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
@@ -147,7 +148,11 @@ PackedLayers ParsePackedLayers(const std::string& text) {
   if (items.size() < 2) RefuseFlag(StrCat("is \"", text, "\""));
   layers.layers = ParseSize("L", items[0], kMaxLayers);
   layers.state = ParseSize("H", items[1], kMaxSize);
-  for (size_t i = 2; i < items.size(); ++i) ParseWord(items[i], &layers);
+  std::set<std::string> said;
+  for (size_t i = 2; i < items.size(); ++i) {
+    if (!said.insert(items[i].substr(0, items[i].find('='))).second) RefuseFlag(StrCat("has \"", items[i], "\" twice"));
+    ParseWord(items[i], &layers);
+  }
   if (layers.projection > 0 && layers.mode != "lstm")
     RefuseFlag(StrCat("has a projection, and ", layers.mode, " has none"));
   return layers;
@@ -159,8 +164,13 @@ NamedTensors SplitOrJoined(const NamedTensors& tensors, PackedLayers layers) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("\"", name, "\" is ", tensor.Description(),
                                                  "; parameters are floats (--output takes those that are named)"));
   }
-  const bool is_vector = tensors.size() == 1 && tensors.front().second.shape().rank() == 1;
-  if (is_vector) return Split(tensors.front().first, tensors.front().second, std::move(layers));
+  const bool is_one = tensors.size() == 1;
+  if (is_one && tensors.front().second.shape().rank() != 1) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("\"", tensors.front().first, "\" is ", tensors.front().second.Description(),
+                       "; the parameters of layers are one vector, or several tensors"));
+  }
+  if (is_one) return Split(tensors.front().first, tensors.front().second, std::move(layers));
   return {{kPacked, Joined(tensors, std::move(layers))}};
 }
 
