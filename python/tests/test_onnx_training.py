@@ -321,8 +321,16 @@ def test_loops_that_share_weights_share_them_again(tmp_path):
         expect_equal(results_of(file, {"x": x})[0], runtime(model, {"x": x})[0])
 
 
-def test_a_clip_comes_back_as_a_scan(random, tmp_path):
-    model, inputs = unit("LSTM", random, clip=0.3)
+OTHERS = {
+    "clip": {"clip": 0.3},
+    "input_forget": {"input_forget": 1},
+    "activations": {"activations": ["Sigmoid", "Relu", "Tanh"]},
+}
+
+
+@pytest.mark.parametrize("attributes", OTHERS.values(), ids=OTHERS)
+def test_other_units_come_back_as_a_scan(attributes, random, tmp_path):
+    model, inputs = unit("LSTM", random, **attributes)
     onnx.save(model, tmp_path / "model.onnx")
     kinds = []
     for file, net in itertools.islice(trips(tmp_path / "model.onnx", inputs), 2):
