@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy
 
@@ -25,6 +25,8 @@ class Net:
         self._net = net
         self._call = net.call
         self._make = outputs_type("Outputs", net.outputs)._make
+        self._fixed: frozenset[str] = frozenset()
+        """What was filled and is no parameter."""
         self.name: str = net.name
         self.inputs: tuple[str, ...] = tuple(net.inputs)
         """The names of what a call is given: all that the net reads and nobody fills."""
@@ -44,8 +46,58 @@ class Net:
 
     @property
     def params(self) -> dict[str, numpy.ndarray]:
-        """Copies of the parameters, by name: what was filled, is floating, and is read by the net."""
-        return self._net.read(self._net.parameters)
+        """Copies of the parameters, by name: what was filled, is floating, and is read by the net.
+
+        They are read-only, as changing them would change nothing: :meth:`restore` sets parameters.
+        """
+        return self._read(self._parameters)
+
+    def restore(self, params: Mapping[str, Array]) -> None:
+        """Sets parameters to what ``params`` says of them, by name; others stay.
+
+        For the calls that begin later. No call may be under way meanwhile, and a pullback of an earlier one computes with
+        the parameters that are there when it is called.
+
+        Raises:
+            InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for what the net does not have, or is another
+                tensor; nothing has changed then.
+        """
+        given = arrays_of("params", params)
+        self._check_parameters("params", given)
+        self._net.restore(given)
+
+    @property
+    def _parameters(self) -> list[str]:
+        return [name for name in self._net.parameters if name not in self._fixed]
+
+    def _read(self, names: Sequence[str]) -> dict[str, numpy.ndarray]:
+        arrays = self._net.read(list(names))
+        for each in arrays.values():
+            each.setflags(write=False)
+        return arrays
+
+    def _check_parameters(self, argument: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._fixed:
+                raise InvalidArgumentError(
+                    f"invalid argument: {argument} names {name!r}, a constant of the net; its parameters are "
+                    + (", ".join(self._parameters) or "none")
+                )
+
+    def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """What the core is given for the inputs of a call."""
+        return dict(inputs)
+
+    def _wrt(self, names: Iterable[str], arrays: Mapping[str, Array]) -> list[str]:
+        """What to differentiate by. What is fixed is not among it."""
+        chosen = names_of("wrt", names)
+        self._check_parameters("wrt", chosen)
+        if chosen or not self._fixed:
+            return chosen
+        floating = [name for name, array in arrays.items() if "float" in str(getattr(array, "dtype", ""))]
+        if not floating and not self._parameters:
+            raise InvalidArgumentError(f"invalid argument: {self!r} has no parameters and no floating inputs")
+        return [*floating, *self._parameters]
 
     def vjp(
         self, *, wrt: Iterable[str] = (), gradient_requests: Requests | None = None, **inputs: Array
@@ -64,7 +116,8 @@ class Net:
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
-        outputs, gradients = self._net.vjp(inputs, names_of("wrt", wrt), requests_of(gradient_requests))
+        arrays = self._arrays(inputs)
+        outputs, gradients = self._net.vjp(arrays, self._wrt(wrt, arrays), requests_of(gradient_requests))
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
@@ -94,7 +147,7 @@ class Net:
 
         What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
         """
-        return self._net.explain(inputs, format)
+        return self._net.explain(self._arrays(inputs), format)
 
 
 class TrainingNet(Net):
@@ -106,12 +159,11 @@ class TrainingNet(Net):
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
-        """Copies of all that the next iteration depends on: the parameters, and what the optimizer keeps."""
-        return self._net.read([*self._net.parameters, *self._net.state])
+        """Copies of all that the next iteration depends on: the parameters, and what the optimizer keeps.
 
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Sets parameters and what the optimizer keeps to what ``state`` says of them, by name; others stay."""
-        self._net.restore(arrays_of("state", state))
+        Read-only, as ``params``: :meth:`restore` takes them, too.
+        """
+        return self._read([*self._net.parameters, *self._net.state])
 
 
 def load(
@@ -203,5 +255,7 @@ def _net_path(net: str | os.PathLike[str]) -> str:
         raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
     path = path_of("net", net)
     if path.lower().endswith(".onnx"):
-        raise InvalidArgumentError(f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it")
+        raise InvalidArgumentError(
+            f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it as a net, which has gradients"
+        )
     return path

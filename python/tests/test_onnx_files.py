@@ -334,7 +334,6 @@ REFUSED = [
     ("Pow", [X], {1: draw(4)}, {}, 1, r"the exponent is \[4\]; one number is read"),
     ("Cast", [X], {}, {"to": TensorProto.STRING}, 1, "to is 8, which is not read"),
     ("Conv", [draw(1, 2, 5, 5, 5), draw(3, 2, 3, 3, 3)], {}, {}, 1, "its input has 5 dimensions"),
-    ("BatchNormalization", [X, draw(3)], {2: draw(3), 3: draw(3), 4: draw(3)}, {}, 1, "scale is no constant"),
     ("Conv", [draw(1, 2, 5, 5), draw(3, 2, 3, 3)], {}, {"auto_pad": "SAME_UPPER"}, 1, "auto_pad is 'SAME_UPPER'"),
     ("LayerNormalization", [X], {1: draw(4)}, {}, 2, "its second and third output are not given"),
     ("ArgMax", [X], {}, {"select_last_index": 1}, 1, "select_last_index is 1; 0 is read"),

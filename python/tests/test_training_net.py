@@ -159,6 +159,24 @@ def test_a_loaded_net_gives_its_loss_with_gradients(tmp_path, batch):
     numpy.testing.assert_allclose(found.params["w"], gradients["w"], rtol=1e-4, atol=1e-6)
 
 
+def test_a_loaded_net_takes_new_parameters(tmp_path, batch):
+    net = load(tmp_path, NET.replace('external_output: "y"', 'external_output: "loss"'), INIT)
+    net(**batch)
+    net.vjp(**batch)
+    new = {name: array + 1 for name, array in net.params.items()}
+    with pytest.raises(ValueError, match="read-only"):
+        net.params["b"][:] = 1
+    net.restore({"b": new["b"]})
+    net.restore({"w": new["w"]})
+    expected, gradients = loss_and_gradients(new, batch)
+    value, found = net.value_and_grad("loss", wrt=new, **batch)
+    assert net(**batch).loss == pytest.approx(expected, rel=1e-5)
+    assert value == pytest.approx(expected, rel=1e-5)
+    for name, gradient in found.params.items():
+        numpy.testing.assert_allclose(gradient, gradients[name], rtol=1e-4, atol=1e-6)
+        numpy.testing.assert_array_equal(net.params[name], new[name])
+
+
 def test_a_net_that_keeps_something_has_no_gradients(tmp_path, batch):
     training = stepnet.train_net(*files(tmp_path), loss="loss")
     with pytest.raises(stepnet.InvalidNetError, match="changes what it keeps"):

@@ -19,7 +19,8 @@ from ..gradients import names_of
 from ..net import Net
 from ..source import path_of
 from .graph import GraphWriter, Value
-from .nets import Blobs, write_operators
+from .loader import Graph
+from .nets import Blobs, value_named, write_operators
 
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
@@ -79,6 +80,8 @@ class Given:
         self.name = name
         self.ops = ops
         self.params: dict[str, numpy.ndarray] = {}
+        self.fixed: frozenset[str] = frozenset()
+        """Those of them that are constants."""
         self.inputs: dict[str, tuple[str, list[int | str]]] = {}
         """dtype, and sizes or their names."""
         self.defaults: dict[str, numpy.ndarray] = {}
@@ -106,10 +109,12 @@ def of_cell(cell: Cell, params: Mapping[str, Array] | None) -> Given:
     return given
 
 
-def sizes_of(argument: Argument) -> list[int | str]:
-    """``"[T, B, 8]"`` as a list."""
+def sizes_of(argument: Argument, rank: int = 0) -> list[int | str]:
+    """``"[T, B, 8]"`` as a list; sizes that are not known have names of their own."""
     text = argument.shape.strip("[]")
-    return [int(size) if size.isdigit() else size for size in text.split(", ")] if text else []
+    sizes = ["?"] * rank if argument.shape == "?" else text.split(", ") if text else []
+    unknown = [f"{argument.name}_size{i}" for i in range(len(sizes))]
+    return [int(size) if size.isdigit() else name if size == "?" else size for size, name in zip(sizes, unknown)]
 
 
 def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, numpy.ndarray]:
@@ -151,7 +156,9 @@ def of_net(
     net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: Mapping[str, Mapping[int, str]]
 ) -> Given:
     given = Given(net.name or "net", net._net.operators())
+    net._check_parameters("params", params)
     given.params = {name: as_array(array) for name, array in {**net._net.filled(), **params}.items()}
+    given.fixed = net._fixed
     for name, array in inputs.items():
         given.params.pop(name, None)
         array = as_array(array)
@@ -167,6 +174,8 @@ def of_net(
     check_names("params", params, known, net)
     check_names("inputs", inputs, known, net)
     check_names("dynamic_axes", dynamic_axes, inputs, net)
+    if isinstance(net, Graph):
+        add_optional_inputs(given, net)
     for name in net.inputs:
         if name not in given.inputs and name not in given.params:
             raise InvalidArgumentError(
@@ -174,6 +183,14 @@ def of_net(
                 " and shape"
             )
     return given
+
+
+def add_optional_inputs(given: Given, net: Graph) -> None:
+    """Inputs that have a default in the file, and of which no array shows another shape, are as they are there."""
+    for each in net.arguments:
+        if each.optional and each.name not in given.inputs and each.name not in given.params:
+            given.defaults[each.name] = net.defaults[each.name]
+            given.inputs[each.name] = each.dtype, sizes_of(each, given.defaults[each.name].ndim)
 
 
 def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net) -> None:
@@ -192,7 +209,8 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
     blobs = Blobs()
     numbers = free_sizes(graph, given)
     for name in [*given.inputs, *given.params, *outputs]:
-        graph.unique(name)
+        if name not in given.fixed:
+            graph.unique(name)
     for name, (dtype, sizes) in given.inputs.items():
         shape = [numbers[size] if isinstance(size, str) else size for size in sizes]
         graph.inputs.append(graph.info(name, dtype, sizes))
@@ -201,8 +219,12 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
         if default is not None:
             graph.initializers[name] = onnx.numpy_helper.from_array(default, name)
     for name, array in given.params.items():
-        graph.initializers[name] = onnx.numpy_helper.from_array(array, name)
-        blobs[name] = Value(graph, name, str(array.dtype), array.shape, array)
+        if name in given.fixed:
+            blobs[name] = value_named(graph, graph.constant(array, name), str(array.dtype), array.shape)
+        else:
+            blobs[name] = value_named(graph, graph.parameter(array, name), str(array.dtype), array.shape)
+        if array.ndim <= 1 and array.dtype.kind == "i":
+            blobs[name].sizes = [int(size) for size in array.reshape(-1)]
     write_operators(graph, given.ops, blobs, outputs, given.name)
     for name in outputs:
         add_output(graph, given, blobs, name)

@@ -15,6 +15,7 @@ An expression is a tuple: a kind and what it is of.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import _stepnet
@@ -144,6 +145,8 @@ class Step:
         value = self.values.get(blob)
         if value is None or value.array is None or value.rank != 1:
             raise Unknown
+        if value.array.size == 1 and not value.origins:
+            return ("number", value.array.item())
         return ("param", blob, 0, value.shape[0])
 
     def expressions_of(self, op: _stepnet.Operator) -> list[Expression]:
@@ -205,12 +208,18 @@ class Step:
         return [("held", ("lengths", lengths), new, old) for new, old in zip(after, before)]
 
     def product(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> Expression:
-        w = self.values.get(op.inputs[1])
-        if arguments["axis"] not in (-1, 2) or arguments["axis_w"] != 1 or op.inputs[1] in self._blobs:
+        w, axis = self.values.get(op.inputs[1]), arguments["axis_w"]
+        if arguments["axis"] not in (-1, 2) or axis < 1 or op.inputs[1] in self._blobs:
             raise Unknown
-        if w is None or w.array is None or w.rank != 2:
+        if w is None or w.array is None or w.rank != axis + 1:
             raise Unknown
-        product = ("product", self.of(op.inputs[0]), op.inputs[1], 0, w.shape[0])
+        name, count = op.inputs[1], math.prod(w.shape[:axis])
+        if axis > 1:  # its rows are of all dimensions but the last
+            name = f"{name} as a matrix"
+            shape = (count, w.shape[-1])
+            self.values[name] = Value(w.graph, w.name, w.dtype, shape, w.array.reshape(shape))
+            self.values[name].origins = w.origins
+        product = ("product", self.of(op.inputs[0]), name, 0, count)
         return product if len(op.inputs) == 2 else joined("add", product, self.param(op.inputs[2]))
 
     def split(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> list[Expression]:

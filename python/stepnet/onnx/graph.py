@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy
 import onnx
@@ -29,6 +29,8 @@ class Value:
         self.shape = tuple(shape)
         self.array = array
         """The elements, where they are known when the graph is written."""
+        self.origins: frozenset[str] = frozenset()
+        """The parameters that these elements are made of; none for constants."""
         self.sizes: list[int] | None = None
         """The elements where they are sizes, as ``shape`` has them."""
         self.lengths: Value | None = None
@@ -61,8 +63,10 @@ class GraphWriter:
         """What new tensors are called after."""
         if outer is None:
             self.initializers: dict[str, onnx.TensorProto] = {}
+            self.constants: list[onnx.NodeProto] = []
             self.arrays: dict[str, numpy.ndarray] = {}
-            """The elements of constants."""
+            """The elements of constants and parameters."""
+            self._replaced: dict[str, str] = {}
             self.free_sizes: dict[int, str] = {}
             """Numbers that stand for sizes which change from run to run, with their names."""
             self.least_free = LAST
@@ -95,14 +99,16 @@ class GraphWriter:
         return names
 
     def constant(self, array: Any, hint: str | None = None) -> str:
-        """A tensor with these elements: an initializer of the outermost graph; small ones are there once."""
+        """A tensor with these elements that is no parameter: a node of the outermost graph; small ones are there once."""
         array = numpy.ascontiguousarray(array) if numpy.ndim(array) else numpy.asarray(array)
         root = self.root
         key = (array.dtype.str, array.shape, array.tobytes()) if array.size <= 16 and hint is None else None
         if key is not None and key in root._small:
             return root._small[key]
         name = root.unique(hint or "constant")
-        root.initializers[name] = numpy_helper.from_array(array, name)
+        root.constants.append(
+            helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(array, name))
+        )
         root.arrays[name] = array
         if key is not None:
             root._small[key] = name
@@ -114,10 +120,27 @@ class GraphWriter:
     def scalar(self, value: float, dtype: str) -> str:
         return self.constant(numpy.array(value, dtype))
 
-    def known(self, array: Any, hint: str | None = None) -> Value:
-        """A value with these elements."""
-        array = numpy.asarray(array)
-        return Value(self.root, self.constant(array, hint), str(array.dtype), array.shape, array)
+    def parameter(self, array: numpy.ndarray, name: str) -> str:
+        """An initializer of the outermost graph."""
+        self.root.initializers[name] = numpy_helper.from_array(array, name)
+        self.root.arrays[name] = array
+        return name
+
+    def weights(self, array: numpy.ndarray, hint: str, origins: Iterable[str]) -> str:
+        """A parameter with these elements, which were made of other ones: one of these, where it has them as it is.
+
+        One of the same shape that nothing else reads gives its name to what was made of it alone.
+        """
+        root, of_shape = self.root, [name for name in sorted(origins) if self.root.arrays[name].shape == array.shape]
+        # Other loops may have made the same of the same weights.
+        others = [made for made, name in root._replaced.items() if name in of_shape]
+        for name in [*of_shape, *others]:
+            if root.arrays[name].tobytes() == array.tobytes():
+                return name
+        made = self.parameter(numpy.ascontiguousarray(array), root.unique(hint))
+        if len(of_shape) == 1:
+            root._replaced[made] = of_shape[0]
+        return made
 
     def reshape(self, name: str, *sizes: int) -> str:
         """``0`` keeps a size, ``-1`` is what is left."""
@@ -166,21 +189,39 @@ class GraphWriter:
         """The transpose of a matrix, computed where the matrix is, once."""
         made = self.root._transposed
         if value.name not in made:
-            if value.array is not None:
-                made[value.name] = self.constant(value.array.T, f"{value.name}.T")
-            else:
-                made[value.name] = value.graph.emit("Transpose", value.name, perm=[1, 0])
+            made[value.name] = value.graph.emit("Transpose", value.name, perm=[1, 0])
         return made[value.name]
+
+    def _give_names(self, nodes: Sequence[onnx.NodeProto], read: set[str]) -> None:
+        """Gives parameters the names of those that they take the place of."""
+        names: dict[str, str] = {}
+        for made, name in self._replaced.items():
+            if made in read and name not in read:
+                names[made] = name
+                read.add(name)
+                self.initializers[name] = self.initializers.pop(made)
+                self.initializers[name].name = name
+        rename_inputs(nodes, names)
 
     def proto(self, name: str) -> onnx.GraphProto:
         """The graph, without nodes and constants that nothing needs."""
-        nodes = needed_nodes(self.nodes, [output.name for output in self.outputs])
+        nodes = self.nodes if self.outer is not None else [*self.constants, *self.nodes]
+        nodes = needed_nodes(nodes, [output.name for output in self.outputs])
         initializers = []
         if self.outer is None:
             read = names_read(nodes) | {output.name for output in self.outputs}
+            self._give_names(nodes, read)
             inputs = {each.name for each in self.inputs}
             initializers = [each for key, each in self.initializers.items() if key in read or key in inputs]
         return helper.make_graph(nodes, name, self.inputs, self.outputs, initializers)
+
+
+def rename_inputs(nodes: Sequence[onnx.NodeProto], names: Mapping[str, str]) -> None:
+    for node in nodes:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                rename_inputs(attribute.g.node, names)
 
 
 def element_type(dtype: str) -> int:

@@ -28,14 +28,21 @@ class Graph(Net):
     """A net that was read from a file of ONNX, with its parameters. Made by :func:`load`."""
 
     def __init__(
-        self, net: _stepnet.LoadedNet, arguments: tuple[Argument, ...], defaults: Mapping[str, numpy.ndarray]
+        self,
+        net: _stepnet.LoadedNet,
+        arguments: tuple[Argument, ...],
+        defaults: Mapping[str, numpy.ndarray],
+        fixed: Iterable[str],
     ) -> None:
+        """``defaults``: what inputs are where a call is not given them; ``fixed``: constants that are no parameters."""
         super().__init__(net)
+        self._fixed = frozenset(fixed)
         self.arguments = arguments
         """The inputs with dtype, shape, and whether they may be left out; sizes that are not known are called ``?``."""
         self.inputs = tuple(each.name for each in arguments)
-        self._read = set(net.inputs)
-        self._defaults = dict(defaults)
+        self._inputs_read = set(net.inputs)
+        self.defaults = dict(defaults)
+        """What optional inputs are where they are left out."""
 
     def __call__(self, **inputs: Array) -> Any:
         """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
@@ -46,9 +53,12 @@ class Graph(Net):
         Raises:
             InvalidArgumentError, TypeMismatchError, ShapeMismatchError: for inputs that are not those of the file.
         """
+        return self._make(self._call(self._arrays(inputs)))
+
+    def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         check_inputs(self, inputs)
-        given = {**self._defaults, **inputs}
-        return self._make(self._call({name: array for name, array in given.items() if name in self._read}))
+        given = {**self.defaults, **inputs}
+        return {name: array for name, array in given.items() if name in self._inputs_read}
 
 
 def load(
@@ -75,7 +85,7 @@ def load(
         net = _stepnet.make_net(scope.net.text(), scope.model.params, threads, device, opt_level, seed)
     except InvalidNetError as error:
         raise InvalidNetError(f"{error}\n  in file {file}") from None
-    return Graph(net, arguments, defaults)
+    return Graph(net, arguments, defaults, scope.model.fixed)
 
 
 FIRST_WITH_DEFAULTS = 4
@@ -86,8 +96,8 @@ to be inputs, and they are constants."""
 def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
     graph = proto.graph
     net = NetText(graph.name or "graph", Names())
-    for info in (*graph.input, *graph.output):
-        net.names.unique(info.name)
+    for each in (*graph.input, *graph.output, *graph.initializer):
+        net.names.unique(each.name)
     check_once("input", (each.name for each in graph.input), file)
     check_once("initializer", (each.name for each in graph.initializer), file)
     if not graph.output:

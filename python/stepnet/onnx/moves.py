@@ -20,6 +20,9 @@ def transpose(n: Node) -> Sequence[str]:
     if order and sorted(order) != list(range(len(order) if rank is None else rank)):
         of = "its input" if rank is None else f"its input of {rank} dimensions"
         raise Unsupported(f"its perm is {list(order)}; it must name each dimension of {of} once")
+    if rank == 2 and list(order) != [0, 1] and n.gives(0):
+        n.scope.set_transpose(n.outputs[0], n.blob(0))  # a product may take the matrix itself
+        return []
     return [n.emit("Transpose", n.blob(0), axes=order)]
 
 
@@ -65,7 +68,7 @@ def shape(n: Node) -> Sequence[str]:
         return [n.emit("Shape", n.blob(0))]
     axes = range(n.rank())[slice(start, end)]
     if not axes:
-        return [n.param(numpy.zeros(0, "int64"))]
+        return [n.fixed(numpy.zeros(0, "int64"))]
     return [n.emit("Shape", n.blob(0), axes=list(axes))]
 
 
@@ -103,7 +106,7 @@ def cut(n: Node) -> Sequence[str]:
         return [n.emit("Slice", n.blob(0), starts=[pair[0] for pair in pairs], ends=[pair[1] for pair in pairs])]
     if axes != list(range(len(axes))):
         raise Unsupported("its bounds are no constants, and its axes are not the first ones")
-    blobs = [n.param(numpy.array(each, "int64")) if isinstance(each, list) else each for each in (starts, ends)]
+    blobs = [n.fixed(numpy.array(each, "int64")) if isinstance(each, list) else each for each in (starts, ends)]
     return [n.emit("Slice", n.blob(0), *blobs)]
 
 
@@ -177,7 +180,7 @@ def gather(n: Node) -> Sequence[str]:
         whole = [0] * axis, [-1] * axis
         row = n.emit("Slice", n.blob(0), starts=[*whole[0], start], ends=[*whole[1], end])
         return [n.emit("Squeeze", row, dims=[axis])]
-    rows_at = n.blob(1) if indices is None else from_start(n, indices, axis)
+    rows_at = counted_from_start(n, axis) if indices is None else from_start(n, indices, axis)
     if axis == 0:
         return [n.emit("Gather", n.blob(0), rows_at)]
     rank, count = n.rank(0), n.rank(1)
@@ -199,8 +202,30 @@ def from_start(n: Node, indices: numpy.ndarray, axis: int) -> str:
     if size is None:
         sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=str(indices.dtype))
         is_from_end = (indices < 0).astype(indices.dtype)
-        return n.emit("Add", n.blob(1), n.emit("Mul", n.param(is_from_end), sizes))
-    return n.param(numpy.where(indices < 0, indices + size, indices), n.tensors[1])
+        return n.emit("Add", n.blob(1), n.emit("Mul", n.fixed(is_from_end), sizes))
+    return n.fixed(numpy.where(indices < 0, indices + size, indices), n.tensors[1])
+
+
+def counted_from_start(n: Node, axis: int) -> str:
+    """Indices that only a run knows, counted from the start of a dimension."""
+    indices = n.blob(1)
+    if is_counted(n, n.tensors[1]):
+        return indices
+    dtype = n.dtype(1)
+    size = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=dtype)
+    return n.emit("Where", n.emit("LT", indices, n.number(0, dtype)), n.emit("Add", indices, size), indices)
+
+
+def is_counted(n: Node, name: str) -> bool:
+    """Whether a tensor is what ``counted_from_start`` is when it is exported, so that it is not done again."""
+    where = n.scope.producer(name)
+    if where is None or where.op_type != "Where":
+        return False
+    less, add = (n.scope.producer(each) for each in where.input[:2])
+    if less is None or add is None or (less.op_type, add.op_type) != ("Less", "Add"):
+        return False
+    zero = n.scope.constant(less.input[1])
+    return less.input[0] == add.input[0] == where.input[2] and zero is not None and not zero.any()
 
 
 @node("Tile")

@@ -57,26 +57,30 @@ class Named:
         self.r: numpy.ndarray
         self.b: numpy.ndarray
         self.p: numpy.ndarray | None = None
+        self.origins: dict[str, set[str]] = {letter: set() for letter in "WRBP"}
+        """The parameters that each of them is made of."""
 
-    def rows(self, expression: Expression | None) -> numpy.ndarray:
-        """The elements of a product's matrix, or of a vector."""
+    def rows(self, expression: Expression | None, letter: str) -> numpy.ndarray:
+        """The elements of a product's matrix, or of a vector, which become part of W, R, B or P."""
         if expression is None:
             raise Unknown
         name, begin, end = expression[-3:]
         array = self.values[name].array
         if array is None or end > array.shape[0]:
             raise Unknown
+        self.origins[letter] |= self.values[name].origins
         return array[begin:end]
 
-    def bias(self, gate_biases: Sequence[Expression], size: int) -> numpy.ndarray:
+    def bias(self, gate_biases: Sequence[Expression], size: int, letter: str = "B") -> numpy.ndarray:
         total = numpy.zeros(size, self.values[self.states[0]].dtype)
         for each in gate_biases:
             if each[0] == "number":
                 total = total + numpy.asarray(each[1], total.dtype)
                 continue
-            if self.rows(each).shape != total.shape:
+            rows = self.rows(each, letter)
+            if rows.shape != total.shape:
                 raise Unknown
-            total = total + self.rows(each)
+            total = total + rows
         return total
 
     def set_weights(
@@ -88,8 +92,8 @@ class Named:
         if len(sources) != 1 or any(gate.others for gate in gates):
             raise Unknown
         self.source = sources.pop()
-        self.w = numpy.concatenate([self.rows(gate.of_input) for gate in gates])[None]
-        self.r = numpy.concatenate([self.rows(each) for each in r])[None]
+        self.w = numpy.concatenate([self.rows(gate.of_input, "W") for gate in gates])[None]
+        self.r = numpy.concatenate([self.rows(each, "R") for each in r])[None]
         biases = [self.bias(gate.biases, size) for gate in gates]
         self.b = numpy.concatenate([*biases, *state_biases])[None]
         if self.w.shape[1] != len(gates) * size or self.r.shape[1:] != (len(gates) * size, size):
@@ -171,7 +175,7 @@ def as_lstm(step: Step, values: Values, h: str) -> Named:
     peepholes = [peephole(gate, cell) for gate, cell in zip(gates, (before_c, after_c, before_c))]
     if any(each is not None for each in peepholes):
         size = values[h].shape[-1]
-        found.p = numpy.concatenate([found.bias([each] if each else [], size) for each in peepholes])[None]
+        found.p = numpy.concatenate([found.bias([each] if each else [], size, "P") for each in peepholes])[None]
     found.set_weights(gates, [gate.of_state for gate in gates], zeros(values, h, 4))
     return found
 
@@ -264,11 +268,12 @@ def write_named(graph: GraphWriter, named: Named, x: str, initial: Sequence[Valu
     states stay as they are.
     """
     hint = f"{graph.hint}.{named.op_type}"
-    weights = [graph.constant(array, f"{hint}.{letter}") for letter, array in zip("WRB", (named.w, named.r, named.b))]
+    arrays = zip("WRBP", (named.w, named.r, named.b, named.p))
+    weights = [
+        graph.weights(array, f"{hint}.{letter}", named.origins[letter]) for letter, array in arrays if array is not None
+    ]
     lengths = "" if mask is None else int32_of(graph, mask.lengths)
-    inputs = [x, *weights, lengths, *(value.name for value in initial)]
-    if named.p is not None:
-        inputs.append(graph.constant(named.p, f"{hint}.P"))
+    inputs = [x, *weights[:3], lengths, *(value.name for value in initial), *weights[3:]]
     size = named.r.shape[-1]
     y, *last = graph.emit_all(named.op_type, inputs, 1 + len(named.states), hidden_size=size, **named.attributes)
     h = graph.squeeze(y, 1)

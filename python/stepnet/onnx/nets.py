@@ -9,7 +9,7 @@ from ..errors import Error
 from .call import Call, Refusal, located
 from .graph import GraphWriter, Value
 from .operators import TABLE
-from .shapes import SIZES
+from .shapes import ELEMENTS, SIZES
 
 Values = dict[str, Value]
 
@@ -84,8 +84,9 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
     infos = op.infer_shapes([(value.dtype, value.shape, value.sizes) for value in inputs])
     call = Call(graph, op, inputs, infos, wanted)
     names = TABLE[op.type](call)
-    arrays = graph.root.arrays
-    values = [Value(graph, name, dtype, shape, arrays.get(name)) for name, (dtype, shape) in zip(names, infos)]
+    values = [value_named(graph, name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
+    if op.type in ELEMENTS:
+        set_elements(call, values)
     if op.type in SIZES:
         values[0].sizes = SIZES[op.type](call)
     if op.type == "StepMask":
@@ -94,6 +95,22 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
         values[0].projection = projection_of(call)
     for blob, value in zip(op.outputs, values):
         blobs[blob] = value
+
+
+def value_named(graph: GraphWriter, name: str, dtype: str, shape: Sequence[int]) -> Value:
+    value = Value(graph, name, dtype, shape, graph.root.arrays.get(name))
+    value.origins = frozenset({name} & graph.root.initializers.keys())
+    return value
+
+
+def set_elements(call: Call, values: Sequence[Value]) -> None:
+    """Computes what follows from parameters and constants, which a loop may have as its weights."""
+    arrays = [value.array for value in call.inputs if value.array is not None]
+    if len(arrays) < len(call.inputs):
+        return
+    origins = frozenset[str]().union(*(value.origins for value in call.inputs))
+    for value, array in zip(values, ELEMENTS[call.type](call, arrays)):
+        value.array, value.origins = array, origins
 
 
 def projection_of(call: Call) -> tuple[Value, Value, Value | None] | None:

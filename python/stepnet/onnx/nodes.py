@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import Callable, Sequence
 
-import numpy
-
 from .axes import from_front, given_axis, without_repeats
 from .scope import Node, Unsupported
 
@@ -172,10 +170,13 @@ def dropout(n: Node) -> Sequence[str]:
 
 @node("MatMul")
 def matmul(n: Node) -> Sequence[str]:
-    w = n.constant(1)
-    if w is not None and w.ndim == 2:
-        return [n.emit("FC", n.blob(0), n.scope.transposed(w, n.tensors[1]), axis=-1)]  # takes weights [N, K]
-    return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=1)]
+    a, b = (n.scope.shape(n.tensors[i]) for i in range(2))
+    if b is not None and len(b) == 2 and n.scope.dtype(n.tensors[1]) in ("float32", "float64"):
+        of = n.scope.transpose_of(n.tensors[1])
+        op_type, w = ("FCTransposed", n.blob(1)) if of is None else ("FC", of)
+        return [n.emit(op_type, n.blob(0), w, axis=-1)]
+    is_alike = a is not None and b is not None and len(a) == len(b) and None not in a[:-2] and a[:-2] == b[:-2]
+    return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=int(not is_alike))]
 
 
 @node("Gemm")
@@ -183,7 +184,7 @@ def gemm(n: Node) -> Sequence[str]:
     w, trans_b = n.constant(1), n.attribute("transB", 0)
     a = n.emit("Transpose", n.blob(0), axes=[1, 0]) if n.attribute("transA", 0) else n.blob(0)
     if w is not None and w.ndim == 2:
-        y = n.emit("FC", a, n.blob(1) if trans_b else n.scope.transposed(w, n.tensors[1]))
+        y = n.emit("FC" if trans_b else "FCTransposed", a, n.blob(1))
     else:
         y = n.emit("MatMul", a, n.blob(1), trans_b=int(trans_b))
     if n.attribute("alpha", 1.0) != 1:
@@ -226,12 +227,14 @@ def batch_normalization(n: Node) -> Sequence[str]:
     if n.attribute("training_mode", 0):
         raise Unsupported("training_mode is 1; 0 is read")
     n.attribute("momentum")  # says how statistics change in training
-    scale, bias, mean, variance = (n.needed(i, what) for i, what in enumerate(("scale", "B", "mean", "var"), 1))
-    factor = scale / numpy.sqrt(variance + numpy.asarray(n.attribute("epsilon", 1e-5), variance.dtype))
-    ones = [1] * (n.rank() - 2)
-    of_channel = (array.reshape(-1, *ones) for array in (factor, bias - mean * factor))
-    factor_blob, term_blob = (n.param(array, n.tensors[1]) for array in of_channel)
-    return [n.emit("Add", n.emit("Mul", n.blob(0), factor_blob), term_blob)]
+    x, scale, bias, mean, variance = n.blobs()
+    epsilon = n.number(n.attribute("epsilon", 1e-5), n.dtype(4))
+    factor = n.emit("Div", scale, n.emit("Sqrt", n.emit("Add", variance, epsilon)))
+    term = n.emit("Sub", bias, n.emit("Mul", mean, factor))
+    if n.rank() > 2:
+        dims = list(range(1, n.rank() - 1))
+        factor, term = (n.emit("ExpandDims", each, dims=dims) for each in (factor, term))
+    return [n.emit("Add", n.emit("Mul", x, factor), term)]
 
 
 # Along dimensions.
@@ -260,7 +263,7 @@ def layer_normalization(n: Node) -> Sequence[str]:
     epsilon = float(n.attribute("epsilon", 1e-5))
     y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=given_axis(n, -1), epsilon=epsilon)
     scale = n.constant(1)
-    if scale is None or not (scale == 1).all():
+    if scale is None or n.scope.is_initializer(n.tensors[1]) or not (scale == 1).all():
         y = n.emit("Mul", y, n.blob(1))
     return [n.emit("Add", y, n.blob(2)) if n.has(2) else y]
 

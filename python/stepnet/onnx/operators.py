@@ -243,8 +243,6 @@ def as_matrix(call: Call, w: Value, axis: int) -> Value:
     if (w.rank, axis) == (2, 1):
         return w
     shape = (math.prod(w.shape[:axis]), math.prod(w.shape[axis:]))
-    if w.array is not None:
-        return call.graph.known(w.array.reshape(shape), f"{w.name}.matrix")
     return Value(call.graph, call.emit("Flatten", w.name, axis=axis), w.dtype, shape)
 
 

@@ -27,8 +27,8 @@ class Model:
         self.opset = opset
         self.params: dict[str, numpy.ndarray] = {}
         """What the net keeps, by blob."""
-        self.transposed: dict[int, str] = {}
-        """The blobs of transposes of constants, by the constant's id."""
+        self.fixed: set[str] = set()
+        """Those of them that are no initializers of the file: nodes named Constant, and what reading it makes."""
 
 
 class Scope:
@@ -43,7 +43,10 @@ class Scope:
         """Blobs of graphs around this one that it reads, in the order of their first use."""
         self._blobs: dict[str, str] = {}
         self._constants: dict[str, numpy.ndarray] = {}
+        self._transposes: dict[str, str] = {}
+        self._producers: dict[str, onnx.NodeProto] | None = None
         self._types = {each.name: each.type.tensor_type for each in (*graph.value_info, *graph.input, *graph.output)}
+        self._initializers = {tensor.name for tensor in graph.initializer}
         for tensor in graph.initializer:
             self.set_constant(tensor.name, array_of(tensor, model.path))
         if graph.sparse_initializer:
@@ -51,19 +54,28 @@ class Scope:
 
     def bind(self, name: str, blob: str) -> None:
         """Says which blob a tensor is. Each has one."""
-        if name in self._blobs or name in self._constants:
-            raise fault(self.model.path, f'the tensor "{name}" is there twice')
+        self._check_new(name)
         self._blobs[name] = blob
 
     def set_constant(self, name: str, array: numpy.ndarray) -> None:
-        if name in self._constants or name in self._blobs:
-            raise fault(self.model.path, f'the tensor "{name}" is there twice')
+        self._check_new(name)
         self._constants[name] = array
+
+    def set_transpose(self, name: str, of: str) -> None:
+        """Says that a tensor is the transpose of a matrix, a blob; it is computed where something reads it."""
+        self._check_new(name)
+        self._transposes[name] = of
+
+    def _check_new(self, name: str) -> None:
+        if self._has_here(name):
+            raise fault(self.model.path, f'the tensor "{name}" is there twice')
+
+    def _has_here(self, name: str) -> bool:
+        return name in self._blobs or name in self._constants or name in self._transposes
 
     def has(self, name: str) -> bool:
         """Whether a tensor is there, here or in a graph around this one."""
-        here = name in self._blobs or name in self._constants
-        return here or (self.outer is not None and self.outer.has(name))
+        return self._has_here(name) or (self.outer is not None and self.outer.has(name))
 
     def rebind(self, name: str, blob: str) -> None:
         """Makes a constant, which is what an input is where it is not given, an input."""
@@ -71,11 +83,15 @@ class Scope:
         self._blobs[name] = blob
 
     def blob(self, name: str) -> str:
-        """The blob of a tensor; a constant becomes a parameter."""
+        """The blob of a tensor. An initializer becomes a parameter, of its name unless that of another graph has it."""
         if name in self._blobs:
             return self._blobs[name]
         if name in self._constants:
-            self._blobs[name] = self.param(self._constants[name], name)
+            self._blobs[name] = self._kept(name)
+            return self._blobs[name]
+        if name in self._transposes:
+            self._blobs[name] = self.net.names.unique(name)
+            self.net.add("Transpose", [self._transposes[name]], [self._blobs[name]], axes=[1, 0])
             return self._blobs[name]
         if self.outer is None:
             raise Unsupported(f'it reads "{name}", which no node before it gives')
@@ -85,24 +101,47 @@ class Scope:
         self.captured[blob] = None
         return blob
 
-    def param(self, array: Any, hint: str) -> str:
-        """A parameter of the net with these elements."""
+    def _kept(self, name: str) -> str:
+        """The blob that the net keeps for a constant of this graph."""
+        if not self.is_initializer(name):
+            return self.fixed(self._constants[name], name)
+        has_name = self.outer is None  # read_graph keeps names for the initializers of the outermost graph
+        return self._keep(self._constants[name], name if has_name else self.net.names.unique(name))
+
+    def is_initializer(self, name: str) -> bool:
+        """Whether a constant is one of the file's tensors, and not what a node says."""
+        if name in self._constants:
+            return name in self._initializers
+        return self.outer is not None and self.outer.is_initializer(name)
+
+    def fixed(self, array: Any, hint: str) -> str:
+        """A blob with these elements that is no parameter."""
         blob = self.net.names.unique(hint)
+        self.model.fixed.add(blob)
+        return self._keep(array, blob)
+
+    def _keep(self, array: Any, blob: str) -> str:
         self.model.params[blob] = numpy.ascontiguousarray(array).reshape(numpy.shape(array))
-        return self.use_param(blob)
+        scope: Scope | None = self
+        while scope is not None:  # bodies capture what is kept from the graphs around them
+            scope.capture(blob)
+            scope = scope.outer
+        return blob
 
-    def use_param(self, blob: str) -> str:
-        """The parameter, which all bodies around this one capture, too."""
-        if self.outer is not None:
-            self.outer.use_param(blob)
-        return self.capture(blob)
+    def producer(self, name: str) -> onnx.NodeProto | None:
+        """The node of this graph that gives a tensor."""
+        if self._producers is None:
+            self._producers = {output: each for each in self.graph.node for output in each.output}
+        return self._producers.get(name)
 
-    def transposed(self, matrix: numpy.ndarray, hint: str) -> str:
-        """A parameter that is the transpose of a constant, the same one wherever it is asked for."""
-        made = self.model.transposed
-        if id(matrix) not in made:
-            made[id(matrix)] = self.param(matrix.T, f"{hint}.T")
-        return self.use_param(made[id(matrix)])
+    def transpose_of(self, name: str) -> str | None:
+        """The blob of the matrix that a tensor is the transpose of, where that is known."""
+        if name in self._transposes:
+            return self._transposes[name]
+        if self.outer is None or self._has_here(name):
+            return None
+        blob = self.outer.transpose_of(name)
+        return None if blob is None else self.capture(blob)
 
     def array(self, tensor: onnx.TensorProto) -> numpy.ndarray:
         return array_of(tensor, self.model.path)
@@ -233,12 +272,13 @@ class Node:
     def emit(self, op_type: str, *inputs: str, **arguments: Any) -> str:
         return self.net.emit(op_type, *inputs, **arguments)
 
-    def param(self, array: Any, hint: str = "constant") -> str:
-        return self.scope.param(array, hint)
+    def fixed(self, array: Any, hint: str = "constant") -> str:
+        """A blob with these elements that is no parameter."""
+        return self.scope.fixed(array, hint)
 
     def number(self, value: float, dtype: str) -> str:
-        """A parameter of one element that is repeated over anything."""
-        return self.param(numpy.array([value], dtype))
+        """One element that is repeated over anything."""
+        return self.fixed(numpy.array([value], dtype))
 
 
 def sizes_of(kind: Any) -> list[int | None] | None:

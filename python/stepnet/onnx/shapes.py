@@ -58,11 +58,11 @@ def flatten_to_vec(call: Call) -> Sequence[str]:
 
 @operator("Shape")
 def shape(call: Call) -> Sequence[str]:
-    sizes = call.graph.sizes(call.names[0])
-    if not call["axes"]:
-        return [sizes]
-    axes = [call.inputs[0].axis(axis) for axis in call["axes"]]
-    return [call.emit("Gather", sizes, call.graph.ints(*axes))]
+    graph, x = call.graph, call.inputs[0]
+    axes = [x.axis(axis) for axis in call["axes"]] or list(range(x.rank))
+    if axes and axes == list(range(axes[0], axes[0] + len(axes))):
+        return [graph.sizes(x.name, axes[0], None if axes[-1] == x.rank - 1 else axes[-1] + 1)]
+    return [call.emit("Gather", graph.sizes(x.name), graph.ints(*axes))]
 
 
 @operator("Size")
@@ -158,13 +158,53 @@ def sizes_of_input(call: Call) -> list[int] | None:
     return call.inputs[0].sizes
 
 
+def sizes_of_product(call: Call) -> list[int] | None:
+    a, b = (value.sizes for value in call.inputs)
+    return None if a is None or b is None else [int(size) for size in numpy.multiply(a, b)]
+
+
+def sizes_of_gather(call: Call) -> list[int] | None:
+    sizes, indices = call.inputs[0].sizes, call.inputs[1].array
+    if sizes is None or indices is None or not all(-len(sizes) <= at < len(sizes) for at in indices.reshape(-1)):
+        return None
+    return [sizes[at] for at in indices.reshape(-1)]
+
+
 SIZES: dict[str, Callable[[Call], "list[int] | None"]] = {
     "Cast": sizes_of_input,
     "Concat": sizes_of_concat,
     "Copy": sizes_of_input,
+    "ExpandDims": sizes_of_input,
+    "Gather": sizes_of_gather,
+    "Mul": sizes_of_product,
+    "Reshape": sizes_of_input,
     "Shape": sizes_of_shape,
     "Slice": sizes_of_slice,
+    "Squeeze": sizes_of_input,
 }
+
+Arrays = Sequence[numpy.ndarray]
+
+
+def elements_of_slice(call: Call, arrays: Arrays) -> Arrays:
+    def bound(at: int, size: int) -> int:
+        return at + size + 1 if at < 0 else at
+
+    rows = zip(call["starts"], call["ends"], arrays[0].shape)
+    return [arrays[0][tuple(slice(bound(start, size), bound(end, size)) for start, end, size in rows)]]
+
+
+def elements_of_sum(call: Call, arrays: Arrays) -> Arrays:
+    with numpy.errstate(all="ignore"):  # a file may hold what is no number
+        return [] if call["broadcast"] else [arrays[0] + arrays[1]]
+
+
+ELEMENTS: dict[str, Callable[[Call, Arrays], Arrays]] = {
+    "Add": elements_of_sum,
+    "Slice": elements_of_slice,
+    "Squeeze": lambda call, arrays: [arrays[0].squeeze(tuple(call["dims"]))],
+}
+"""What operators give that stand between a parameter of a file and a loop."""
 
 
 # Fills.

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Callable, Sequence
 
-import numpy
-
 from .loops import Loop
 from .nodes import node
 from .scope import Node, Unsupported, fits, shape_text
@@ -32,10 +30,6 @@ ACTIVATIONS: dict[str, tuple[float | None, ...]] = {
 """The activations, with alpha and beta where nothing is said; None where runtimes differ in what they are then."""
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-
-WEIGHTS = (1, 2, 3, 7)
-"""The inputs W, R, B and P."""
 
 
 class Activation:
@@ -106,24 +100,23 @@ class Unit:
     def constant(self, value: float) -> str:
         return self.loop.captured(self.n.number(value, self.inputs.dtype))
 
-    def weights(self, i: int, begin: int, end: int) -> str:
-        """Rows ``[begin, end)``, in units of H, of an input of this direction."""
-        begin, end = begin * self.inputs.size, end * self.inputs.size
-        array = self.n.constant(i)
-        if array is not None:
-            return self.loop.captured(self.n.param(array[self.direction, begin:end], self.n.tensors[i]))
-        d = self.direction
-        rows = self.n.emit("Slice", self.inputs.weights[i], starts=[d, begin], ends=[d + 1, end])
-        return self.loop.captured(self.n.emit("Squeeze", rows, dims=[0]))
+    def rows(self, i: int, begin: int, end: int) -> str:
+        """Rows ``[begin, end)``, in units of H, of an input of this direction, behind a dimension of 1."""
+        d, begin, end = self.direction, begin * self.inputs.size, end * self.inputs.size
+        if self.inputs.rows[i] == (1, end - begin):
+            return self.inputs.weights[i]
+        return self.n.emit("Slice", self.inputs.weights[i], starts=[d, begin], ends=[d + 1, end])
 
-    def sum_of(self, a: str, b: str) -> str:
-        """The sum of two parameters."""
-        params = self.n.scope.model.params
-        if a in params and b in params:
-            with numpy.errstate(all="ignore"):  # a file may hold what is no number
-                total = params[a] + params[b]
-            return self.loop.captured(self.n.param(total, f"{a} sum"))
-        return self.loop.captured(self.n.emit("Add", a, b))
+    def vector(self, i: int, begin: int, end: int) -> str:
+        return self.n.emit("Squeeze", self.rows(i, begin, end), dims=[0])
+
+    def bias(self, begin: int, end: int) -> str:
+        """Rows of B, for the loop."""
+        return self.loop.captured(self.vector(3, begin, end))
+
+    def sum_of_biases(self, gates: int) -> str:
+        """Those of both products."""
+        return self.loop.captured(self.n.emit("Add", self.vector(3, 0, gates), self.vector(3, gates, 2 * gates)))
 
     def state(self, i: int) -> tuple[str, str]:
         """A state that starts as an input ``[directions, B, H]``, or as zeros."""
@@ -134,8 +127,8 @@ class Unit:
         return self.loop.state(self.n.emit("Slice", initial, starts=[d], ends=[d + 1]))
 
     def product(self, x: str, i: int, begin: int, end: int, bias: str = "") -> str:
-        inputs = [x, self.weights(i, begin, end), *([bias] if bias else [])]
-        return self.loop.step.emit("FC", *inputs, axis=-1)
+        w = self.loop.captured(self.rows(i, begin, end))
+        return self.loop.step.emit("FC", x, w, *([bias] if bias else []), axis=-1, axis_w=2)
 
     def hand_on(self, state: str, before: str, after: str) -> str:
         """Makes ``after`` the state, where the sequence goes on."""
@@ -174,7 +167,7 @@ class Unit:
         if not row or not self.mask:
             return row
         n, inputs = self.n, self.inputs
-        has_steps = n.emit("LT", n.param(numpy.zeros(1, n.dtype(4))), inputs.lengths)
+        has_steps = n.emit("LT", n.number(0, n.dtype(4)), inputs.lengths)
         zeros = n.emit("ConstantFill", row, value=0.0)
         return n.emit("Where", n.emit("ExpandDims", has_steps, dims=[0]), row, zeros, broadcast_on_rows=1)
 
@@ -193,10 +186,12 @@ class Inputs:
         x = self.fitted(n, 0, "X", [None, None, None])
         batch, features = (x_shape[0 if layout else 1], x_shape[2]) if x_shape is not None else (None, None)
         rows, columns = num_gates * self.size, self.size
-        self.weights = {1: self.fitted(n, 1, "W", [directions, rows, features])}
-        self.weights[2] = self.fitted(n, 2, "R", [directions, rows, columns])
-        self.weights[3] = self.fitted(n, 3, "B", [directions, 2 * rows])
-        self.weights[7] = self.fitted(n, 7, "P", [directions, 3 * columns])
+        self.rows = {i: (directions, count) for i, count in ((1, rows), (2, rows), (3, 2 * rows), (7, 3 * columns))}
+        """How many each of W, R, B and P has."""
+        self.weights = {1: self.fitted(n, 1, "W", [*self.rows[1], features])}
+        self.weights[2] = self.fitted(n, 2, "R", [*self.rows[2], columns])
+        self.weights[3] = self.fitted(n, 3, "B", self.rows[3])
+        self.weights[7] = self.fitted(n, 7, "P", self.rows[7])
         self.x = self.time_major(n, x)
         of_state = [batch, directions, columns] if layout else [directions, batch, columns]
         self.states = {}
@@ -213,7 +208,7 @@ class Inputs:
     def fitted(self, n: Node, i: int, name: str, sizes: Sequence[int | None]) -> str:
         """The blob of an input of these sizes, None for any; what is not known here is checked in each run."""
         shape = check_shape(n, i, name, sizes)
-        if not n.has(i) or (i in WEIGHTS and n.constant(i) is not None):  # parts of constants become parameters
+        if not n.has(i):
             return ""
         if shape is not None and all(a is not None or b is None for a, b in zip(shape, sizes)):
             return n.blob(i)
@@ -306,7 +301,7 @@ def rnn(n: Node) -> Sequence[str]:
     def step(u: Unit, activations: Sequence[Activation]) -> str:
         emit = u.loop.step.emit
         state, h = u.state(5)
-        bias = u.sum_of(u.weights(3, 0, 1), u.weights(3, 1, 2)) if n.has(3) else ""
+        bias = u.sum_of_biases(1) if n.has(3) else ""
         total = emit("Add", u.product(u.x_t, 1, 0, 1, bias), u.product(h, 2, 0, 1))
         return u.hand_on(state, h, activations[0](total))
 
@@ -322,9 +317,7 @@ def gru(n: Node) -> Sequence[str]:
         state, h = u.state(5)
         of_input = of_state = ""
         if n.has(3):
-            of_input, of_state = u.weights(3, 0, 3), u.weights(3, 3, 6)
-            if not resets_after:
-                of_input, of_state = u.sum_of(of_input, of_state), ""
+            of_input, of_state = (u.bias(0, 3), u.bias(3, 6)) if resets_after else (u.sum_of_biases(3), "")
         size = u.inputs.size
         x_zr, x_h = net.emit_all("Split", [u.product(u.x_t, 1, 0, 3, of_input)], 2, axis=-1, split=[2 * size, size])
         if resets_after:
@@ -350,13 +343,16 @@ def lstm(n: Node) -> Sequence[str]:
         net, (f, g, h_of) = u.loop.step, activations
         state_h, h = u.state(5)
         state_c, c = u.state(6)
-        bias = u.sum_of(u.weights(3, 0, 4), u.weights(3, 4, 8)) if n.has(3) else ""
+        bias = u.sum_of_biases(4) if n.has(3) else ""
         total = net.emit("Add", u.product(u.x_t, 1, 0, 4, bias), u.product(h, 2, 0, 4))
         i, o, forget, new = net.emit_all("Split", [total], 4, axis=-1)
 
+        def peephole(place: int) -> str:
+            return u.loop.captured(u.vector(7, place, place + 1))
+
         def with_cell(gate: str, cell: str, place: int) -> str:
             """The gate's sum with what its peephole sees."""
-            return net.emit("Add", gate, net.emit("Mul", cell, u.weights(7, place, place + 1))) if n.has(7) else gate
+            return net.emit("Add", gate, net.emit("Mul", cell, peephole(place))) if n.has(7) else gate
 
         i = f(with_cell(i, c, 0))
         forget = net.emit("Sub", u.constant(1), i) if is_coupled else f(with_cell(forget, c, 2))
