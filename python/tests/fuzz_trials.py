@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fuzz_values
 import numpy
+import regression
 from lender import Lender
 
 import stepnet
@@ -248,18 +249,6 @@ def arguments(trial):
             use_cell(trial, cell, 0.3)
 
 
-REGRESSION = """
-op { type: "FC" input: "x" input: "w" input: "b" output: "y" }
-op { type: "SquaredL2Distance" input: "y" input: "target" output: "distance" }
-op { type: "AveragedLoss" input: "distance" output: "loss" }
-external_output: "y"
-"""
-REGRESSION_INIT = """
-op { type: "GaussianFill" output: "w" arg { name: "shape" ints: 2 ints: 3 } }
-op { type: "ConstantFill" output: "b" arg { name: "shape" ints: 2 } arg { name: "value" f: 0.5 } }
-"""
-
-
 def nets(trial):
     """Damaged files of nets, in which parameters are filled or trained."""
     files = [
@@ -268,8 +257,8 @@ def nets(trial):
         CELLS / "lstm.prototxt",
         ROOT / "examples/char_lm/net.pb",
     ]
-    content = trial.random.choice([REGRESSION.encode(), *(file.read_bytes() for file in files)])
-    init = REGRESSION_INIT.encode()
+    content = trial.random.choice([regression.NET.encode(), *(file.read_bytes() for file in files)])
+    init = regression.INIT.encode()
     if trial.happens(0.6):
         content = fuzz_values.damaged(trial.random, content)
     if trial.happens(0.3):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy
+from lender import OnlyDlpack
 
 NUMBERS = [
     0, -1, 1, 2, 3, 7, 100, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, -(2**63), 2**64, 10**30, -(10**30),
@@ -37,19 +38,6 @@ DTYPES = [
     "M8[s]",
     "V3",
 ]
-
-
-class OnlyDlpack:
-    """An array of which nothing is known but DLPack."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 class Gives:

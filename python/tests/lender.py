@@ -1,4 +1,4 @@
-"""An array that says of itself what one likes, by DLPack."""
+"""Arrays that are lent by DLPack: one that says of itself what one likes, and one of which nothing else is known."""
 
 import ctypes
 
@@ -56,3 +56,16 @@ class Lender:
 
     def __dlpack_device__(self):
         return self._said.device_type, 0
+
+
+class OnlyDlpack:
+    """An array of which nothing is known but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()

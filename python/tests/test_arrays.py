@@ -5,25 +5,12 @@ import warnings
 
 import numpy
 import pytest
-from lender import Lender
+from lender import Lender, OnlyDlpack
 
 import stepnet
 from stepnet._stepnet import address_of
 
 NUMPY_DTYPES = ["float16", "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16"]
-
-
-class OnlyDlpack:
-    """An array of which nothing is known but DLPack."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 def input_of(batch=3):
