@@ -11,6 +11,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/gpu/cuda/accumulate.h"
+#include "stepnet/gpu/cuda/cublas_lt.h"
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 #include "stepnet/gpu/cuda/product_choices.h"
 #include "stepnet/gpu/kernel_fault.h"
@@ -350,6 +351,7 @@ CudaRuntime& CudaRuntimeOf(int index) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("no device cuda:", index, "; there ", count == 1 ? "is 1 GPU" : StrCat("are ", count, " GPUs")));
   }
+  OpenCublasLtAhead();  // beside the context
   runtime = std::make_unique<CudaRuntime>(index);
   return *runtime;
 }
