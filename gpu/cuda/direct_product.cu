@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda/direct_product.h"
+#include "stepnet/gpu/device_code.cuh"
+
+namespace stepnet {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kVector = 4;  // floats of one load
+constexpr int kThreadsOfElement = 8;
+
+// By timing both in a chain of steps on an H100 (docs/performance.md). Beyond so much depth cuBLASLt reads more at
+// once.
+constexpr std::int64_t kMaxRows = 4;
+constexpr std::int64_t kMaxDepthOfWarp = 2048;
+constexpr double kMaxProductsOfWarps = 1 << 25;
+// A warp has four columns where that leaves each multiprocessor a block: more of the right factor is on its way then.
+constexpr std::int64_t kMinColumnsForFour = 4096;
+// Small: so that no thread adds more than a few terms.
+constexpr double kMaxProductsOfElements = 1 << 18;
+constexpr std::int64_t kMaxDepthOfElement = 512;
+
+template <int kLanes, typename T>
+__device__ T SumOfLanes(T sum) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0U, sum, offset);
+  return sum;
+}
+
+__device__ float MulAdd(const float4& a, const float4& b, float sum) {
+  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
+
+struct WarpFactors {
+  const float* left;   // [rows, depth]
+  const float* right;  // [columns, depth]
+  const float* bias;
+  float* out;
+  int columns, depth;
+  bool adds;
+};
+
+template <int kRows, int kColumns, int kLoads>
+__global__ void __launch_bounds__(kThreads) MultiplyByWarps(WarpFactors of) {
+  device::WaitForKernelsBefore();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int first = (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp) * kColumns;
+  if (first >= of.columns) return;
+  const float4* right[kColumns];
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) {  // beyond the last column: that one again
+    right[c] = reinterpret_cast<const float4*>(of.right + std::int64_t{min(first + c, of.columns - 1)} * of.depth);
+  }
+  float sums[kRows][kColumns] = {};
+  const int num_vectors = of.depth / kVector;
+  for (int begin = lane; begin < num_vectors; begin += kWarp * kLoads) {
+    float4 factors[kLoads][kColumns];
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      const int v = begin + load * kWarp;
+      if (v >= num_vectors) break;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) factors[load][c] = __ldg(right[c] + v);
+    }
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      const int v = begin + load * kWarp;
+      if (v >= num_vectors) break;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float4 left = reinterpret_cast<const float4*>(of.left + std::int64_t{r} * of.depth)[v];
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) sums[r][c] = MulAdd(factors[load][c], left, sums[r][c]);
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      float sum = SumOfLanes<kWarp>(sums[r][c]);
+      const int column = first + c;
+      if (lane != r * kColumns + c || column >= of.columns) continue;
+      if (of.bias != nullptr) sum += of.bias[column];
+      float* const to = of.out + std::int64_t{r} * of.columns + column;
+      *to = of.adds ? *to + sum : sum;
+    }
+  }
+}
+
+template <typename T>
+struct ElementFactors {
+  const T* left;
+  const T* right;
+  const T* bias;
+  T* out;
+  int rows, columns, depth, num_elements;
+  int left_row, left_depth, left_matrix;  // from one to the next
+  int right_column, right_depth, right_matrix;
+  bool adds;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) MultiplyByElements(ElementFactors<T> of) {
+  device::WaitForKernelsBefore();
+  const int thread = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  const int lane = thread % kThreadsOfElement;
+  const int element = min(thread / kThreadsOfElement, of.num_elements - 1);  // all lanes of a warp add up
+  const int column = element % of.columns, of_rows = element / of.columns;
+  const int row = of_rows % of.rows, matrix = of_rows / of.rows;
+  const T* const left = of.left + matrix * of.left_matrix + row * of.left_row;
+  const T* const right = of.right + matrix * of.right_matrix + column * of.right_column;
+  T sum = 0;
+#pragma unroll 4
+  for (int d = lane; d < of.depth; d += kThreadsOfElement) {
+    sum = fma(left[d * of.left_depth], right[d * of.right_depth], sum);
+  }
+  sum = SumOfLanes<kThreadsOfElement>(sum);
+  if (lane != 0 || thread / kThreadsOfElement >= of.num_elements) return;
+  if (of.bias != nullptr) sum += of.bias[column];
+  of.out[element] = of.adds ? of.out[element] + sum : sum;
+}
+
+struct WarpKernel {
+  void (*multiply)(WarpFactors);
+  int rows;
+  int columns;
+};
+// One row has few sums, so that more can be on its way.
+constexpr WarpKernel kWarpKernels[] = {{MultiplyByWarps<1, 1, 8>, 1, 1},
+                                       {MultiplyByWarps<1, 4, 8>, 1, 4},
+                                       {MultiplyByWarps<2, 1, 4>, 2, 1},
+                                       {MultiplyByWarps<3, 1, 4>, 3, 1},
+                                       {MultiplyByWarps<4, 1, 4>, 4, 1}};
+
+double ProductsOf(const DirectSizes& sizes) {
+  return static_cast<double>(sizes.count) * static_cast<double>(sizes.rows) * static_cast<double>(sizes.columns) *
+         static_cast<double>(sizes.depth);
+}
+
+bool IsForWarps(const DirectSizes& sizes, DType dtype) {
+  return dtype == DType::kFloat && sizes.count == 1 && sizes.rows <= kMaxRows && !sizes.left_transposed &&
+         sizes.right_transposed && sizes.depth % kVector == 0 && sizes.depth <= kMaxDepthOfWarp &&
+         ProductsOf(sizes) <= kMaxProductsOfWarps;
+}
+
+dim3 BlocksOf(std::int64_t work, std::int64_t of_block) {
+  return {static_cast<unsigned>((work + of_block - 1) / of_block)};
+}
+
+}  // namespace
+
+std::optional<DirectProduct> DirectProduct::Make(const DirectSizes& sizes, DType dtype) {
+  if (ProductsOf(sizes) == 0) return std::nullopt;
+  if (IsForWarps(sizes, dtype)) {
+    const bool has_four = sizes.rows == 1 && sizes.columns >= kMinColumnsForFour;
+    return DirectProduct(sizes, dtype, has_four ? 4 : 1);
+  }
+  if (ProductsOf(sizes) > kMaxProductsOfElements || sizes.depth > kMaxDepthOfElement) return std::nullopt;
+  return DirectProduct(sizes, dtype, 0);
+}
+
+void DirectProduct::Launch(const Pointers& pointers, const CudaQueue& queue) const {
+  if (columns_of_warp_ > 0) return LaunchWarps(pointers, queue);
+  dtype_ == DType::kDouble ? LaunchElements<double>(pointers, queue) : LaunchElements<float>(pointers, queue);
+}
+
+void DirectProduct::LaunchWarps(const Pointers& pointers, const CudaQueue& queue) const {
+  const WarpKernel& kernel = *std::ranges::find_if(
+      kWarpKernels, [&](const WarpKernel& it) { return it.rows == sizes_.rows && it.columns == columns_of_warp_; });
+  WarpFactors factors{.left = static_cast<const float*>(pointers.left),
+                      .right = static_cast<const float*>(pointers.right),
+                      .bias = static_cast<const float*>(pointers.bias),
+                      .out = static_cast<float*>(pointers.out),
+                      .columns = static_cast<int>(sizes_.columns),
+                      .depth = static_cast<int>(sizes_.depth),
+                      .adds = pointers.adds};
+  void* parameters[] = {&factors};
+  LaunchEarly(reinterpret_cast<const void*>(kernel.multiply),
+              {.blocks = BlocksOf(sizes_.columns, std::int64_t{kWarps} * columns_of_warp_), .threads = kThreads},
+              parameters, queue, "a product of up to four rows");
+}
+
+template <typename T>
+void DirectProduct::LaunchElements(const Pointers& pointers, const CudaQueue& queue) const {
+  const auto small = [](std::int64_t size) { return static_cast<int>(size); };
+  const std::int64_t num_elements = sizes_.count * sizes_.rows * sizes_.columns;
+  ElementFactors<T> factors{.left = static_cast<const T*>(pointers.left),
+                            .right = static_cast<const T*>(pointers.right),
+                            .bias = static_cast<const T*>(pointers.bias),
+                            .out = static_cast<T*>(pointers.out),
+                            .rows = small(sizes_.rows),
+                            .columns = small(sizes_.columns),
+                            .depth = small(sizes_.depth),
+                            .num_elements = small(num_elements),
+                            .left_row = small(sizes_.left_transposed ? 1 : sizes_.depth),
+                            .left_depth = small(sizes_.left_transposed ? sizes_.rows : 1),
+                            .left_matrix = small(sizes_.one_left ? 0 : sizes_.rows * sizes_.depth),
+                            .right_column = small(sizes_.right_transposed ? sizes_.depth : 1),
+                            .right_depth = small(sizes_.right_transposed ? 1 : sizes_.columns),
+                            .right_matrix = small(sizes_.one_right ? 0 : sizes_.columns * sizes_.depth),
+                            .adds = pointers.adds};
+  void* parameters[] = {&factors};
+  LaunchEarly(reinterpret_cast<const void*>(&MultiplyByElements<T>),
+              {.blocks = BlocksOf(num_elements, kThreads / kThreadsOfElement), .threads = kThreads}, parameters, queue,
+              "a small product");
+}
+
+std::string DirectProduct::Text() const {
+  if (columns_of_warp_ == 0) return StrCat(kThreadsOfElement, " threads for an element");
+  return StrCat("a warp for ", columns_of_warp_, columns_of_warp_ == 1 ? " column" : " columns");
+}
+
+}  // namespace stepnet
