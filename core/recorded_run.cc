@@ -5,6 +5,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/scoped_value.h"
+#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
@@ -36,8 +37,8 @@ void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
     num_refused_ = 0;
   }
   if (stage == Stage::kRecorded || (stage == Stage::kProven && Record(context, work))) {
-    stage_ = Stage::kRecorded;
-    return Play(context);
+    if (PlayOrDo(context, work)) return;
+    stage = Stage::kUnknown;
   }
   if (stage != Stage::kNoted) {
     work();
@@ -96,8 +97,22 @@ bool RecordedRun::Record(RunContext& context, const std::function<void()>& work)
   notes_ = std::move(notes);
   run_ = context.run;
   checks_values_ = NumChecks(context) > num_checks;
+  return true;
+}
+
+bool RecordedRun::PlayOrDo(RunContext& context, const std::function<void()>& work) {
+  bool is_ready = false;
+  try {
+    is_ready = recorder_->IsReady();
+  } catch (const Error& error) {
+    return Refused(StrCat("what was recorded cannot be played: ", error.message()));
+  }
+  if (!is_ready) work();
+  stage_ = Stage::kRecorded;
+  if (!is_ready) return true;
   num_refused_ = 0;
   refusal_.clear();
+  Play(context);
   return true;
 }
 

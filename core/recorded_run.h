@@ -24,7 +24,8 @@ class HostState {
 
 // Work is recorded behind two runs that found the same on the host. The second is watched: where the thread did nothing
 // with the device but to put in work, and left what it had found, it will do so again. So the third can be recorded,
-// which does not run it, and then played. From then on it is played, until something is not what it was.
+// which does not run it, and then played, as soon as the recorder is ready. From then on it is played, until something
+// is not what it was.
 class RecordedRun {
  public:
   // Recordings of one work that are worth keeping: memory that it finds may be one of a few, as may its shapes.
@@ -57,6 +58,8 @@ class RecordedRun {
   };
   bool Watch(RunContext& context, const std::function<void()>& work);
   bool Record(RunContext& context, const std::function<void()>& work);
+  // Does the work that is recorded, played or not. False where it has turned out that it cannot be played.
+  bool PlayOrDo(RunContext& context, const std::function<void()>& work);
   void Play(const RunContext& context);
   bool Refused(std::string_view why);
 

@@ -1,11 +1,13 @@
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "stepnet/core/recording_times.h"
 #include "stepnet/core/scoped_value.h"
+#include "stepnet/core/signal_block.h"
 #include "stepnet/gpu/cuda/cuda_event.h"
 
 namespace stepnet {
@@ -27,12 +29,6 @@ class LapClock {
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
-
-cudaGraphExec_t Instantiated(cudaGraph_t graph) {
-  cudaGraphExec_t made = nullptr;
-  STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, graph, 0));
-  return made;
-}
 
 std::int64_t NumNodes(cudaGraph_t graph) {
   size_t count = 0;
@@ -100,6 +96,18 @@ class CudaRecorder::Lanes {
   int lane_ = 0;                 // into which work is put
 };
 
+CudaRecorder::Piece CudaRecorder::MakePiece(CudaRuntime& runtime, cudaGraph_t graph) {
+  LapClock clock;
+  UseCudaDevice(runtime.index());
+  cudaGraphExec_t made = nullptr;
+  STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, graph, 0));
+  Piece piece(made);
+  // Otherwise the first time that it is played would bring it there.
+  STEPNET_CUDA_CALL(cudaGraphUpload(made, runtime.own_queue().stream()));
+  AddRecordingTimes({.instantiate_seconds = clock.Lap()});
+  return piece;
+}
+
 // What a thread puts in, as graphs.
 class CudaRecorder::Capture {
  public:
@@ -124,18 +132,34 @@ class CudaRecorder::Capture {
     times_.capture_seconds += clock_.Lap();
   }
   void Cut() {
-    EndPiece();
+    const Graph graph = EndPiece();
+    if (refusal_->empty()) pieces_.push_back(MakePiece(runtime_, graph.get()));
+    static_cast<void>(clock_.Lap());
     Begin();
   }
-  // Ends the last piece. Empty where there is a refusal.
-  std::vector<Piece> Finish() {
-    EndPiece();
-    if (!refusal_->empty()) return {};
-    AddRecording(times_);
-    return std::move(pieces_);
+  // Ends the last piece, and gives the pieces, or nothing where there is a refusal.
+  void Finish(std::vector<Piece>* pieces, std::future<Piece>* only) {
+    const auto graph = std::make_shared<const Graph>(EndPiece());
+    if (!refusal_->empty()) return;
+    const auto make = [&runtime = runtime_, graph] { return MakePiece(runtime, graph->get()); };
+    if (pieces_.empty()) *only = Meanwhile(make);
+    if (!only->valid()) pieces_.push_back(make());
+    *pieces = std::move(pieces_);
+    times_.recordings = 1;
+    AddRecordingTimes(times_);
   }
 
  private:
+  // On a thread of its own; none where there is no thread to be had.
+  static std::future<Piece> Meanwhile(const std::function<Piece()>& make) {
+    const SignalBlock none;
+    try {
+      return std::async(std::launch::async, make);
+    } catch (const std::system_error&) {
+      return {};
+    }
+  }
+
   std::pair<cudaError_t, Graph> End() {
     is_under_way_ = false;
     cudaGraph_t made = nullptr;
@@ -143,19 +167,15 @@ class CudaRecorder::Capture {
     return {result, Graph(made)};
   }
 
-  void EndPiece() {
+  Graph EndPiece() {
     times_.host_seconds += clock_.Lap();
     lanes_.Join();
-    const auto [result, graph] = End();
+    auto [result, graph] = End();
     CheckCuda(result, "cudaStreamEndCapture");
-    times_.capture_seconds += clock_.Lap();
-    if (!refusal_->empty()) return;
-    pieces_.emplace_back(Instantiated(graph.get()));
-    // Otherwise the first time that it is played would bring it there.
-    STEPNET_CUDA_CALL(cudaGraphUpload(pieces_.back().get(), runtime_.own_queue().stream()));
     ++times_.graphs;
     times_.nodes += NumNodes(graph.get());
-    times_.instantiate_seconds += clock_.Lap();
+    times_.capture_seconds += clock_.Lap();
+    return std::move(graph);  // of a structured binding
   }
 
   CudaRuntime& runtime_;
@@ -182,6 +202,7 @@ void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal
 }
 
 void CudaRecorder::Record(const std::function<void()>& work, std::string* refusal) {
+  only_ = {};  // waits
   pieces_.clear();
   UseCudaDevice(runtime_.index());
   Capture capture(runtime_, refusal);
@@ -191,7 +212,14 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
     const ScopedValue<Capture*> lent(capture_, &capture);
     work();
   }
-  pieces_ = capture.Finish();
+  capture.Finish(&pieces_, &only_);
+}
+
+bool CudaRecorder::IsReady() {
+  if (only_.valid() && only_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    pieces_.push_back(only_.get());
+  }
+  return !pieces_.empty();
 }
 
 void CudaRecorder::Play(int piece) {

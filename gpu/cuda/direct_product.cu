@@ -56,6 +56,12 @@ __global__ void __launch_bounds__(kThreads) MultiplyByWarps(WarpFactors of) {
   for (int c = 0; c < kColumns; ++c) {  // beyond the last column: that one again
     right[c] = reinterpret_cast<const float4*>(of.right + std::int64_t{min(first + c, of.columns - 1)} * of.depth);
   }
+  // The lane writes one sum. What is added to it is read while others are on their way.
+  const int my_column = first + lane % kColumns;
+  const bool writes = lane < kRows * kColumns && my_column < of.columns;
+  float* const to = of.out + std::int64_t{lane / kColumns} * of.columns + my_column;
+  const float bias = writes && of.bias != nullptr ? of.bias[my_column] : 0;
+  const float before = writes && of.adds ? *to : 0;
   float sums[kRows][kColumns] = {};
   const int num_vectors = of.depth / kVector;
   for (int begin = lane; begin < num_vectors; begin += kWarp * kLoads) {
@@ -79,18 +85,18 @@ __global__ void __launch_bounds__(kThreads) MultiplyByWarps(WarpFactors of) {
       }
     }
   }
+  float mine = 0;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      float sum = SumOfLanes<kWarp>(sums[r][c]);
-      const int column = first + c;
-      if (lane != r * kColumns + c || column >= of.columns) continue;
-      if (of.bias != nullptr) sum += of.bias[column];
-      float* const to = of.out + std::int64_t{r} * of.columns + column;
-      *to = of.adds ? *to + sum : sum;
+      const float sum = SumOfLanes<kWarp>(sums[r][c]);
+      if (lane == r * kColumns + c) mine = sum;
     }
   }
+  if (!writes) return;
+  if (of.bias != nullptr) mine += bias;
+  *to = of.adds ? before + mine : mine;
 }
 
 template <typename T>
@@ -115,15 +121,18 @@ __global__ void __launch_bounds__(kThreads) MultiplyByElements(ElementFactors<T>
   const int row = of_rows % of.rows, matrix = of_rows / of.rows;
   const T* const left = of.left + matrix * of.left_matrix + row * of.left_row;
   const T* const right = of.right + matrix * of.right_matrix + column * of.right_column;
+  const bool writes = lane == 0 && thread / kThreadsOfElement < of.num_elements;
+  const T bias = writes && of.bias != nullptr ? of.bias[column] : 0;  // read while factors are on their way
+  const T before = writes && of.adds ? of.out[element] : 0;
   T sum = 0;
 #pragma unroll 4
   for (int d = lane; d < of.depth; d += kThreadsOfElement) {
     sum = fma(left[d * of.left_depth], right[d * of.right_depth], sum);
   }
   sum = SumOfLanes<kThreadsOfElement>(sum);
-  if (lane != 0 || thread / kThreadsOfElement >= of.num_elements) return;
-  if (of.bias != nullptr) sum += of.bias[column];
-  of.out[element] = of.adds ? of.out[element] + sum : sum;
+  if (!writes) return;
+  if (of.bias != nullptr) sum += bias;
+  of.out[element] = of.adds ? before + sum : sum;
 }
 
 struct WarpKernel {
@@ -156,17 +165,27 @@ dim3 BlocksOf(std::int64_t work, std::int64_t of_block) {
 }  // namespace
 
 std::optional<DirectProduct> DirectProduct::Make(const DirectSizes& sizes, DType dtype) {
-  if (ProductsOf(sizes) == 0) return std::nullopt;
-  if (IsForWarps(sizes, dtype)) {
-    const bool has_four = sizes.rows == 1 && sizes.columns >= kMinColumnsForFour;
-    return DirectProduct(sizes, dtype, has_four ? 4 : 1);
-  }
-  if (ProductsOf(sizes) > kMaxProductsOfElements || sizes.depth > kMaxDepthOfElement) return std::nullopt;
-  return DirectProduct(sizes, dtype, 0);
+  const double products = ProductsOf(sizes);
+  if (products == 0) return std::nullopt;
+  const bool is_small = products <= kMaxProductsOfElements && sizes.depth <= kMaxDepthOfElement;
+  const bool has_four = sizes.rows == 1 && sizes.columns >= kMinColumnsForFour;
+  const int columns_of_warp = !IsForWarps(sizes, dtype) ? 0 : has_four ? 4 : 1;
+  if (columns_of_warp == 0 && !is_small) return std::nullopt;
+  return DirectProduct(sizes, dtype, columns_of_warp, is_small);
 }
 
+bool DirectProduct::RunsWarps(const Pointers& pointers) const {
+  constexpr std::uintptr_t kAlignment = kVector * sizeof(float);
+  const auto is_aligned = [](const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0;
+  };
+  return columns_of_warp_ > 0 && is_aligned(pointers.left) && is_aligned(pointers.right);
+}
+
+bool DirectProduct::CanRun(const Pointers& pointers) const { return is_small_ || RunsWarps(pointers); }
+
 void DirectProduct::Launch(const Pointers& pointers, const CudaQueue& queue) const {
-  if (columns_of_warp_ > 0) return LaunchWarps(pointers, queue);
+  if (RunsWarps(pointers)) return LaunchWarps(pointers, queue);
   dtype_ == DType::kDouble ? LaunchElements<double>(pointers, queue) : LaunchElements<float>(pointers, queue);
 }
 

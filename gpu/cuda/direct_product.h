@@ -44,23 +44,26 @@ class DirectProduct {
     void* out = nullptr;
     bool adds = false;  // to what `out` holds
   };
-  // Whether all have to begin on 16 bytes.
-  bool needs_alignment() const { return columns_of_warp_ > 0; }
+  // Warps need factors that begin on 16 bytes; of others small products alone are computed.
+  bool CanRun(const Pointers& pointers) const;
+  // REQUIRES: CanRun.
   void Launch(const Pointers& pointers, const CudaQueue& queue) const;
 
-  // "a warp for 1 column", "8 threads for an element".
+  // "a warp for 1 column", "8 threads for an element": of factors that begin on 16 bytes.
   std::string Text() const;
 
  private:
-  DirectProduct(const DirectSizes& sizes, DType dtype, int columns_of_warp)
-      : sizes_(sizes), dtype_(dtype), columns_of_warp_(columns_of_warp) {}
+  DirectProduct(const DirectSizes& sizes, DType dtype, int columns_of_warp, bool is_small)
+      : sizes_(sizes), dtype_(dtype), columns_of_warp_(columns_of_warp), is_small_(is_small) {}
+  bool RunsWarps(const Pointers& pointers) const;
   void LaunchWarps(const Pointers& pointers, const CudaQueue& queue) const;
   template <typename T>
   void LaunchElements(const Pointers& pointers, const CudaQueue& queue) const;
 
   DirectSizes sizes_;
   DType dtype_;
-  int columns_of_warp_;  // 0: it has elements
+  int columns_of_warp_;  // 0: it has none
+  bool is_small_;        // so that threads may compute its elements
 };
 
 }  // namespace stepnet

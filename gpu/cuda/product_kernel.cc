@@ -93,7 +93,7 @@ class ProductKernel::Plan {
     for (const std::int64_t size : batch_) count_ *= size;
     strided_ = IsStrided(left_) && IsStrided(right_);
     if (dtype_ == DType::kFloat && count_ == 1 && !left_.transposed) PlanFewRows();
-    if (!few_rows_ && strided_) PlanDirect();
+    if (strided_) PlanDirect();
   }
 
   bool takes_bias() const { return dtype_ == DType::kFloat; }
@@ -101,11 +101,9 @@ class ProductKernel::Plan {
 
   void Run(const ProductPointers& pointers, void* scratch, const CudaQueue& queue) {
     UseCudaDevice(device_);
-    const bool is_aligned = IsAligned(pointers);
-    if (few_rows_ && is_aligned) return RunFewRows(pointers, queue);
-    if (direct_ && (is_aligned || !direct_->needs_alignment())) {
-      return direct_->Launch({pointers.left, pointers.right, pointers.bias, pointers.out, pointers.adds}, queue);
-    }
+    if (few_rows_ && IsAligned(pointers)) return RunFewRows(pointers, queue);
+    const DirectProduct::Pointers direct = {pointers.left, pointers.right, pointers.bias, pointers.out, pointers.adds};
+    if (direct_ && direct_->CanRun(direct)) return direct_->Launch(direct, queue);
     const Calls& calls = CallsFor(pointers);
     if (strided_) return RunOne(calls, pointers, scratch, queue.stream());
     const std::int64_t bytes = DTypeBytes(dtype_);
@@ -149,7 +147,8 @@ class ProductKernel::Plan {
                                    .one_left = MatricesOf(left_) == 1,
                                    .one_right = MatricesOf(right_) == 1},
                                   dtype_);
-    if (direct_) SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), direct_->Text());
+    if (!direct_ || few_rows_) return;  // which it stands in for where pointers are not aligned
+    SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), direct_->Text());
   }
 
   void RunFewRows(const ProductPointers& pointers, const CudaQueue& queue) const {

@@ -50,6 +50,18 @@ TEST(DirectProduct, TakesWhatIsSmallOrHasFewRows) {
   EXPECT_EQ(text({.rows = 8, .columns = 8, .depth = 0}), "none");
 }
 
+TEST(DirectProduct, OfFactorsThatBeginOnNoVectorMustBeSmall) {
+  const auto can_run = [](std::int64_t columns, std::uintptr_t left, std::uintptr_t right) {
+    const DirectSizes sizes{.rows = 3, .columns = columns, .depth = 16, .right_transposed = true};
+    const auto at = [](std::uintptr_t address) { return reinterpret_cast<const void*>(address); };
+    return DirectProduct::Make(sizes, DType::kFloat)->CanRun({at(left), at(right), at(4), nullptr});
+  };
+  EXPECT_TRUE(can_run(1 << 16, 64, 128));
+  EXPECT_FALSE(can_run(1 << 16, 68, 128));
+  EXPECT_FALSE(can_run(1 << 16, 64, 136));
+  EXPECT_TRUE(can_run(6, 68, 136));
+}
+
 TEST(DirectProduct, IsTheProduct) {
   try {
     RuntimeOf(kCuda);
@@ -74,6 +86,7 @@ TEST(DirectProduct, IsTheProduct) {
       product->Launch({l.raw(kCuda), r.raw(kCuda), with_bias ? b.raw(kCuda) : nullptr, out.raw(kCuda), adds}, queue);
       return out.To({});
     };
+    EXPECT_TRUE(product->CanRun({l.raw(kCuda), r.raw(kCuda), nullptr, nullptr}));
     const double tolerance = dtype == DType::kDouble ? 1e-14 : 1e-5;
     for (const bool with_bias : {false, true}) {
       const Tensor got = run(with_bias, !with_bias), again = run(with_bias, !with_bias);
