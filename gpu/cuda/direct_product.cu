@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <type_traits>
+#include <iterator>
 
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/direct_product.h"
@@ -14,13 +14,20 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kVector = 4;  // floats of one load
 constexpr int kThreadsOfElement = 8;
 
-// By timing both in a chain of steps on an H100 (docs/performance.md). Beyond so much depth cuBLASLt reads more at
-// once.
+constexpr int kThreadsOfBlock = 1024;  // where a block has columns
+constexpr int kWarpsOfBlock = kThreadsOfBlock / kWarp;
+
+// By timing both in a chain of steps on an H100 (docs/performance.md).
 constexpr std::int64_t kMaxRows = 4;
+constexpr double kMaxProductsOfRows = 1 << 25;
+// Beyond so much depth cuBLASLt reads more of a column at once.
 constexpr std::int64_t kMaxDepthOfWarp = 2048;
-constexpr double kMaxProductsOfWarps = 1 << 25;
+// For less most threads of a block would have nothing to do.
+constexpr std::int64_t kMinDepthOfBlock = 64;
 // A warp has four columns where that leaves each multiprocessor a block: more of the right factor is on its way then.
+// Likewise a block has more where there are enough for all multiprocessors.
 constexpr std::int64_t kMinColumnsForFour = 4096;
+constexpr std::int64_t kMinBlocks = 128;
 // Small: so that no thread adds more than a few terms.
 constexpr double kMaxProductsOfElements = 1 << 18;
 constexpr std::int64_t kMaxDepthOfElement = 512;
@@ -36,9 +43,9 @@ __device__ float MulAdd(const float4& a, const float4& b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-struct WarpFactors {
-  const float* left;   // [rows, depth]
-  const float* right;  // [columns, depth]
+struct RowsFactors {
+  const float* left;
+  const float* right;
   const float* bias;
   float* out;
   int columns, depth;
@@ -46,7 +53,7 @@ struct WarpFactors {
 };
 
 template <int kRows, int kColumns, int kLoads>
-__global__ void __launch_bounds__(kThreads) MultiplyByWarps(WarpFactors of) {
+__global__ void __launch_bounds__(kThreads) MultiplyByWarps(RowsFactors of) {
   device::WaitForKernelsBefore();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first = (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp) * kColumns;
@@ -99,6 +106,53 @@ __global__ void __launch_bounds__(kThreads) MultiplyByWarps(WarpFactors of) {
   *to = of.adds ? before + mine : mine;
 }
 
+// One row. Each warp has other elements of the depth, kAtOnce at a time, of which it reads four columns a lane.
+template <int kAtOnce>
+__global__ void __launch_bounds__(kThreadsOfBlock) MultiplyByBlocks(RowsFactors of) {
+  device::WaitForKernelsBefore();
+  constexpr int kLanes = kWarp / kAtOnce, kColumns = kLanes * kVector, kLoads = 8, kStride = kWarpsOfBlock * kAtOnce;
+  __shared__ float4 shared[kWarpsOfBlock][kLanes];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
+  const int first = static_cast<int>(blockIdx.x) * kColumns, my_column = first + thread;
+  const bool writes = thread < kColumns && my_column < of.columns;
+  const float bias = writes && of.bias != nullptr ? of.bias[my_column] : 0;
+  const float before = writes && of.adds ? of.out[my_column] : 0;
+  // Beyond the last column: the last four again.
+  const float* const right = of.right + min(first + lane % kLanes * kVector, of.columns - kVector);
+  float4 sum = {0, 0, 0, 0};
+  for (int begin = warp * kAtOnce + lane / kLanes; begin < of.depth; begin += kStride * kLoads) {
+    float4 factors[kLoads];
+    float left[kLoads];
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      const int d = begin + load * kStride;
+      if (d >= of.depth) break;
+      factors[load] = __ldg(reinterpret_cast<const float4*>(right + std::int64_t{d} * of.columns));
+      left[load] = of.left[d];
+    }
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      if (begin + load * kStride >= of.depth) break;
+      sum = {fmaf(factors[load].x, left[load], sum.x), fmaf(factors[load].y, left[load], sum.y),
+             fmaf(factors[load].z, left[load], sum.z), fmaf(factors[load].w, left[load], sum.w)};
+    }
+  }
+#pragma unroll
+  for (int offset = kLanes; offset < kWarp; offset *= 2) {
+    sum = {sum.x + __shfl_xor_sync(~0U, sum.x, offset), sum.y + __shfl_xor_sync(~0U, sum.y, offset),
+           sum.z + __shfl_xor_sync(~0U, sum.z, offset), sum.w + __shfl_xor_sync(~0U, sum.w, offset)};
+  }
+  if (lane < kLanes) shared[warp][lane] = sum;
+  __syncthreads();
+  if (!writes) return;
+  const float* const sums = reinterpret_cast<const float*>(shared) + thread;
+  float mine = 0;
+#pragma unroll
+  for (int w = 0; w < kWarpsOfBlock; ++w) mine += sums[w * kColumns];
+  if (of.bias != nullptr) mine += bias;
+  of.out[my_column] = of.adds ? before + mine : mine;
+}
+
 template <typename T>
 struct ElementFactors {
   const T* left;
@@ -135,27 +189,52 @@ __global__ void __launch_bounds__(kThreads) MultiplyByElements(ElementFactors<T>
   of.out[element] = of.adds ? before + sum : sum;
 }
 
-struct WarpKernel {
-  void (*multiply)(WarpFactors);
+struct RowsKernel {
+  void (*multiply)(RowsFactors);
+  bool right_transposed;
   int rows;
-  int columns;
+  int columns;  // of a block
+  int threads;
+  const char* text;
 };
-// One row has few sums, so that more can be on its way.
-constexpr WarpKernel kWarpKernels[] = {{MultiplyByWarps<1, 1, 8>, 1, 1},
-                                       {MultiplyByWarps<1, 4, 8>, 1, 4},
-                                       {MultiplyByWarps<2, 1, 4>, 2, 1},
-                                       {MultiplyByWarps<3, 1, 4>, 3, 1},
-                                       {MultiplyByWarps<4, 1, 4>, 4, 1}};
+// Of one row there are few sums, so that more can be on its way.
+constexpr RowsKernel kRowsKernels[] = {
+    {MultiplyByWarps<1, 1, 8>, true, 1, kWarps, kThreads, "a warp for 1 column"},
+    {MultiplyByWarps<1, 4, 8>, true, 1, 4 * kWarps, kThreads, "a warp for 4 columns"},
+    {MultiplyByWarps<2, 1, 4>, true, 2, kWarps, kThreads, "a warp for 1 column"},
+    {MultiplyByWarps<3, 1, 4>, true, 3, kWarps, kThreads, "a warp for 1 column"},
+    {MultiplyByWarps<4, 1, 4>, true, 4, kWarps, kThreads, "a warp for 1 column"},
+    {MultiplyByBlocks<16>, false, 1, 8, kThreadsOfBlock, "a block for 8 columns"},
+    {MultiplyByBlocks<8>, false, 1, 16, kThreadsOfBlock, "a block for 16 columns"},
+    {MultiplyByBlocks<4>, false, 1, 32, kThreadsOfBlock, "a block for 32 columns"},
+};
 
 double ProductsOf(const DirectSizes& sizes) {
   return static_cast<double>(sizes.count) * static_cast<double>(sizes.rows) * static_cast<double>(sizes.columns) *
          static_cast<double>(sizes.depth);
 }
 
-bool IsForWarps(const DirectSizes& sizes, DType dtype) {
-  return dtype == DType::kFloat && sizes.count == 1 && sizes.rows <= kMaxRows && !sizes.left_transposed &&
-         sizes.right_transposed && sizes.depth % kVector == 0 && sizes.depth <= kMaxDepthOfWarp &&
-         ProductsOf(sizes) <= kMaxProductsOfWarps;
+bool IsOfRows(const DirectSizes& sizes, DType dtype) {
+  if (dtype != DType::kFloat || sizes.count > 1 || sizes.left_transposed || ProductsOf(sizes) > kMaxProductsOfRows) {
+    return false;
+  }
+  return sizes.right_transposed ? sizes.rows <= kMaxRows && sizes.depth % kVector == 0 && sizes.depth <= kMaxDepthOfWarp
+                                : sizes.rows == 1 && sizes.columns % kVector == 0 && sizes.depth >= kMinDepthOfBlock;
+}
+
+// In kRowsKernels, or -1.
+int RowsKernelFor(const DirectSizes& sizes, DType dtype) {
+  if (!IsOfRows(sizes, dtype)) return -1;
+  int columns = kWarps;
+  if (!sizes.right_transposed) {
+    while (columns < 32 && sizes.columns >= 2 * columns * kMinBlocks) columns *= 2;
+  } else if (sizes.rows == 1 && sizes.columns >= kMinColumnsForFour) {
+    columns *= 4;
+  }
+  const auto found = std::ranges::find_if(kRowsKernels, [&](const RowsKernel& kernel) {
+    return kernel.right_transposed == sizes.right_transposed && kernel.rows == sizes.rows && kernel.columns == columns;
+  });
+  return static_cast<int>(found - std::begin(kRowsKernels));
 }
 
 dim3 BlocksOf(std::int64_t work, std::int64_t of_block) {
@@ -168,31 +247,29 @@ std::optional<DirectProduct> DirectProduct::Make(const DirectSizes& sizes, DType
   const double products = ProductsOf(sizes);
   if (products == 0) return std::nullopt;
   const bool is_small = products <= kMaxProductsOfElements && sizes.depth <= kMaxDepthOfElement;
-  const bool has_four = sizes.rows == 1 && sizes.columns >= kMinColumnsForFour;
-  const int columns_of_warp = !IsForWarps(sizes, dtype) ? 0 : has_four ? 4 : 1;
-  if (columns_of_warp == 0 && !is_small) return std::nullopt;
-  return DirectProduct(sizes, dtype, columns_of_warp, is_small);
+  const int kernel = RowsKernelFor(sizes, dtype);
+  if (kernel < 0 && !is_small) return std::nullopt;
+  return DirectProduct(sizes, dtype, kernel, is_small);
 }
 
-bool DirectProduct::RunsWarps(const Pointers& pointers) const {
+bool DirectProduct::RunsRows(const Pointers& pointers) const {
   constexpr std::uintptr_t kAlignment = kVector * sizeof(float);
   const auto is_aligned = [](const void* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0;
   };
-  return columns_of_warp_ > 0 && is_aligned(pointers.left) && is_aligned(pointers.right);
+  return rows_kernel_ >= 0 && is_aligned(pointers.left) && is_aligned(pointers.right);
 }
 
-bool DirectProduct::CanRun(const Pointers& pointers) const { return is_small_ || RunsWarps(pointers); }
+bool DirectProduct::CanRun(const Pointers& pointers) const { return is_small_ || RunsRows(pointers); }
 
 void DirectProduct::Launch(const Pointers& pointers, const CudaQueue& queue) const {
-  if (RunsWarps(pointers)) return LaunchWarps(pointers, queue);
+  if (RunsRows(pointers)) return LaunchRows(pointers, queue);
   dtype_ == DType::kDouble ? LaunchElements<double>(pointers, queue) : LaunchElements<float>(pointers, queue);
 }
 
-void DirectProduct::LaunchWarps(const Pointers& pointers, const CudaQueue& queue) const {
-  const WarpKernel& kernel = *std::ranges::find_if(
-      kWarpKernels, [&](const WarpKernel& it) { return it.rows == sizes_.rows && it.columns == columns_of_warp_; });
-  WarpFactors factors{.left = static_cast<const float*>(pointers.left),
+void DirectProduct::LaunchRows(const Pointers& pointers, const CudaQueue& queue) const {
+  const RowsKernel& kernel = kRowsKernels[rows_kernel_];
+  RowsFactors factors{.left = static_cast<const float*>(pointers.left),
                       .right = static_cast<const float*>(pointers.right),
                       .bias = static_cast<const float*>(pointers.bias),
                       .out = static_cast<float*>(pointers.out),
@@ -201,8 +278,8 @@ void DirectProduct::LaunchWarps(const Pointers& pointers, const CudaQueue& queue
                       .adds = pointers.adds};
   void* parameters[] = {&factors};
   LaunchEarly(reinterpret_cast<const void*>(kernel.multiply),
-              {.blocks = BlocksOf(sizes_.columns, std::int64_t{kWarps} * columns_of_warp_), .threads = kThreads},
-              parameters, queue, "a product of up to four rows");
+              {.blocks = BlocksOf(sizes_.columns, kernel.columns), .threads = kernel.threads}, parameters, queue,
+              "a product of up to four rows");
 }
 
 template <typename T>
@@ -231,8 +308,7 @@ void DirectProduct::LaunchElements(const Pointers& pointers, const CudaQueue& qu
 }
 
 std::string DirectProduct::Text() const {
-  if (columns_of_warp_ == 0) return StrCat(kThreadsOfElement, " threads for an element");
-  return StrCat("a warp for ", columns_of_warp_, columns_of_warp_ == 1 ? " column" : " columns");
+  return rows_kernel_ >= 0 ? kRowsKernels[rows_kernel_].text : StrCat(kThreadsOfElement, " threads for an element");
 }
 
 }  // namespace stepnet

@@ -4,6 +4,8 @@
 //
 // - Up to four rows, float, right factor transposed, as where a step multiplies by weights [columns, depth]: a warp
 //   computes a column for all rows, each lane with every 32nd four elements of the depth.
+// - One row, float, right factor as it is, as in the gradient of that: a block computes a few columns, each warp with
+//   other elements of the depth.
 // - Small ones, of float and double, whichever way the factors lie, also several at once: eight threads compute an
 //   element, each with every eighth element of the depth.
 // The sums of lanes are then added in pairs. So equal sizes give equal bits.
@@ -44,7 +46,7 @@ class DirectProduct {
     void* out = nullptr;
     bool adds = false;  // to what `out` holds
   };
-  // Warps need factors that begin on 16 bytes; of others small products alone are computed.
+  // Of factors that do not begin on 16 bytes small products alone are computed.
   bool CanRun(const Pointers& pointers) const;
   // REQUIRES: CanRun.
   void Launch(const Pointers& pointers, const CudaQueue& queue) const;
@@ -53,17 +55,17 @@ class DirectProduct {
   std::string Text() const;
 
  private:
-  DirectProduct(const DirectSizes& sizes, DType dtype, int columns_of_warp, bool is_small)
-      : sizes_(sizes), dtype_(dtype), columns_of_warp_(columns_of_warp), is_small_(is_small) {}
-  bool RunsWarps(const Pointers& pointers) const;
-  void LaunchWarps(const Pointers& pointers, const CudaQueue& queue) const;
+  DirectProduct(const DirectSizes& sizes, DType dtype, int rows_kernel, bool is_small)
+      : sizes_(sizes), dtype_(dtype), rows_kernel_(rows_kernel), is_small_(is_small) {}
+  bool RunsRows(const Pointers& pointers) const;
+  void LaunchRows(const Pointers& pointers, const CudaQueue& queue) const;
   template <typename T>
   void LaunchElements(const Pointers& pointers, const CudaQueue& queue) const;
 
   DirectSizes sizes_;
   DType dtype_;
-  int columns_of_warp_;  // 0: it has none
-  bool is_small_;        // so that threads may compute its elements
+  int rows_kernel_;  // of those for few rows, or -1
+  bool is_small_;    // so that threads may compute its elements
 };
 
 }  // namespace stepnet

@@ -42,7 +42,12 @@ TEST(DirectProduct, TakesWhatIsSmallOrHasFewRows) {
   EXPECT_EQ(text({.rows = 5, .columns = 4096, .depth = 1024, .right_transposed = true}), "none") << "rows";
   EXPECT_EQ(text({.rows = 1, .columns = 1024, .depth = 4096, .right_transposed = true}), "none") << "depth";
   EXPECT_EQ(text({.rows = 1, .columns = 1024, .depth = 1022, .right_transposed = true}), "none") << "no vectors";
-  EXPECT_EQ(text({.rows = 1, .columns = 4096, .depth = 1024}), "none") << "the other layout";
+  EXPECT_EQ(text({.rows = 1, .columns = 4096, .depth = 1024}), "a block for 32 columns");
+  EXPECT_EQ(text({.rows = 1, .columns = 1024, .depth = 4096}), "a block for 8 columns");
+  EXPECT_EQ(text({.rows = 1, .columns = 2048, .depth = 2048}), "a block for 16 columns");
+  EXPECT_EQ(text({.rows = 2, .columns = 1024, .depth = 4096}), "none") << "rows in the other layout";
+  EXPECT_EQ(text({.rows = 1, .columns = 1022, .depth = 4096}), "none") << "no vectors";
+  EXPECT_EQ(text({.rows = 1, .columns = 64, .depth = 32}), "8 threads for an element");
   EXPECT_EQ(text({.rows = 1, .columns = 4096, .depth = 1024, .right_transposed = true}, DType::kDouble), "none");
   EXPECT_EQ(text({.rows = 64, .columns = 64, .depth = 64, .left_transposed = true}), "8 threads for an element");
   EXPECT_EQ(text({.count = 2, .rows = 64, .columns = 64, .depth = 64}), "none") << "several are not small";
@@ -105,6 +110,11 @@ TEST(DirectProduct, IsTheProduct) {
       for (const std::int64_t depth : {4, 132, 1024, 1536}) {
         expect({.rows = rows, .columns = columns, .depth = depth, .right_transposed = true}, DType::kFloat);
       }
+    }
+  }
+  for (const std::int64_t columns : {4, 36, 1024, 2060, 4100}) {
+    for (const std::int64_t depth : {64, 77, 1000, 4096}) {
+      expect({.rows = 1, .columns = columns, .depth = depth}, DType::kFloat);
     }
   }
   for (const DType dtype : {DType::kFloat, DType::kDouble}) {
