@@ -58,7 +58,8 @@ class RecordedRun {
   };
   bool Watch(RunContext& context, const std::function<void()>& work);
   bool Record(RunContext& context, const std::function<void()>& work);
-  // Does the work that is recorded, played or not. False where it has turned out that it cannot be played.
+  // Does the work that is recorded: plays it, where the recorder has made its pieces. One that makes them on a thread
+  // of its own has none until then, and throws where it cannot make them: false.
   bool PlayOrDo(RunContext& context, const std::function<void()>& work);
   void Play(const RunContext& context);
   bool Refused(std::string_view why);
@@ -68,6 +69,7 @@ class RecordedRun {
   const std::unique_ptr<Recorder> recorder_;
   Stage stage_ = Stage::kUnknown;
   int num_refused_ = 0;
+  bool is_kept_ = false;  // by the recorder: what the notes tell of
   std::string refusal_;
   RecordingNotes notes_;
   const std::uint64_t* run_ = nullptr;  // where the run that was watched found its number

@@ -16,7 +16,7 @@ namespace {
 struct GraphDelete {
   void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
 };
-using Graph = std::unique_ptr<CUgraph_st, GraphDelete>;
+using Captured = std::unique_ptr<CUgraph_st, GraphDelete>;
 
 // Seconds since it was made, or asked last.
 class LapClock {
@@ -96,18 +96,6 @@ class CudaRecorder::Lanes {
   int lane_ = 0;                 // into which work is put
 };
 
-CudaRecorder::Piece CudaRecorder::MakePiece(CudaRuntime& runtime, cudaGraph_t graph) {
-  LapClock clock;
-  UseCudaDevice(runtime.index());
-  cudaGraphExec_t made = nullptr;
-  STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, graph, 0));
-  Piece piece(made);
-  // Otherwise the first time that it is played would bring it there.
-  STEPNET_CUDA_CALL(cudaGraphUpload(made, runtime.own_queue().stream()));
-  AddRecordingTimes({.instantiate_seconds = clock.Lap()});
-  return piece;
-}
-
 // What a thread puts in, as graphs.
 class CudaRecorder::Capture {
  public:
@@ -132,50 +120,70 @@ class CudaRecorder::Capture {
     times_.capture_seconds += clock_.Lap();
   }
   void Cut() {
-    const Graph graph = EndPiece();
-    if (refusal_->empty()) pieces_.push_back(MakePiece(runtime_, graph.get()));
-    static_cast<void>(clock_.Lap());
+    EndPiece(/*is_last=*/false);
     Begin();
   }
-  // Ends the last piece, and gives the pieces, or nothing where there is a refusal.
-  void Finish(std::vector<Piece>* pieces, std::future<Piece>* only) {
-    const auto graph = std::make_shared<const Graph>(EndPiece());
-    if (!refusal_->empty()) return;
-    const auto make = [&runtime = runtime_, graph] { return MakePiece(runtime, graph->get()); };
-    if (pieces_.empty()) *only = Meanwhile(make);
-    if (!only->valid()) pieces_.push_back(make());
-    *pieces = std::move(pieces_);
+  // Ends the last piece. Empty where there is a refusal.
+  std::vector<Piece> Finish() {
+    EndPiece(/*is_last=*/true);
+    if (!refusal_->empty()) return {};
     times_.recordings = 1;
     AddRecordingTimes(times_);
+    return std::move(pieces_);
   }
 
  private:
-  // On a thread of its own; none where there is no thread to be had.
-  static std::future<Piece> Meanwhile(const std::function<Piece()>& make) {
-    const SignalBlock none;
-    try {
-      return std::async(std::launch::async, make);
-    } catch (const std::system_error&) {
-      return {};
-    }
-  }
-
-  std::pair<cudaError_t, Graph> End() {
+  std::pair<cudaError_t, Captured> End() {
     is_under_way_ = false;
     cudaGraph_t made = nullptr;
     const cudaError_t result = cudaStreamEndCapture(queue_.stream(), &made);
-    return {result, Graph(made)};
+    return {result, Captured(made)};
   }
 
-  Graph EndPiece() {
+  void EndPiece(bool is_last) {
     times_.host_seconds += clock_.Lap();
     lanes_.Join();
-    auto [result, graph] = End();
+    auto [result, captured] = End();
     CheckCuda(result, "cudaStreamEndCapture");
+    if (!refusal_->empty()) return;
     ++times_.graphs;
-    times_.nodes += NumNodes(graph.get());
+    times_.nodes += NumNodes(captured.get());
     times_.capture_seconds += clock_.Lap();
-    return std::move(graph);  // of a structured binding
+    const bool is_only = is_last && pieces_.empty();
+    pieces_.push_back(MakePiece(std::move(captured), is_only));
+    static_cast<void>(clock_.Lap());
+  }
+
+  // Of the only piece on a thread of its own, where there is one to be had; who lets go of it waits.
+  Piece MakePiece(Captured captured, bool is_only) const {
+    const auto shared = std::make_shared<Captured>(std::move(captured));
+    const auto make = [&runtime = runtime_, shared] {
+      Graph graph = MakeGraph(runtime, shared->get());
+      shared->reset();
+      return graph;
+    };
+    if (is_only) {
+      const SignalBlock none;
+      try {
+        return std::async(std::launch::async, make).share();
+      } catch (const std::system_error&) {
+      }
+    }
+    std::promise<Graph> made;
+    made.set_value(make());
+    return made.get_future().share();
+  }
+
+  static Graph MakeGraph(CudaRuntime& runtime, cudaGraph_t captured) {
+    LapClock clock;
+    UseCudaDevice(runtime.index());
+    cudaGraphExec_t made = nullptr;
+    STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, captured, 0));
+    Graph graph(made);
+    // Otherwise the first time that it is played would bring it there.
+    STEPNET_CUDA_CALL(cudaGraphUpload(made, runtime.own_queue().stream()));
+    AddRecordingTimes({.instantiate_seconds = clock.Lap()});
+    return graph;
   }
 
   CudaRuntime& runtime_;
@@ -202,7 +210,6 @@ void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal
 }
 
 void CudaRecorder::Record(const std::function<void()>& work, std::string* refusal) {
-  only_ = {};  // waits
   pieces_.clear();
   UseCudaDevice(runtime_.index());
   Capture capture(runtime_, refusal);
@@ -212,20 +219,20 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
     const ScopedValue<Capture*> lent(capture_, &capture);
     work();
   }
-  capture.Finish(&pieces_, &only_);
+  pieces_ = capture.Finish();
 }
 
-bool CudaRecorder::IsReady() {
-  if (only_.valid() && only_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    pieces_.push_back(only_.get());
-  }
-  return !pieces_.empty();
+int CudaRecorder::num_pieces() const {
+  constexpr std::chrono::seconds kAtOnce(0);
+  if (pieces_.empty() || pieces_.back().wait_for(kAtOnce) != std::future_status::ready) return 0;
+  static_cast<void>(pieces_.back().get());  // throws
+  return static_cast<int>(pieces_.size());
 }
 
 void CudaRecorder::Play(int piece) {
   UseCudaDevice(runtime_.index());
   const CudaQueue& queue = runtime_.own_queue();
-  STEPNET_CUDA_CALL(cudaGraphLaunch(pieces_[piece].get(), queue.stream()));
+  STEPNET_CUDA_CALL(cudaGraphLaunch(pieces_[piece].get().get(), queue.stream()));
   if (piece + 1 == num_pieces()) return last_played_.reset();
   const CudaEvent before = std::exchange(last_played_, EventOf(queue, cudaEventBlockingSync));
   if (piece == 0) return;

@@ -36,10 +36,9 @@ class LateRecorder : public Recorder {
     work();
     ++recordings_.recorded;
   }
-  int num_pieces() const override { return 1; }
-  bool IsReady() override {
+  int num_pieces() const override {
     if (recordings_.fails) throw Error(ErrorCode::kOutOfMemory, "no memory for the graph");
-    return recordings_.is_ready;
+    return recordings_.is_ready ? 1 : 0;
   }
   void Play(int) override { ++recordings_.played; }
 
@@ -85,6 +84,7 @@ TEST_F(RecordedRunTest, IsDoneWhereTheRecorderCannotBecomeReady) {
   EXPECT_EQ(recordings_.recorded, 3) << "and given up";
   EXPECT_TRUE(run_.has_given_up());
   EXPECT_EQ(recordings_.played, 0);
+  EXPECT_EQ(run_.num_step_operators(), 0);
 }
 
 TEST_F(RecordedRunTest, WorkThatFailsWhileItIsMadeReadyLeavesNothingKnown) {
