@@ -6,6 +6,7 @@
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -115,12 +116,13 @@ void ChooseRuns(const OpRun& run) {
 void SplitRuns(const OpRun& run) {
   ForFloatType(run.Out(0).dtype, "WhereGradient", [&](auto zero) {
     using T = decltype(zero);
+    const RegionKernel copy = CopyKernelOf(kDTypeOf<T>), fill = FillKernelOf(kDTypeOf<T>);
     const T* dz = run.In(1).As<T>();
     T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
     ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
       T *to = holds ? dx : dy, *other = holds ? dy : dx;
-      std::copy(dz + begin, dz + end, to + begin);
-      std::fill(other + begin, other + end, T{0});
+      copy(to + begin, dz + begin, nullptr, nullptr, nullptr, end - begin);
+      fill(other + begin, &zero, nullptr, nullptr, nullptr, end - begin);
     });
   });
 }
