@@ -27,8 +27,7 @@ namespace stepnet {
   }
 }
 
-// A kernel on elements some of whose operands rows share. Never inlined, because an array on the stack slows its callers
-// down.
+// A kernel on elements some of whose operands rows share. Never inlined: an array on the stack slows callers down.
 [[gnu::noinline]] inline void ComputeOfRows(const RegionInstruction& instruction, char* const* slots, std::int64_t rows,
                                             std::int64_t columns) {
   const void* arrays[kMaxExprOperands] = {};
