@@ -6,7 +6,6 @@
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
-#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -101,6 +100,9 @@ void ForRuns(const OpRun& run, const TensorView& x, const Fn& fn) {
   }
 }
 
+// Elements of a run from which on a call that copies or fills them is faster than a loop.
+constexpr std::int64_t kLongRun = 64;
+
 void ChooseRuns(const OpRun& run) {
   ForDType(run.Out(0).dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -108,7 +110,11 @@ void ChooseRuns(const OpRun& run) {
     T* z = run.Out(0).As<T>();
     ForRuns(run, run.Out(0), [&](bool holds, std::int64_t begin, std::int64_t end) {
       const T* chosen = holds ? x : y;
-      std::copy(chosen + begin, chosen + end, z + begin);
+      if (end - begin >= kLongRun) {
+        std::copy(chosen + begin, chosen + end, z + begin);
+        return;
+      }
+      for (std::int64_t i = begin; i < end; ++i) z[i] = chosen[i];
     });
   });
 }
@@ -116,13 +122,19 @@ void ChooseRuns(const OpRun& run) {
 void SplitRuns(const OpRun& run) {
   ForFloatType(run.Out(0).dtype, "WhereGradient", [&](auto zero) {
     using T = decltype(zero);
-    const RegionKernel copy = CopyKernelOf(kDTypeOf<T>), fill = FillKernelOf(kDTypeOf<T>);
     const T* dz = run.In(1).As<T>();
     T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
     ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
       T *to = holds ? dx : dy, *other = holds ? dy : dx;
-      copy(to + begin, dz + begin, nullptr, nullptr, nullptr, end - begin);
-      fill(other + begin, &zero, nullptr, nullptr, nullptr, end - begin);
+      if (end - begin >= kLongRun) {
+        std::copy(dz + begin, dz + end, to + begin);
+        std::fill(other + begin, other + end, zero);
+        return;
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        to[i] = dz[i];
+        other[i] = 0;
+      }
     });
   });
 }
