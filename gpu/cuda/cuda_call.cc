@@ -40,7 +40,7 @@ LostContexts& Lost() {
   return lost;
 }
 
-// The device that calls of the thread work on; CUDA begins with the first.
+// The device that our calls in the thread work on; CUDA begins with the first.
 thread_local int device_of_thread = -1;
 
 // Errors after which CUDA answers every call with the same one.
@@ -95,7 +95,9 @@ void Check(int device, cudaError_t result, const char* call) {
 
 void UseCudaDevice(int index) {
   ExpectContext(index);
-  if (device_of_thread == index) return;
+  int current = -1;  // others in this process may have chosen another one
+  const bool is_known = cudaGetDevice(&current) == cudaSuccess;
+  if (is_known && current == index && device_of_thread == index) return;
   Check(index, cudaSetDevice(index), "cudaSetDevice");
   device_of_thread = index;
 }

@@ -8,12 +8,15 @@
 // in an order by chance. Tests can make it fail.
 #pragma once
 
+#include <vector>
+
 #include "stepnet/core/device.h"
 
 namespace stepnet {
 
 inline constexpr Device kPoisonDevice = {.kind = DeviceKind::kPrivate};
 inline constexpr int kNumPoisonDevices = 4;
+inline constexpr StreamId kFirstPoisonStream = 1000;  // of private:0, the stream of private:1 is the next one
 
 // What has happened since the process began.
 struct PoisonCounts {
@@ -24,6 +27,8 @@ struct PoisonCounts {
   std::int64_t host_waits = 0;
   std::int64_t allocations = 0;
   std::int64_t bytes = 0;  // that are allocated now
+  // Streams for which a queue was made to wait, negative, and those that were made to wait for it: there are none.
+  std::vector<std::int64_t> orders = {};
 };
 PoisonCounts CountsOfPoisonDevice(int index = 0);
 
