@@ -72,6 +72,9 @@ class Queue {
   // Returns when all that was put in has been done.
   virtual void Wait() = 0;
   virtual Device device() const = 0;
+  // Puts in a mark. When it is reached is known after Wait, in seconds of std::chrono::steady_clock. Null where the
+  // queue has no clock.
+  virtual std::shared_ptr<const double> MarkTime() { return nullptr; }
   // Streams are the orders of work in which other libraries use the device, by the numbers that DLPack has for them: of
   // CUDA a cudaStream_t, or 1 and 2 for its default ones. This queue's own; 0 where others cannot name it.
   virtual StreamId stream_id() const { return 0; }
@@ -80,9 +83,6 @@ class Queue {
   virtual void WaitFor(StreamId stream) { static_cast<void>(stream); }
   // The other way round: what the stream is given from now on is done when the queue has done what it was given so far.
   virtual void LetWait(StreamId stream) { static_cast<void>(stream); }
-  // Puts in a mark. When it is reached is known after Wait, in seconds of std::chrono::steady_clock. Null where the
-  // queue has no clock.
-  virtual std::shared_ptr<const double> MarkTime() { return nullptr; }
 };
 
 // Keeps what a thread puts into the queue of a device, to put it in again as one.
@@ -125,12 +125,6 @@ class DeviceRuntime {
   virtual void* Allocate(std::int64_t bytes) = 0;
   virtual void Free(void* memory, std::int64_t bytes) noexcept = 0;
   virtual Queue& queue() = 0;
-  // Calls `then` once, when the queue has done what it was given so far: within this call or a later one, of whichever
-  // thread, or within Queue::Wait. It must not throw.
-  virtual void WhenDone(std::function<void()> then) noexcept;
-  // Others in this process may have chosen a device for the thread, in the device's own library. What is returned
-  // chooses that one again when it ends; null where there is nothing to choose.
-  virtual std::shared_ptr<void> KeepThread() { return nullptr; }
   virtual MemoryUse memory() const = 0;
   // Limits what Allocate gives out, and keeps, in all. Throws kInvalidArgument for less than is in use.
   virtual void SetMemoryLimit(std::int64_t bytes) = 0;
@@ -142,6 +136,12 @@ class DeviceRuntime {
   virtual std::vector<std::string> Choices() const { return {}; }
   // Null where nothing can be kept.
   virtual std::unique_ptr<Recorder> MakeRecorder() { return nullptr; }
+  // Calls `then` once, when the queue has done what it was given so far: within this call or a later one, of whichever
+  // thread, or within a wait for the queue. It must not throw.
+  virtual void WhenDone(std::function<void()> then) noexcept;
+  // Others in this process may have chosen a device for the thread, in the device's own library. What is returned
+  // chooses that one again when it ends; null where there is nothing to choose.
+  virtual std::shared_ptr<void> KeepThread() { return nullptr; }
 };
 
 // A region for a device, which several operators have become.

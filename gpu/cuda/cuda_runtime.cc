@@ -283,6 +283,7 @@ void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes
 }
 
 void CudaQueue::CopyToHost(const void* from, void* to_host, std::int64_t bytes) {
+  const PendingCalls::WaitScope ready(*runtime_.pending_);
   UseCudaDevice(runtime_.index());
   MeetHost("it copies to the host");
   if (bytes > 0) {
@@ -297,17 +298,8 @@ std::shared_ptr<const double> CudaQueue::MarkTime() {
 }
 
 void CudaQueue::Wait() {
-  const std::vector<PendingCalls::Call> ready = runtime_.pending_->Take();
-  const auto call = [&] {
-    for (const PendingCalls::Call& each : ready) each();
-  };
-  try {
-    Synchronize();
-  } catch (...) {
-    call();
-    throw;
-  }
-  call();
+  const PendingCalls::WaitScope ready(*runtime_.pending_);
+  Synchronize();
 }
 
 void CudaQueue::Synchronize() {

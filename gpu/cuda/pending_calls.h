@@ -15,10 +15,24 @@ class PendingCalls {
  public:
   using Call = std::function<void()>;
   void Add(Call call, const CudaQueue& queue) noexcept;
-  // All that were added, for who knows that they are ready, or waits until they are.
-  std::vector<Call> Take();
+
+  // Calls at its end what was added before it began. Its owner waits for the stream meanwhile.
+  class WaitScope {
+   public:
+    explicit WaitScope(PendingCalls& pending) : calls_(pending.Take()) {}
+    ~WaitScope() {
+      for (const Call& call : calls_) call();
+    }
+    WaitScope(const WaitScope&) = delete;
+    WaitScope& operator=(const WaitScope&) = delete;
+
+   private:
+    const std::vector<Call> calls_;
+  };
 
  private:
+  std::vector<Call> Take();
+
   std::mutex mutex_;
   std::vector<Call> marked_;    // ready when the stream has reached the mark
   CudaEvent mark_;              // null: none are marked

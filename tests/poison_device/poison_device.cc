@@ -251,21 +251,13 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   }
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override {
     watched.MeetHost("it copies to the host");
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     Put([=, this] { std::memcpy(to_host, Real(from), bytes); });
-    DoAll();
+    WaitForAll(std::move(lock));
   }
   void Wait() override {
     watched.MeetHost("it waits for the device");
-    std::unique_lock lock(mutex_);
-    std::exception_ptr failure;
-    try {
-      DoAll();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    CallReady(std::move(lock));
-    if (failure != nullptr) std::rethrow_exception(failure);
+    WaitForAll(std::unique_lock(mutex_));
   }
 
   Device device() const override { return {.kind = DeviceKind::kPrivate, .index = static_cast<std::int16_t>(index_)}; }
@@ -320,6 +312,17 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
 
   // By chance, if a test asked for that.
   static void SomeGoOn();
+
+  void WaitForAll(std::unique_lock<std::mutex> lock) {
+    std::exception_ptr failure;
+    try {
+      DoAll();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    CallReady(std::move(lock));
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
 
   void Order(std::int64_t stream) {
     const std::lock_guard lock(mutex_);
