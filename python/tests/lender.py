@@ -27,6 +27,9 @@ PRIVATE = 12  # what DLPack calls devices that only a program knows
 FIRST_PRIVATE_STREAM = 1000  # of tests/poison_device
 
 
+_LENDERS_ON_DEVICES = []  # which read the memory when the caller may have forgotten it
+
+
 class Lender:
     """Lends 64 KiB of zeros, from their middle on, as an array of `shape`: of float32, on the CPU, or as `fields` say.
 
@@ -75,6 +78,8 @@ class Lender:
     def __dlpack__(self, *, stream=None, **_):
         self.streams.append(stream)
         self.num_lent += 1
+        if self._said.device_type != 1:
+            _LENDERS_ON_DEVICES.append(self)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return make(ctypes.addressof(self._said), b"dltensor", None)

@@ -68,7 +68,7 @@ def test_a_call_with_any_array_there_gives_arrays_there(lstm, there, values):
         for each, on_host in zip(out, expected):
             assert (each.shape, each.dtype, each.device) == (on_host.shape, "float32", "private:0")
             assert_near(each, on_host)
-    assert repr(out.h) == "<stepnet.DeviceArray float [6, 3, 4] on private:0>"
+    assert repr(out.h) == "<stepnet.DeviceArray float32 [6, 3, 4] on private:0>"
     assert isinstance(there(params, x=values).h, numpy.ndarray)
 
 
@@ -131,6 +131,7 @@ def test_gradients_are_added_on_the_host(lstm, there, values):
 
 
 def test_what_lends_lives_until_the_device_has_read_it(there, values):
+    gc.collect()  # cells of other tests, which wait for the device in the end
     params, x = there.init(), lent(values)
     out = there(params, x=x)
     assert x.num_lent == 1  # the device has not begun
@@ -140,7 +141,6 @@ def test_what_lends_lives_until_the_device_has_read_it(there, values):
     weights = lent(numpy.ones((T, B, H), "float32"))
     gradients = pullback(h=weights)
     del pullback
-    gc.collect()
     assert (x.num_lent, weights.num_lent) == (1, 1)
     gradients.params["w"].numpy()
     assert (x.num_lent, weights.num_lent) == (0, 0)
