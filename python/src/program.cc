@@ -90,15 +90,6 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, c
 
 struct Program::Session {
   explicit Session(Workspace* shared) : workspace(shared) {}
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  // What a device does must not outlive its kernels.
-  ~Session() {
-    try {
-      Wait();
-    } catch (...) {  // what was asked for is not wanted any more
-    }
-  }
 
   Workspace workspace;
   std::vector<Blob*> inputs, outputs;
@@ -115,11 +106,6 @@ struct Program::Session {
     which.SetRunCounter(run);
     which.Run();
     if (!is_on_device) which.Wait();
-  }
-  void Wait() {
-    if (!std::exchange(may_be_under_way, false)) return;
-    net->Wait();
-    if (backward != nullptr) backward->Wait();
   }
 
   // Lets go of what belongs to the caller.
@@ -168,7 +154,13 @@ Program::Program(ProgramDef def) : def_(std::move(def)) {
   free_.push_back(MakeSession());
 }
 
-Program::~Program() = default;
+// What a device does must not outlive its kernels.
+Program::~Program() {
+  for (std::unique_ptr<Session>& session : free_) {
+    if (!session->may_be_under_way) continue;
+    RuntimeOf(def_.options.device()).WhenDone([shared = def_.shared, kept = std::shared_ptr(std::move(session))] {});
+  }
+}
 
 std::unique_ptr<Program::Session> Program::MakeSession() const {
   auto session = std::make_unique<Session>(def_.shared.get());

@@ -7,8 +7,8 @@
 namespace stepnet {
 namespace {
 
-class LentTensors : public OnEveryDevice {};
-INSTANTIATE_ON_EVERY_DEVICE(LentTensors);
+class TensorsLentOnDevices : public OnEveryDevice {};
+INSTANTIATE_ON_EVERY_DEVICE(TensorsLentOnDevices);
 
 NetDef Relu(const std::string& to) {
   NetDef net;
@@ -23,7 +23,7 @@ Tensor Lend(const Tensor& memory, std::function<void()> release = {}) {
   return Tensor::Wrap(memory.raw(memory.device()), memory.dtype(), memory.shape(), std::move(release), memory.device());
 }
 
-TEST_P(LentTensors, AreReadWhereTheyAre) {
+TEST_P(TensorsLentOnDevices, AreReadWhereTheyAre) {
   const Tensor memory = Tensor::Of<float>({2, 2}, {-1, 2, -3, 4}).To(GetParam());
   Workspace workspace;
   workspace.SetTensor("x", Lend(memory));
@@ -33,7 +33,7 @@ TEST_P(LentTensors, AreReadWhereTheyAre) {
   ExpectNearTensor(workspace.GetTensor("y"), Tensor::Of<float>({2, 2}, {0, 2, 0, 4}), {}, "y");
 }
 
-TEST_P(LentTensors, AreNotWritten) {
+TEST_P(TensorsLentOnDevices, AreNotWritten) {
   const Tensor memory = Tensor::Of<float>({2}, {-1, 2}).To(GetParam());
   Workspace workspace;
   workspace.SetTensor("x", Lend(memory));
@@ -43,7 +43,7 @@ TEST_P(LentTensors, AreNotWritten) {
   ExpectNearTensor(memory, Tensor::Of<float>({2}, {-1, 2}), {}, "memory");
 }
 
-TEST_P(LentTensors, GoBackWhenTheDeviceHasReadThem) {
+TEST_P(TensorsLentOnDevices, GoBackWhenTheDeviceHasReadThem) {
   if (GetParam().IsHost()) GTEST_SKIP() << "the host has read what it is given";
   DeviceRuntime& runtime = RuntimeOf(GetParam());
   runtime.queue().Wait();
@@ -68,7 +68,7 @@ TEST_P(LentTensors, GoBackWhenTheDeviceHasReadThem) {
   EXPECT_EQ(done, 1);
 }
 
-TEST_P(LentTensors, AreCalledForOneAfterTheOther) {
+TEST_P(TensorsLentOnDevices, AreCalledForOneAfterTheOther) {
   if (GetParam().IsHost()) GTEST_SKIP() << "the host has no queue";
   DeviceRuntime& runtime = RuntimeOf(GetParam());
   const Tensor memory = Tensor::Zeros(DType::kFloat, {1000}, GetParam());

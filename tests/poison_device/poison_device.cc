@@ -222,6 +222,11 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     return counts;
   }
 
+  std::vector<std::int64_t> Orders() const {
+    const std::lock_guard lock(mutex_);
+    return orders_;
+  }
+
   void Copy(const void* from, void* to, std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
     ++counts_.copies;
@@ -326,7 +331,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
 
   void Order(std::int64_t stream) {
     const std::lock_guard lock(mutex_);
-    counts_.orders.push_back(stream);
+    orders_.push_back(stream);
   }
 
   // Without the lock: functions may want others.
@@ -373,6 +378,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   std::deque<std::pair<std::int64_t, std::function<void()>>> pending_;  // and how many works are to be done before
   std::exception_ptr failure_;                                          // of work that has been done
   PoisonCounts counts_;
+  std::vector<std::int64_t> orders_;
 };
 
 // Those that have been asked for.
@@ -592,6 +598,8 @@ const ExecutorRegistration recorded("recorded", DeviceKind::kPrivate,
 }  // namespace
 
 PoisonCounts CountsOfPoisonDevice(int index) { return RuntimeAt(index).Counts(); }
+
+std::vector<std::int64_t> OrdersOfPoisonDevice(int index) { return RuntimeAt(index).Orders(); }
 
 PoisonOrder::PoisonOrder(unsigned seed) {
   Conditions& conditions = TheConditions();

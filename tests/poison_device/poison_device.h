@@ -27,10 +27,12 @@ struct PoisonCounts {
   std::int64_t host_waits = 0;
   std::int64_t allocations = 0;
   std::int64_t bytes = 0;  // that are allocated now
-  // Streams for which a queue was made to wait, negative, and those that were made to wait for it: there are none.
-  std::vector<std::int64_t> orders = {};
 };
 PoisonCounts CountsOfPoisonDevice(int index = 0);
+
+// The streams for which the queue was made to wait, negative, and those that were made to wait for it, in that order.
+// There are no such streams: nothing else is done with the device.
+std::vector<std::int64_t> OrdersOfPoisonDevice(int index = 0);
 
 // As long as it lives, every queue goes on by a random number of works whenever work is put into one of them, or
 // somebody waits for one: in one of the orders that devices may take that know nothing of each other. Not several.
