@@ -131,7 +131,6 @@ def test_gradients_are_added_on_the_host(lstm, there, values):
 
 
 def test_what_lends_lives_until_the_device_has_read_it(there, values):
-    gc.collect()  # cells of other tests, which wait for the device in the end
     params, x = there.init(), lent(values)
     out = there(params, x=x)
     assert x.num_lent == 1  # the device has not begun
@@ -165,14 +164,14 @@ def test_memory_of_the_device_is_given_back(poison, there, values):
         outputs, pullback = there.vjp(params, x=x)
         pullback(h=outputs.h).params["w"].numpy()
 
-    for _ in range(5):
+    def bytes_after(times):
+        for _ in range(times):
+            train()
+        gc.collect()  # cells of other tests, too
         train()
-    gc.collect()
-    before = poison.poison_bytes()
-    for _ in range(20):
-        train()
-    gc.collect()
-    assert poison.poison_bytes() == before
+        return poison.poison_bytes()
+
+    assert bytes_after(5) == bytes_after(20)
 
 
 def test_runs_that_find_arrays_where_they_were_are_played(poison, there, values):
