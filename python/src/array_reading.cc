@@ -48,11 +48,13 @@ Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
   return TensorOf(numpy.attr("array")(source, nb::arg("order") = "C"), role);
 }
 
-void ThrowNoDType(const ArrayRole& role, nb::handle array) {
-  std::string dtype = TypeName(array);
-  if (nb::hasattr(array, "dtype")) dtype = Utf8Of(array.attr("dtype"));
+std::string ElementsOf(nb::handle array) {
+  return nb::hasattr(array, "dtype") ? Utf8Of(array.attr("dtype")) : TypeName(array);
+}
+
+void ThrowNoDType(const ArrayRole& role, const std::string& elements) {
   throw Error(ErrorCode::kTypeMismatch,
-              StrCat(Text(role), " has elements ", dtype,
+              StrCat(Text(role), " has elements ", elements,
                      ", which no tensor has; tensors have float16, bfloat16, float32, float64, bool, int8 to int64, "
                      "uint8 and uint16, in the byte order of this machine"));
 }

@@ -31,7 +31,9 @@ bool IsAligned(const void* data, DType dtype);
 
 std::string TypeName(nanobind::handle object);
 
-[[noreturn]] void ThrowNoDType(const ArrayRole& role, nanobind::handle array);
+// What the elements of an array are, as it says itself; of one that does not, its type.
+std::string ElementsOf(nanobind::handle array);
+[[noreturn]] void ThrowNoDType(const ArrayRole& role, const std::string& elements);
 
 // The shape of an array. Throws kShapeMismatch, naming it, for more dimensions or larger sizes than tensors have.
 Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role);

@@ -76,7 +76,7 @@ std::optional<DType> FormatDType(const Py_buffer& view) {
 Tensor TensorOfBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, const ArrayRole& role) {
   const Py_buffer& view = buffer->view();
   const std::optional<DType> dtype = FormatDType(view);
-  if (!dtype) ThrowNoDType(role, array);
+  if (!dtype) ThrowNoDType(role, ElementsOf(array));
   const Shape shape = ShapeOf({view.shape, static_cast<size_t>(view.ndim)}, role);
   if (PyBuffer_IsContiguous(&view, 'C') == 0) return CopyOf(array, role, "not contiguous");
   if (!IsAligned(view.buf, *dtype)) return CopyOf(array, role, "not aligned");
@@ -115,7 +115,9 @@ std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \""
 
 Tensor TensorOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (const std::shared_ptr<Buffer> buffer = Buffer::Of(array)) return TensorOfBuffer(array, buffer, role);
-  if (nb::hasattr(array, "__dlpack__")) return TensorOfDlpack(array, role, place);
+  // Capsules are for callers who order streams themselves.
+  const bool is_ordered = place.stream && PyCapsule_CheckExact(array.ptr()) != 0;
+  if (is_ordered || nb::hasattr(array, "__dlpack__")) return TensorOfDlpack(array, role, place);
   throw Error(ErrorCode::kTypeMismatch,
               StrCat(Text(role), " is a ", TypeName(array),
                      ", no array; it must be one of NumPy, or have __dlpack__ or the buffer protocol"));

@@ -60,6 +60,10 @@ std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {
   }
 }
 
+std::string DTypeText(const nb::dlpack::dtype& dtype) {
+  return StrCat("of DLPack's type ", int{dtype.code}, " with ", int{dtype.bits}, " bits");
+}
+
 // Whether the elements follow each other. Strides of dimensions of one element say nothing.
 bool IsContiguous(const nb::ndarray<nb::ro>& array) {
   if (array.size() == 0) return true;
@@ -141,10 +145,11 @@ constexpr std::uintptr_t kFirstPage = 4096;
 }  // namespace
 
 Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
-  const Device device = DeviceOf(array, role, place);
+  const bool is_capsule = PyCapsule_CheckExact(array.ptr()) != 0;
+  const Device said = is_capsule ? Device{} : DeviceOf(array, role, place);
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
   // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.
-  const nb::object capsule = CapsuleOf(array, role, OptionsFor(device, place));
+  const nb::object capsule = is_capsule ? nb::borrow(array) : CapsuleOf(array, role, OptionsFor(said, place));
   if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));
@@ -153,12 +158,13 @@ Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role, const ArrayPlace&
   if (reinterpret_cast<std::uintptr_t>(lent->data()) < kFirstPage && lent->size() > 0) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " has ", lent->size(), " elements and no memory"));
   }
-  if (const Device lies = DeviceOf(lent->device_type(), lent->device_id(), role, place); lies != device) {
+  const Device device = DeviceOf(lent->device_type(), lent->device_id(), role, place);
+  if (!is_capsule && device != said) {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat(Text(role), " lies on ", lies, ", and says that it lies on ", device));
+                StrCat(Text(role), " lies on ", device, ", and says that it lies on ", said));
   }
   const std::optional<DType> dtype = FromDlpack(lent->dtype());
-  if (!dtype) ThrowNoDType(role, array);
+  if (!dtype) ThrowNoDType(role, is_capsule ? DTypeText(lent->dtype()) : ElementsOf(array));
   std::vector<std::int64_t> dims;
   for (size_t d = 0; d < lent->ndim(); ++d) dims.push_back(static_cast<std::int64_t>(lent->shape(d)));
   const Shape shape = ShapeOf(dims, role);  // before anybody copies what is too large

@@ -1,11 +1,13 @@
 #include "stepnet/python/src/program.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <utility>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/tensor_home.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net_blobs.h"
@@ -47,6 +49,22 @@ Tensor OwnOnHost(const Tensor& tensor, bool is_others) {
 Tensor OwnOnDevice(const Tensor& tensor, const Device& device) {
   return tensor.device() == device ? tensor.Clone() : tensor.To(device);
 }
+
+// Where a net reads what it is given on a device: where it lies, or, where that is elsewhere than the last time, in a
+// copy, so that the run finds the same and is played.
+class GivenPlace {
+ public:
+  explicit GivenPlace(Device device) : home_(device) {}
+  Tensor Settle(const Tensor& given) {
+    if (given.device().IsHost()) return given;
+    const void* const before = std::exchange(last_, given.raw(given.device()));
+    return before == nullptr || before == last_ ? given : home_.CopyOf(given);
+  }
+
+ private:
+  const void* last_ = nullptr;
+  TensorHome home_;
+};
 
 }  // namespace
 
@@ -95,6 +113,7 @@ struct Program::Session {
   std::vector<Blob*> inputs, outputs;
   std::vector<Blob*> output_gradients, gradients, differentiated;  // null for blobs that there are not
   std::unique_ptr<Net> net, backward;
+  std::deque<GivenPlace> input_places, gradient_places;  // of inputs, and of gradients of outputs
   std::vector<Tensor> zeros;  // on the device, of outputs: their gradients where none are given
   std::uint64_t run = 0;      // the number of the last one
   bool is_on_device = false;  // its inputs, some of them, and all that it gives
@@ -178,6 +197,10 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   // There is nothing to run where no output depends on what is differentiated by, or all that do are what was given.
   if (def_.backward.op_size() > 0) session->backward = Net::Create(def_.backward, session->workspace, def_.options);
   session->gradients = blobs_of(def_.gradients);
+  for (size_t i = 0; i < def_.inputs.size(); ++i) session->input_places.emplace_back(def_.options.device());
+  for (size_t i = 0; i < def_.output_gradients.size(); ++i) {
+    session->gradient_places.emplace_back(def_.options.device());
+  }
   return session;
 }
 
@@ -189,7 +212,7 @@ void Program::GiveBack(std::unique_ptr<Session> session) {
 
 void Program::RunForward(Session& session, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : inputs[i]);
+    session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]));
   }
   session.is_on_device = std::ranges::any_of(inputs, [](const Tensor& input) { return !input.device().IsHost(); });
   session.run = num_runs_++;
@@ -273,7 +296,7 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, c
     Blob* const blob = session_->output_gradients[i];
     if (blob == nullptr) continue;
     const Tensor& given = output_gradients[i];
-    blob->SetTensor(given.defined() ? given : ZerosOf(i));
+    blob->SetTensor(given.defined() ? session_->gradient_places[i].Settle(given) : ZerosOf(i));
   }
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     // The caller's memory is changed when everything is done.

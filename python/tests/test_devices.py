@@ -22,7 +22,7 @@ T, B, D, H = 6, 3, 5, 4
 @pytest.fixture(scope="module")
 def poison(build_operators):
     """What has happened on the device."""
-    library = build_operators(ROOT / "python" / "tests" / "poison.cc")
+    library = build_operators(ROOT / "tests" / "tools" / "poison_library.cc")
     stepnet.load_operator_library(library)
     return ctypes.CDLL(str(library))
 
@@ -186,6 +186,20 @@ def test_runs_that_find_arrays_where_they_were_are_played(poison, there, values)
     x.fill(2 * values)
     assert not numpy.array_equal(there(params, x=x).h.numpy(), expected)
     assert poison.poison_played() == before + 2
+
+
+def test_what_is_elsewhere_in_each_call_is_played_too(poison, lstm, there, random):
+    params = {name: lent(each) for name, each in lstm.init().items()}
+    xs = [random.normal(size=(T + i % 2, B, D)).astype("float32") for i in range(16)]
+    for i, x in enumerate(xs):
+        played = poison.poison_played()
+        outputs, pullback = there.vjp(params, x=lent(x))
+        gradients = pullback(h=lent(numpy.ones(outputs.h.shape, "float32")))
+        if i > 8:
+            assert poison.poison_played() >= played + 2  # forward and backward
+        value, expected = lstm.value_and_grad(lstm.init(), "h", x=x)
+        assert outputs.h.numpy().sum() == pytest.approx(value, rel=1e-4, abs=1e-4)
+        assert_near(gradients.params["u"], expected.params["u"])
 
 
 def test_one_stream_orders_a_call(poison, there, values):
