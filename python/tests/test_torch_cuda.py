@@ -374,6 +374,27 @@ def test_other_dtypes_are_told(modules):
         module(torch.zeros(T, B, D, dtype=torch.float64, device="cuda"))
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+def test_a_second_gpu_leaves_the_first_one_current(lstm, cells):
+    x = torch.randn(T, B, D)
+    on_cpu, second = (stepnet.torch.Module(lstm, seed=1) for _ in range(2))
+    second.to("cuda:1")
+    for _ in range(6):
+        for module, given in ((on_cpu, x), (second, x.to("cuda:1"))):
+            module.zero_grad()
+            module(given).h.sum().backward()
+        assert torch.cuda.current_device() == 0
+        assert_same_gradients(second, on_cpu)
+    there = stepnet.cell(cells / "lstm.cell", D=D, H=H, device="cuda:1")
+    out = there(there.init(), x=x.to("cuda:1"))
+    assert torch.from_dlpack(out.h).device == torch.device("cuda:1")
+    assert torch.cuda.current_device() == 0
+    with pytest.raises(stepnet.InvalidArgumentError, match="lies on cuda:0; it must be in the host's memory or on cuda:1"):
+        there(there.init(), x=x.to("cuda:0"))
+    with pytest.raises(stepnet.InvalidArgumentError, match="the input 'x' of lstm is on cuda:0; it must be on cuda:1"):
+        second(x.to("cuda:0"))
+
+
 def test_writing_to_what_gradients_need_is_an_error(modules):
     _, module = modules
     out = module(torch.randn(T, B, D, device="cuda"))
