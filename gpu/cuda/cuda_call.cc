@@ -1,5 +1,7 @@
 #include "stepnet/gpu/cuda/cuda_call.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -100,6 +102,35 @@ void UseCudaDevice(int index) {
   if (is_known && current == index && device_of_thread == index) return;
   Check(index, cudaSetDevice(index), "cudaSetDevice");
   device_of_thread = index;
+}
+
+namespace {
+
+// Of the driver, which is opened where it is. Null where there is none.
+template <typename Function>
+Function DriverFunction(const char* name) {
+  constexpr unsigned kVersion = 12000;
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t result = cudaGetDriverEntryPointByVersion(name, &function, kVersion, cudaEnableDefault, &found);
+  if (result == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function>(function);
+  static_cast<void>(cudaGetLastError());
+  return nullptr;
+}
+
+void* ContextOfThread() {
+  static const auto get = DriverFunction<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+}  // namespace
+
+DeviceOfThread::DeviceOfThread() : context_(ContextOfThread()) {}
+
+DeviceOfThread::~DeviceOfThread() {
+  static const auto set = DriverFunction<CUresult (*)(CUcontext)>("cuCtxSetCurrent");
+  if (set != nullptr && ContextOfThread() != context_) static_cast<void>(set(static_cast<CUcontext>(context_)));
 }
 
 void CheckCuda(cudaError_t result, const char* call) { Check(std::max(device_of_thread, 0), result, call); }

@@ -14,4 +14,17 @@ void CheckCuda(cudaError_t result, const char* call);
 // the device's context, with that cause.
 void UseCudaDevice(int index);
 
+// Brings back, in the end, what the thread has chosen in the driver: other libraries, which have CUDA runtimes of their
+// own, work on that device.
+class DeviceOfThread {
+ public:
+  DeviceOfThread();
+  ~DeviceOfThread();
+  DeviceOfThread(const DeviceOfThread&) = delete;
+  DeviceOfThread& operator=(const DeviceOfThread&) = delete;
+
+ private:
+  void* context_ = nullptr;  // null: none was chosen
+};
+
 }  // namespace stepnet

@@ -117,15 +117,11 @@ CudaRuntime::WatchedScope::~WatchedScope() {
 }
 
 void CudaRuntime::WhenDone(std::function<void()> then) noexcept {
-  const std::shared_ptr<void> thread = KeepThread();
+  const DeviceOfThread thread;
   pending_->Add(std::move(then), *queue_);
 }
 
-std::shared_ptr<void> CudaRuntime::KeepThread() {
-  int current = 0;
-  if (cudaGetDevice(&current) != cudaSuccess || current == index_) return nullptr;
-  return {nullptr, [current](void*) { static_cast<void>(cudaSetDevice(current)); }};
-}
+std::shared_ptr<void> CudaRuntime::KeepThread() { return std::make_shared<DeviceOfThread>(); }
 
 std::unique_ptr<Recorder> CudaRuntime::MakeRecorder() { return std::make_unique<CudaRecorder>(*this); }
 
@@ -327,13 +323,13 @@ cudaStream_t StreamOf(StreamId id) {
 }  // namespace
 
 void CudaQueue::WaitFor(StreamId stream) {
-  const std::shared_ptr<void> thread = runtime_.KeepThread();
+  const DeviceOfThread thread;
   UseCudaDevice(runtime_.index());
   stepnet::WaitFor(EventOf(StreamOf(stream)), *this);
 }
 
 void CudaQueue::LetWait(StreamId stream) {
-  const std::shared_ptr<void> thread = runtime_.KeepThread();
+  const DeviceOfThread thread;
   UseCudaDevice(runtime_.index());
   stepnet::WaitFor(EventOf(*this), StreamOf(stream));
 }
@@ -400,6 +396,7 @@ CudaRuntime& CudaRuntimeOf(int index) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("no device cuda:", index, "; there ", count == 1 ? "is 1 GPU" : StrCat("are ", count, " GPUs")));
   }
+  const DeviceOfThread thread;
   runtime = std::make_unique<CudaRuntime>(index);
   return *runtime;
 }

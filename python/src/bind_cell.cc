@@ -30,6 +30,7 @@ std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, co
   const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     return std::make_shared<Cell>(SourceOf(text_or_path, is_text), use, options, in_double);
   });
 }
@@ -76,7 +77,8 @@ nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::d
 
 nb::dict Init(const Cell& cell, nb::handle seed) {
   const std::uint64_t from = SeedOf(seed);
-  const std::map<std::string, Tensor> parameters = CallWithoutGil([&] { return cell.Init(from); });
+  const std::map<std::string, Tensor> parameters =
+      CallOnDevice(cell.PlaceOf(nb::none()), [&] { return cell.Init(from); });
   nb::dict arrays;
   for (const auto& [name, tensor] : parameters) arrays[name.c_str()] = ArrayOf(tensor);
   return arrays;

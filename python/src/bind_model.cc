@@ -53,6 +53,7 @@ nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
 
 // The tensors that the net keeps, by name; a run of a net that changes them changes these arrays.
 nb::dict Filled(LoadedNet& net) {
+  const InOrderOf device(net.place());
   nb::dict arrays;
   for (const std::string& name : net.filled()) {
     const Blob* const blob = net.def().shared->FindBlob(name);
@@ -73,6 +74,7 @@ std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& 
   const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options);
   });
 }
@@ -89,6 +91,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
   }
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     ParseMessageText(text, "<text>", &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
     return std::make_shared<LoadedNet>(model, options);
@@ -103,6 +106,7 @@ std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string&
   Training training{.loss = TextOf("loss", loss), .parameters = NamesOf("parameters", parameters), .optimizer = {}};
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     try {
       ParseMessageText(optimizer, "the optimizer", &training.optimizer);
     } catch (const Error& error) {

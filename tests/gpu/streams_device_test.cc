@@ -113,6 +113,7 @@ TEST_F(CudaStreams, AStreamThatIsCapturedOrdersNothing) {
 TEST_F(CudaStreams, TheDeviceThatOthersHaveChosenStays) {
   if (NumCudaDevices() < 2) GTEST_SKIP() << "there is one GPU";
   STEPNET_CUDA_CALL(cudaSetDevice(1));
+  STEPNET_CUDA_CALL(cudaFree(nullptr));  // which makes it the thread's
   {
     const std::shared_ptr<void> thread = runtime().KeepThread();
     Tensor::Zeros(DType::kUInt8, {kBytes}, kGpu).To({});
