@@ -41,8 +41,9 @@ class Pullback;
 // Each run has a workspace and nets of its own, which later runs take again, with the plans in them: as many are made
 // as there are runs at a time. Runs of a net that writes to `shared` wait for each other.
 //
-// A run reads its inputs where they are and does not write to them. Its outputs are the caller's: no later run writes
-// to their memory, which they may share among each other on the host.
+// A run reads its inputs where they are and does not write to them; on a device one that was elsewhere in the run
+// before is copied, to where the last copy was. Its outputs are the caller's: no later run writes to their memory,
+// which they may share among each other on the host.
 //
 // A run that is given any input on the device of the net gives all outputs there, too, and does not wait for them: they
 // are there when the device's queue has done what it has been given. So are the gradients of such a run. Of others they
