@@ -42,7 +42,7 @@ LostContexts& Lost() {
   return lost;
 }
 
-// The device that our calls in the thread work on; CUDA begins with the first.
+// The device that calls of the thread work on; CUDA begins with the first. -1: others may have chosen another one.
 thread_local int device_of_thread = -1;
 
 // Errors after which CUDA answers every call with the same one.
@@ -97,9 +97,7 @@ void Check(int device, cudaError_t result, const char* call) {
 
 void UseCudaDevice(int index) {
   ExpectContext(index);
-  int current = -1;  // others in this process may have chosen another one
-  const bool is_known = cudaGetDevice(&current) == cudaSuccess;
-  if (is_known && current == index && device_of_thread == index) return;
+  if (device_of_thread == index) return;
   Check(index, cudaSetDevice(index), "cudaSetDevice");
   device_of_thread = index;
 }
@@ -126,9 +124,10 @@ void* ContextOfThread() {
 
 }  // namespace
 
-DeviceOfThread::DeviceOfThread() : context_(ContextOfThread()) {}
+DeviceOfThread::DeviceOfThread() : context_(ContextOfThread()) { device_of_thread = -1; }
 
 DeviceOfThread::~DeviceOfThread() {
+  device_of_thread = -1;
   static const auto set = DriverFunction<CUresult (*)(CUcontext)>("cuCtxSetCurrent");
   if (set != nullptr && ContextOfThread() != context_) static_cast<void>(set(static_cast<CUcontext>(context_)));
 }

@@ -14,8 +14,8 @@ void CheckCuda(cudaError_t result, const char* call);
 // the device's context, with that cause.
 void UseCudaDevice(int index);
 
-// Brings back, in the end, what the thread has chosen in the driver: other libraries, which have CUDA runtimes of their
-// own, work on that device.
+// For where other libraries, which have CUDA runtimes of their own, use the same thread: looks anew at the device in
+// the next UseCudaDevice, and brings back in the end which one the thread has chosen in the driver.
 class DeviceOfThread {
  public:
   DeviceOfThread();
