@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from . import errors
 from .cell import Argument, Cell
-from .gradients import Array, Pullback
+from .gradients import Array, Pullback, inputs_of
 from .layers import is_for_one_step
 from .torch_layers import tensor_of
 
@@ -93,8 +93,8 @@ def _refuse_tracing(cell: Cell) -> None:
 class Module(torch.nn.Module):
     """A cell with its parameters, to be trained with other modules.
 
-    ``forward`` takes the cell's inputs, the first one by position or all by name, as tensors on the CPU, and gives its
-    outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
+    ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors on the CPU,
+    and gives its outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
     ``double()`` it computes in float64. Gradients of gradients are not there.
 
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
@@ -160,10 +160,12 @@ class Module(torch.nn.Module):
             self._forms[key] = self.cell.with_options(training=self.training, dtype=dtype)
         return self._forms[key]
 
-    def forward(self, *args: torch.Tensor, **inputs: torch.Tensor) -> Any:
+    def forward(self, *args: Any, **inputs: torch.Tensor) -> Any:
         if len(args) > 1:
             raise TypeError(f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given")
-        if args:
+        if args and isinstance(args[0], Mapping):
+            inputs = inputs_of(args[0], inputs)
+        elif args:
             first = self.cell.inputs[0].name
             if first in inputs:
                 raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
@@ -282,7 +284,7 @@ class Recurrent(Module):
         given = {self.cell.inputs[0].name: x, **self._starts(hx, batch)}
         if self._has_lengths:
             given["lengths"] = torch.full((batch,), steps) if lengths is None else lengths
-        out = super().forward(**given)
+        out = super().forward(given)
         last = tuple(self._last(out, state) for state in self._states)
         return out[0], last if len(last) > 1 else last[0]
 
