@@ -10,6 +10,7 @@
 #include "stepnet/core/tensor_home.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/op_builder.h"
 
@@ -257,7 +258,12 @@ std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>
 
 void Program::WriteShared(const std::map<std::string, Tensor>& tensors) {
   const std::lock_guard turn(turn_);
-  for (const auto& [blob, tensor] : tensors) def_.shared->SetTensor(blob, tensor.Clone());
+  std::vector<std::string> written;
+  for (const auto& [blob, tensor] : tensors) {
+    def_.shared->SetTensor(blob, tensor.Clone());
+    written.push_back(blob);
+  }
+  SetConstant(written, def_.net, *def_.shared);
 }
 
 Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session)

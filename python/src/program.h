@@ -62,7 +62,7 @@ class Program : public std::enable_shared_from_this<Program> {
   bool has_state() const { return has_state_; }  // runs write to `shared`
 
   // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes; between runs of a net that
-  // writes to it.
+  // writes to it. What no run writes is constant from then on (SetConstant in nets/model.h).
   std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs);
   void WriteShared(const std::map<std::string, Tensor>& tensors);
 

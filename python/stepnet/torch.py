@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from . import errors
 from .cell import Argument, Cell
-from .gradients import Array, Given, Pullback
+from .gradients import Array, Given, Pullback, inputs_of
 from .layers import is_for_one_step
 from .torch_layers import tensor_of
 
@@ -127,9 +127,9 @@ def _refuse_tracing(cell: Cell) -> None:
 class Module(torch.nn.Module):
     """A cell with its parameters, to be trained with other modules.
 
-    ``forward`` takes the cell's inputs, the first one by position or all by name, as tensors, and gives its outputs as a
-    named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After ``double()`` it computes
-    in float64. Gradients of gradients are not there.
+    ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
+    its outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
+    ``double()`` it computes in float64. Gradients of gradients are not there.
 
     It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
     into PyTorch's current stream. Inputs must be there, too.
@@ -213,10 +213,12 @@ class Module(torch.nn.Module):
                 )
         return str(expected) if expected.type == "cuda" else "cpu"
 
-    def forward(self, *args: torch.Tensor, **inputs: torch.Tensor) -> Any:
+    def forward(self, *args: Any, **inputs: torch.Tensor) -> Any:
         if len(args) > 1:
             raise TypeError(f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given")
-        if args:
+        if args and isinstance(args[0], Mapping):
+            inputs = inputs_of(args[0], inputs)
+        elif args:
             first = self.cell.inputs[0].name
             if first in inputs:
                 raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
@@ -335,7 +337,7 @@ class Recurrent(Module):
         given = {self.cell.inputs[0].name: x, **self._starts(hx, batch)}
         if self._has_lengths:
             given["lengths"] = torch.full((batch,), steps, device=x.device) if lengths is None else lengths.to(x.device)
-        out = super().forward(**given)
+        out = super().forward(given)
         last = tuple(self._last(out, state) for state in self._states)
         return out[0], last if len(last) > 1 else last[0]
 
