@@ -11,6 +11,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/gpu/cuda/accumulate.h"
+#include "stepnet/gpu/cuda/cublas_lt.h"
 #include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 #include "stepnet/gpu/cuda/pending_calls.h"
@@ -396,6 +397,7 @@ CudaRuntime& CudaRuntimeOf(int index) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("no device cuda:", index, "; there ", count == 1 ? "is 1 GPU" : StrCat("are ", count, " GPUs")));
   }
+  OpenCublasLtAhead();  // beside the context
   const DeviceOfThread thread;
   runtime = std::make_unique<CudaRuntime>(index);
   return *runtime;

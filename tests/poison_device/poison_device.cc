@@ -420,11 +420,11 @@ class PoisonRecorder : public Recorder {
       work();
     }
     if (!refusal->empty()) return;
-    RecordingTimes times = {.graphs = std::ssize(kept_)};
+    RecordingTimes times = {.recordings = 1, .graphs = std::ssize(kept_)};
     for (const auto& piece : kept_) {
       for (const auto& call : *piece) times.nodes += std::ssize(call.works);
     }
-    AddRecording(times);
+    AddRecordingTimes(times);
     pieces_ = {kept_.begin(), kept_.end()};
     kept_.clear();
   }
