@@ -5,6 +5,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/scoped_value.h"
+#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
@@ -21,9 +22,7 @@ std::int64_t NumChecks(const RunContext& context) {
 RecordedRun::RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder)
     : device_(device), state_(std::move(state)), recorder_(std::move(recorder)) {}
 
-std::int64_t RecordedRun::num_step_operators() const {
-  return recorder_ == nullptr || recorder_->num_pieces() == 0 ? 0 : notes_.num_step_operators;
-}
+std::int64_t RecordedRun::num_step_operators() const { return is_kept_ ? notes_.num_step_operators : 0; }
 
 bool RecordedRun::has_given_up() const { return num_refused_ == kMaxRefused; }
 
@@ -36,8 +35,8 @@ void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
     num_refused_ = 0;
   }
   if (stage == Stage::kRecorded || (stage == Stage::kProven && Record(context, work))) {
-    stage_ = Stage::kRecorded;
-    return Play(context);
+    if (PlayOrDo(context, work)) return;
+    stage = Stage::kUnknown;
   }
   if (stage != Stage::kNoted) {
     work();
@@ -71,6 +70,7 @@ bool RecordedRun::Watch(RunContext& context, const std::function<void()>& work) 
 // Whatever ends it early, nothing has been done, and blobs are what they were.
 bool RecordedRun::Record(RunContext& context, const std::function<void()>& work) {
   const std::int64_t num_checks = NumChecks(context);
+  is_kept_ = false;
   notes_.SetNumbers(run_, context.run, RuntimeOf(device_).queue());
   RecordingNotes notes = {.recorder = recorder_.get()};
   try {
@@ -96,8 +96,24 @@ bool RecordedRun::Record(RunContext& context, const std::function<void()>& work)
   notes_ = std::move(notes);
   run_ = context.run;
   checks_values_ = NumChecks(context) > num_checks;
+  is_kept_ = true;
+  return true;
+}
+
+bool RecordedRun::PlayOrDo(RunContext& context, const std::function<void()>& work) {
+  bool is_ready = false;
+  try {
+    is_ready = recorder_->num_pieces() > 0;
+  } catch (const Error& error) {
+    is_kept_ = false;
+    return Refused(StrCat("what was recorded cannot be played: ", error.message()));
+  }
+  if (!is_ready) work();
+  stage_ = Stage::kRecorded;
+  if (!is_ready) return true;
   num_refused_ = 0;
   refusal_.clear();
+  Play(context);
   return true;
 }
 

@@ -24,7 +24,8 @@ class HostState {
 
 // Work is recorded behind two runs that found the same on the host. The second is watched: where the thread did nothing
 // with the device but to put in work, and left what it had found, it will do so again. So the third can be recorded,
-// which does not run it, and then played. From then on it is played, until something is not what it was.
+// which does not run it, and then played, as soon as the recorder is ready. From then on it is played, until something
+// is not what it was.
 class RecordedRun {
  public:
   // Recordings of one work that are worth keeping: memory that it finds may be one of a few, as may its shapes.
@@ -57,6 +58,9 @@ class RecordedRun {
   };
   bool Watch(RunContext& context, const std::function<void()>& work);
   bool Record(RunContext& context, const std::function<void()>& work);
+  // Does the work that is recorded: plays it, where the recorder has made its pieces. One that makes them on a thread
+  // of its own has none until then, and throws where it cannot make them: false.
+  bool PlayOrDo(RunContext& context, const std::function<void()>& work);
   void Play(const RunContext& context);
   bool Refused(std::string_view why);
 
@@ -65,6 +69,7 @@ class RecordedRun {
   const std::unique_ptr<Recorder> recorder_;
   Stage stage_ = Stage::kUnknown;
   int num_refused_ = 0;
+  bool is_kept_ = false;  // by the recorder: what the notes tell of
   std::string refusal_;
   RecordingNotes notes_;
   const std::uint64_t* run_ = nullptr;  // where the run that was watched found its number

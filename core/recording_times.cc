@@ -23,10 +23,10 @@ RecordingTimes RecordingsSoFar() {
   return shared.times;
 }
 
-void AddRecording(const RecordingTimes& times) {
+void AddRecordingTimes(const RecordingTimes& times) {
   Shared& shared = TheShared();
   const std::lock_guard lock(shared.mutex);
-  shared.times.recordings += 1;
+  shared.times.recordings += times.recordings;
   shared.times.graphs += times.graphs;
   shared.times.nodes += times.nodes;
   shared.times.host_seconds += times.host_seconds;

@@ -107,7 +107,7 @@ void ChooseRuns(const OpRun& run) {
     T* z = run.Out(0).As<T>();
     ForRuns(run, run.Out(0), [&](bool holds, std::int64_t begin, std::int64_t end) {
       const T* chosen = holds ? x : y;
-      for (std::int64_t i = begin; i < end; ++i) z[i] = chosen[i];
+      std::copy(chosen + begin, chosen + end, z + begin);
     });
   });
 }
@@ -119,10 +119,8 @@ void SplitRuns(const OpRun& run) {
     T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
     ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
       T *to = holds ? dx : dy, *other = holds ? dy : dx;
-      for (std::int64_t i = begin; i < end; ++i) {
-        to[i] = dz[i];
-        other[i] = 0;
-      }
+      std::copy(dz + begin, dz + end, to + begin);
+      std::fill(other + begin, other + end, T{0});
     });
   });
 }

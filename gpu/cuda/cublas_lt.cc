@@ -4,8 +4,11 @@
 
 #include <map>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cuda_call.h"
 #include "stepnet/gpu/cuda_library.h"
@@ -50,6 +53,32 @@ const CublasLt& TheCublasLt() {
   static const CublasLt& lt = *new CublasLt(Open());
   return lt;
 }
+
+namespace {
+
+// Begins when it is made. The program does not end before it has.
+class Opener {
+ public:
+  Opener() {
+    const SignalBlock none;
+    try {
+      thread_ = std::jthread([] {
+        try {
+          TheCublasLt();
+        } catch (const Error&) {  // the next one to ask looks for it again
+        }
+      });
+    } catch (const std::system_error&) {  // no thread to be had
+    }
+  }
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace
+
+void OpenCublasLtAhead() { static const Opener opener; }
 
 void CheckCublas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;

@@ -1,4 +1,4 @@
-// cuBLASLt, opened when the first product is made: the program starts, and is built, where it is not.
+// cuBLASLt, opened while the program runs: it starts, and is built, where the library is not.
 #pragma once
 
 #include <cublasLt.h>
@@ -26,6 +26,9 @@ struct CublasLt {
 
 // Throws kFailed where there is no such library, naming what to install.
 const CublasLt& TheCublasLt();
+// Opens it on a thread of its own, for whoever asks next: it is hundreds of megabytes, and takes as long as to begin
+// with a GPU. Where there is none, who asks is told.
+void OpenCublasLtAhead();
 // A handle for the device `index`, the same each time.
 cublasLtHandle_t CublasLtHandle(int index);
 // Throws kFailed with the call and what the library says of it.

@@ -1,11 +1,13 @@
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "stepnet/core/recording_times.h"
 #include "stepnet/core/scoped_value.h"
+#include "stepnet/core/signal_block.h"
 #include "stepnet/gpu/cuda/cuda_event.h"
 
 namespace stepnet {
@@ -14,7 +16,7 @@ namespace {
 struct GraphDelete {
   void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
 };
-using Graph = std::unique_ptr<CUgraph_st, GraphDelete>;
+using Captured = std::unique_ptr<CUgraph_st, GraphDelete>;
 
 // Seconds since it was made, or asked last.
 class LapClock {
@@ -27,12 +29,6 @@ class LapClock {
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
-
-cudaGraphExec_t Instantiated(cudaGraph_t graph) {
-  cudaGraphExec_t made = nullptr;
-  STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, graph, 0));
-  return made;
-}
 
 std::int64_t NumNodes(cudaGraph_t graph) {
   size_t count = 0;
@@ -124,38 +120,70 @@ class CudaRecorder::Capture {
     times_.capture_seconds += clock_.Lap();
   }
   void Cut() {
-    EndPiece();
+    EndPiece(/*is_last=*/false);
     Begin();
   }
   // Ends the last piece. Empty where there is a refusal.
   std::vector<Piece> Finish() {
-    EndPiece();
+    EndPiece(/*is_last=*/true);
     if (!refusal_->empty()) return {};
-    AddRecording(times_);
+    times_.recordings = 1;
+    AddRecordingTimes(times_);
     return std::move(pieces_);
   }
 
  private:
-  std::pair<cudaError_t, Graph> End() {
+  std::pair<cudaError_t, Captured> End() {
     is_under_way_ = false;
     cudaGraph_t made = nullptr;
     const cudaError_t result = cudaStreamEndCapture(queue_.stream(), &made);
-    return {result, Graph(made)};
+    return {result, Captured(made)};
   }
 
-  void EndPiece() {
+  void EndPiece(bool is_last) {
     times_.host_seconds += clock_.Lap();
     lanes_.Join();
-    const auto [result, graph] = End();
+    auto [result, captured] = End();
     CheckCuda(result, "cudaStreamEndCapture");
-    times_.capture_seconds += clock_.Lap();
     if (!refusal_->empty()) return;
-    pieces_.emplace_back(Instantiated(graph.get()));
-    // Otherwise the first time that it is played would bring it there.
-    STEPNET_CUDA_CALL(cudaGraphUpload(pieces_.back().get(), runtime_.own_queue().stream()));
     ++times_.graphs;
-    times_.nodes += NumNodes(graph.get());
-    times_.instantiate_seconds += clock_.Lap();
+    times_.nodes += NumNodes(captured.get());
+    times_.capture_seconds += clock_.Lap();
+    const bool is_only = is_last && pieces_.empty();
+    pieces_.push_back(MakePiece(std::move(captured), is_only));
+    static_cast<void>(clock_.Lap());
+  }
+
+  // Of the only piece on a thread of its own, where there is one to be had; who lets go of it waits.
+  Piece MakePiece(Captured captured, bool is_only) const {
+    const auto shared = std::make_shared<Captured>(std::move(captured));
+    const auto make = [&runtime = runtime_, shared] {
+      Graph graph = MakeGraph(runtime, shared->get());
+      shared->reset();
+      return graph;
+    };
+    if (is_only) {
+      const SignalBlock none;
+      try {
+        return std::async(std::launch::async, make).share();
+      } catch (const std::system_error&) {
+      }
+    }
+    std::promise<Graph> made;
+    made.set_value(make());
+    return made.get_future().share();
+  }
+
+  static Graph MakeGraph(CudaRuntime& runtime, cudaGraph_t captured) {
+    LapClock clock;
+    UseCudaDevice(runtime.index());
+    cudaGraphExec_t made = nullptr;
+    STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, captured, 0));
+    Graph graph(made);
+    // Otherwise the first time that it is played would bring it there.
+    STEPNET_CUDA_CALL(cudaGraphUpload(made, runtime.own_queue().stream()));
+    AddRecordingTimes({.instantiate_seconds = clock.Lap()});
+    return graph;
   }
 
   CudaRuntime& runtime_;
@@ -194,10 +222,17 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
   pieces_ = capture.Finish();
 }
 
+int CudaRecorder::num_pieces() const {
+  constexpr std::chrono::seconds kAtOnce(0);
+  if (pieces_.empty() || pieces_.back().wait_for(kAtOnce) != std::future_status::ready) return 0;
+  static_cast<void>(pieces_.back().get());  // throws
+  return static_cast<int>(pieces_.size());
+}
+
 void CudaRecorder::Play(int piece) {
   UseCudaDevice(runtime_.index());
   const CudaQueue& queue = runtime_.own_queue();
-  STEPNET_CUDA_CALL(cudaGraphLaunch(pieces_[piece].get(), queue.stream()));
+  STEPNET_CUDA_CALL(cudaGraphLaunch(pieces_[piece].get().get(), queue.stream()));
   if (piece + 1 == num_pieces()) return last_played_.reset();
   const CudaEvent before = std::exchange(last_played_, EventOf(queue, cudaEventBlockingSync));
   if (piece == 0) return;

@@ -1,7 +1,10 @@
 // CudaRecorder: work as a CUDA graph, or several, one for each piece. What is in several lanes is recorded from a
-// stream each.
+// stream each. The driver takes several times as long to make a graph that can be played as it takes to record one: of
+// the only piece that happens on a thread of its own, and until it is done there are no pieces. Of several each is made
+// when it ends, before the next one takes memory.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <vector>
 
@@ -17,7 +20,8 @@ class CudaRecorder : public Recorder {
   void Watch(const std::function<void()>& work, std::string* refusal) override;
   void Record(const std::function<void()>& work, std::string* refusal) override;
   void Cut() override;
-  int num_pieces() const override { return static_cast<int>(pieces_.size()); }
+  // Throws why the only one could not be made.
+  int num_pieces() const override;
   void Play(int piece) override;
   int num_lanes() const override { return kMaxCudaLanes; }
   void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) override;
@@ -28,7 +32,8 @@ class CudaRecorder : public Recorder {
   struct GraphDelete {
     void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
   };
-  using Piece = std::unique_ptr<CUgraphExec_st, GraphDelete>;
+  using Graph = std::unique_ptr<CUgraphExec_st, GraphDelete>;
+  using Piece = std::shared_future<Graph>;
   CudaRuntime& runtime_;
   Capture* capture_ = nullptr;  // while it records
   std::vector<Piece> pieces_;

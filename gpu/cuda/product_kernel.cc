@@ -7,6 +7,7 @@
 
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
+#include "stepnet/gpu/cuda/direct_product.h"
 #include "stepnet/gpu/cuda/few_rows_product.h"
 #include "stepnet/gpu/cuda/product_choices.h"
 
@@ -92,6 +93,7 @@ class ProductKernel::Plan {
     for (const std::int64_t size : batch_) count_ *= size;
     strided_ = IsStrided(left_) && IsStrided(right_);
     if (dtype_ == DType::kFloat && count_ == 1 && !left_.transposed) PlanFewRows();
+    if (strided_) PlanDirect();
   }
 
   bool takes_bias() const { return dtype_ == DType::kFloat; }
@@ -100,6 +102,8 @@ class ProductKernel::Plan {
   void Run(const ProductPointers& pointers, void* scratch, const CudaQueue& queue) {
     UseCudaDevice(device_);
     if (few_rows_ && IsAligned(pointers)) return RunFewRows(pointers, queue);
+    const DirectProduct::Pointers direct = {pointers.left, pointers.right, pointers.bias, pointers.out, pointers.adds};
+    if (direct_ && direct_->CanRun(direct)) return direct_->Launch(direct, queue);
     const Calls& calls = CallsFor(pointers);
     if (strided_) return RunOne(calls, pointers, scratch, queue.stream());
     const std::int64_t bytes = DTypeBytes(dtype_);
@@ -130,6 +134,21 @@ class ProductKernel::Plan {
     if (!few_rows_) return;
     few_rows_->Prepare();
     SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), few_rows_->Text());
+  }
+
+  void PlanDirect() {
+    if (!IsExact({.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed}, math_)) return;
+    direct_ = DirectProduct::Make({.count = count_,
+                                   .rows = m_,
+                                   .columns = n_,
+                                   .depth = k_,
+                                   .left_transposed = left_.transposed,
+                                   .right_transposed = right_.transposed,
+                                   .one_left = MatricesOf(left_) == 1,
+                                   .one_right = MatricesOf(right_) == 1},
+                                  dtype_);
+    if (!direct_ || few_rows_) return;  // which it stands in for where pointers are not aligned
+    SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), direct_->Text());
   }
 
   void RunFewRows(const ProductPointers& pointers, const CudaQueue& queue) const {
@@ -268,6 +287,7 @@ class ProductKernel::Plan {
   bool strided_ = false;
   std::optional<Layout> a_, b_, c_;  // made when cuBLASLt is first called
   std::optional<FewRowsProduct> few_rows_;
+  std::optional<DirectProduct> direct_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<const Calls>> calls_;
 };

@@ -1,4 +1,5 @@
-// ProductKernel: a product of core/expansion.h, by a kernel of our own where it has few rows, else by cuBLASLt.
+// ProductKernel: a product of core/expansion.h, by a kernel of our own where it has few rows or is small, else by
+// cuBLASLt.
 #pragma once
 
 #include <cuda_runtime_api.h>

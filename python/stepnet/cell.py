@@ -99,7 +99,8 @@ class Cell:
 
         Returns:
             A named tuple with an array for each of ``self.outputs``: ``[T, B, …]``, or ``[1, B, …]`` of the last step.
-            They are the caller's; outputs that show the same state share memory with each other.
+            They are the caller's; outputs that show the same state share memory with each other. Where any of the arrays
+            lies on the cell's device, each is a :class:`DeviceArray`, which may not be there yet: who takes it waits.
         """
         return self._make(self._call(arrays_of("params", params), inputs_of(inputs, named)))
 
@@ -124,8 +125,8 @@ class Cell:
                 to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
-            The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
-            keeps the memory of the run for as long as there is one.
+            The outputs, which are read-only on the host, since the gradients are computed from them; and a
+            :class:`Pullback`, which keeps the memory of the run for as long as there is one.
         """
         arrays, given = arrays_of("params", params), inputs_of(inputs, named)
         requests = requests_of(gradient_requests)

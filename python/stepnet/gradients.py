@@ -12,6 +12,9 @@ from .errors import InvalidArgumentError, TypeMismatchError
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
 
+Given = Union[numpy.ndarray, _stepnet.DeviceArray]
+"""What calls give: arrays on the host, or on the device where the call was given any there."""
+
 Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]]"]]
 
 
@@ -22,8 +25,8 @@ Requests = Mapping[str, str]
 class Gradients(NamedTuple):
     """Gradients of a sum of outputs, each of the shape and dtype of what it is by."""
 
-    params: dict[str, numpy.ndarray]
-    inputs: dict[str, numpy.ndarray]
+    params: dict[str, Given]
+    inputs: dict[str, Given]
 
 
 Into = Union[Gradients, Mapping[str, Array], None]
@@ -42,12 +45,12 @@ class Pullback:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
         ``output_gradients`` are by the name of the output or its field, of its shape and dtype; those that are missing are
-        zeros. It may be called any number of times.
+        zeros. It may be called any number of times. Gradients are where the outputs are, but for sums.
 
         Args:
-            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype. Each
-                is changed in place, when all have been computed, and is the one that is returned; or the gradients of a
-                call before, where all are added.
+            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype, in
+                the host's memory. Each is changed in place, when all have been computed, and is the one that is returned;
+                or the gradients of a call before, where all are added.
 
         Raises:
             InvalidArgumentError: where one is missing, is for another name, or cannot be written to.
@@ -71,6 +74,11 @@ class Pullback:
 def _writable(name: str, given: Array) -> numpy.ndarray:
     """The memory of ``given`` as an array of NumPy."""
     what = f"into has for {name!r}"
+    where = str(getattr(given, "device", "cpu"))
+    if where != "cpu" and not isinstance(given, numpy.ndarray):
+        raise InvalidArgumentError(
+            f"invalid argument: {what} an array on {where}; it must be in the host's memory"
+        )
     if not isinstance(given, numpy.ndarray) and not hasattr(given, "detach"):
         raise TypeMismatchError(
             f"type mismatch: {what} a {type(given).__name__}; it must be an array of NumPy or a tensor of PyTorch"
@@ -184,6 +192,10 @@ def requests_of(requests: Requests | None) -> dict[str, str]:
     )
 
 
+def _on_host(output: Given) -> numpy.ndarray:
+    return output.numpy() if isinstance(output, _stepnet.DeviceArray) else output
+
+
 def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> tuple[Any, Gradients]:
     """The value of a loss of ``outputs`` and its gradients."""
     value, output_gradients = (_computed if callable(loss) else _summed)(outputs, loss)
@@ -217,6 +229,8 @@ def _summed(outputs: Any, loss: str | Sequence[str]) -> tuple[float, Mapping[str
             )
     if len({id(outputs[name]) for name in names}) < len(names):
         raise InvalidArgumentError(f"invalid argument: loss names an output twice: {', '.join(names)}")
-    arrays = {name: numpy_of(f"the output {name!r}, which loss names,", outputs[name]) for name in names}
+    arrays = {
+        name: numpy_of(f"the output {name!r}, which loss names,", _on_host(outputs[name])) for name in names
+    }
     value = sum(float(numpy.sum(array, dtype=numpy.float64)) for array in arrays.values())
     return value, {name: numpy.ones_like(array) for name, array in arrays.items()}

@@ -52,7 +52,8 @@ class Net:
         """Runs the net on an array for each of ``self.inputs``, by name: ``x=x``, or in a dictionary, ``{"x": x}``.
 
         Returns:
-            A named tuple with an array for each of ``self.outputs``; None for one that is no tensor.
+            A named tuple with an array for each of ``self.outputs``; None for one that is no tensor. Where any of the inputs
+            lies on the net's device, each is a :class:`DeviceArray`.
         """
         return self._make(self._call(inputs_of(inputs, named)))
 
@@ -131,7 +132,8 @@ class Net:
                 to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
-            The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`.
+            The outputs, which are read-only on the host, since the gradients are computed from them; and a
+            :class:`Pullback`.
 
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
