@@ -108,7 +108,11 @@ bool RecordedRun::PlayOrDo(RunContext& context, const std::function<void()>& wor
     is_kept_ = false;
     return Refused(StrCat("what was recorded cannot be played: ", error.message()));
   }
-  if (!is_ready) work();
+  if (!is_ready) {
+    RecordingNotes notes;  // so that nobody within records a part of it
+    const ScopedValue<RecordingNotes*> noted(context.recording, &notes);
+    work();
+  }
   stage_ = Stage::kRecorded;
   if (!is_ready) return true;
   num_refused_ = 0;

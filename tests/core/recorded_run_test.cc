@@ -54,7 +54,10 @@ class RecordedRunTest : public ::testing::Test {
   int Run(int runs) {
     const int before = done_;
     for (int k = 0; k < runs; ++k) {
-      run_.Run(context_, [&] { done_ += LateRecorder::is_recording ? 0 : 1; });
+      run_.Run(context_, [&] {
+        done_ += LateRecorder::is_recording ? 0 : 1;
+        may_be_recorded_within_ = context_.recording == nullptr;
+      });
     }
     return done_ - before;
   }
@@ -63,6 +66,7 @@ class RecordedRunTest : public ::testing::Test {
   RecordedRun run_{kPoisonDevice, std::make_unique<NothingNoted>(), std::make_unique<LateRecorder>(recordings_)};
   RunContext context_;
   int done_ = 0;
+  bool may_be_recorded_within_ = false;
 };
 
 TEST_F(RecordedRunTest, IsPlayedAsSoonAsTheRecorderIsReady) {
@@ -70,6 +74,7 @@ TEST_F(RecordedRunTest, IsPlayedAsSoonAsTheRecorderIsReady) {
   EXPECT_EQ(recordings_.recorded, 0);
   EXPECT_EQ(Run(3), 3);
   EXPECT_EQ(recordings_.recorded, 1) << "kept until it is ready";
+  EXPECT_FALSE(may_be_recorded_within_);
   recordings_.is_ready = true;
   EXPECT_EQ(Run(4), 0);
   EXPECT_EQ(recordings_.played, 4);
