@@ -9,7 +9,7 @@
 
 namespace stepnet {
 
-// Of one operator, which is bound to blobs, from one run of the net to the next.
+// One operator's, which is bound to blobs; they stay from one run of the net to the next.
 class KeptOutputs {
  public:
   // By operator of a net: whether its outputs may be kept. It has inputs, does nothing beside, and nothing else writes

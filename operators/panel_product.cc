@@ -104,7 +104,7 @@ struct NextLines {
   const W* lines[kMaxVectors];
   std::int64_t stride = 0;
 
-  // Of rows [first, last) of B.
+  // Fetches them in rows [first, last) of B.
   HWY_INLINE void Fetch(std::int64_t first, std::int64_t last) const {
     for (int line = 0; line < count; ++line) {
       for (std::int64_t l = first; l < last; ++l) PrefetchToSecondCache(lines[line] + l * stride);

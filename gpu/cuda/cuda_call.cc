@@ -104,7 +104,7 @@ void UseCudaDevice(int index) {
 
 namespace {
 
-// Of the driver, which is opened where it is. Null where there is none.
+// A function of the driver, which is opened where there is one; null where there is none.
 template <typename Function>
 Function DriverFunction(const char* name) {
   constexpr unsigned kVersion = 12000;
