@@ -295,14 +295,14 @@ void CellLayer::WriteStates(CellNet* result) {
   const std::vector<std::string> read = BlobsReadFirst(step_);
   for (int i = 0; i < cell().state_size(); ++i) {
     const std::int64_t window = cell().state(i).window();
-    states_.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_states"));
+    states_.push_back(context_.names->UnusedState(context_.prefix + cell().state(i).name() + "_states"));
     op.states.push_back({.name = states_[i], .initial = op.AddInput(WriteInitial(i, result))});
     if (std::ranges::binary_search(read, previous_[i])) op.AddLink({previous_[i], states_[i], 0, window});
     op.AddLink({next_[i], states_[i], window, 1});
     op.step.add_external_output(next_[i]);
   }
   for (ShownState& shown : shown_) {
-    shown.name = context_.names->Unused(Outside(shown.blob) + "_states");
+    shown.name = context_.names->UnusedState(Outside(shown.blob) + "_states");
     const std::string initial = context_.names->Unused(Outside(shown.blob) + "_init");
     op.states.push_back({.name = shown.name, .initial = op.AddInput(initial)});
     AddFill(initial, shown.item.Inserted(0, 1).Inserted(0, 1), 0, &result->net);

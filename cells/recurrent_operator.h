@@ -25,6 +25,12 @@ class NameSet {
     while (!names_.insert(name).second) name += '_';
     return name;
   }
+  // The same for a state, whose gradient is called so with "_grad" behind it: nobody has that name either.
+  std::string UnusedState(std::string name) {
+    while (Contains(name) || Contains(name + "_grad")) name += '_';
+    Take(name + "_grad");
+    return Unused(std::move(name));
+  }
 
  private:
   std::set<std::string> names_;

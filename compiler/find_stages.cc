@@ -111,7 +111,7 @@ struct Component {
   Kind kind = Kind::kEither;
   std::set<int> before = {};  // components
   std::set<int> after = {};
-  int stage = -1;             // odd numbers are loops, even ones take chunks, the last one all steps
+  int stage = -1;             // odd: a loop; even: takes chunks of steps; the last one: all steps
   int loop = 0;               // its number, from 1 on, of those in a stage that need nothing of each other
   int first = 0;              // stage that it can be in
   bool follows_rows = false;  // something over time comes before it, without a loop between

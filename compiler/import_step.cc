@@ -63,7 +63,7 @@ class BlobTable {
     }
   }
 
-  // The name must stay where it is as long as the table.
+  // REQUIRES: the characters of the name live as long as the table.
   int NumberOf(std::string_view name) {
     const auto [found, is_new] = numbers_.try_emplace(name, static_cast<int>(blobs_.size()));
     if (is_new) blobs_.push_back({.name = name});
@@ -263,8 +263,8 @@ class Importer {
     graph_.nodes.push_back(std::move(node));
   }
 
-  // What it gives lives in blobs, from where it is moved to the memory of links, which say what it is. An operator that
-  // works in place finds what it changes in the same blob.
+  // Its outputs live in blobs. Moves take them from there to the memory of links, where there are some. An operator
+  // that works in place finds its input in the blob of its output.
   void AddDynamicOperator(int k, StepNode node) {
     const std::vector<int>& outputs = blobs_.OutputsOf(k);
     for (const int output : outputs) {

@@ -52,7 +52,7 @@ struct Schedule {
   std::int64_t steps_at_once = 1;
   std::shared_ptr<const Schedule> of_shorter_runs = {};  // null: they are serial
 
-  // By which the stage runs for so many steps; null: by one thread.
+  // The schedule by which the stage runs for so many steps; null: one thread runs it.
   const Schedule* For(std::int64_t steps) const {
     if (steps < min_steps) return of_shorter_runs == nullptr ? nullptr : of_shorter_runs->For(steps);
     return threads < 2 ? nullptr : this;

@@ -46,6 +46,10 @@ class Verifier {
   void Run() {
     CheckValues();
     for (size_t n = 0; n < graph_.nodes.size(); ++n) CheckNode(static_cast<int>(n));
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const int value = static_cast<int>(v);
+      if (!is_given_[v]) Throw(StrCat(graph_.NameOf(value), " names a producer that does not give it"));
+    }
     for (const auto& [blob, value] : graph_.last) {
       const StepValue& v = ValueAt(value);
       if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
@@ -174,9 +178,13 @@ class Verifier {
     is_given_[value] = true;
   }
 
+  // One input and one output, which it gives.
+  static bool HasOneOfEach(const StepNode& node) {
+    return node.inputs.size() == 1 && node.outputs.size() == 1 && node.outputs.front() != kNoValue;
+  }
+
   void CheckMove(const StepNode& node) const {
-    if (node.inputs.size() != 1 || std::ranges::distance(node.given()) != 1)
-      Throw("a move has one input and one output");
+    if (!HasOneOfEach(node)) Throw("a move has one input and one output");
     const StepValue &from = graph_.values[node.inputs[0]], &to = graph_.values[node.outputs[0]];
     const bool fits = from.info.dtype == to.info.dtype && from.info.shape.size() == to.info.shape.size();
     if (fits || from.dynamic || to.dynamic) return;
@@ -185,8 +193,8 @@ class Verifier {
   }
 
   void CheckPack(const StepNode& node) const {
-    const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && std::ranges::distance(node.given()) == 1;
-    if (!is_pack) Throw("a packing has one input, one output and a call that it is for");
+    if (node.call == nullptr || !HasOneOfEach(node))
+      Throw("a packing has one input, one output and a call that it is for");
     const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
     if (kernel == nullptr || !kernel->packing) Throw(StrCat(node.call->type(), " packs nothing"));
     if (graph_.homes[graph_.values[node.outputs[0]].home].kind != Home::Kind::kOnce) {

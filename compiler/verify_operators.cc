@@ -215,7 +215,7 @@ const OperatorVerifier::Facts& OperatorVerifier::FactsOf(const StepGraph& graph,
     facts.outputs = call->schema().shapes(query);
     facts.products = Expansion(query).products();
   } catch (const ValueUnknown&) {
-    // texts of graphs do not say what is known of elements
+    // a shape follows from values that nobody knows before the run
   } catch (const Error& error) {
     const bool is_of_shapes = error.code() == ErrorCode::kShapeMismatch || error.code() == ErrorCode::kTypeMismatch;
     if (!is_of_shapes && error.code() != ErrorCode::kInvalidArgument && error.code() != ErrorCode::kInvalidNet) throw;

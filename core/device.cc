@@ -74,6 +74,14 @@ const DeviceSpec& GetDeviceSpec(DeviceKind kind) {
 
 std::unique_ptr<LateFaults> DeviceRuntime::MakeLateFaults() { return nullptr; }
 
+void DeviceRuntime::WhenDone(std::function<void()> then) noexcept {
+  try {
+    queue().Wait();
+  } catch (...) {  // what failed does nothing any more
+  }
+  then();
+}
+
 DeviceRuntime& RuntimeOf(const Device& device) { return GetDeviceSpec(device.kind).open(device.index); }
 
 }  // namespace stepnet

@@ -54,6 +54,8 @@ struct MemoryUse {
   std::int64_t cached = 0;  // beside `current`: freed, and kept to be given out again
 };
 
+using StreamId = std::uintptr_t;
+
 // An order of work on one device. Addresses are those of its memory, but where the name says host; bytes may be 0. Any
 // thread may put work in. What goes wrong when the work is done is thrown by the next Wait or CopyToHost.
 class Queue {
@@ -73,6 +75,14 @@ class Queue {
   // Puts in a mark. When it is reached is known after Wait, in seconds of std::chrono::steady_clock. Null where the
   // queue has no clock.
   virtual std::shared_ptr<const double> MarkTime() { return nullptr; }
+  // Streams are the orders of work in which other libraries use the device, by the numbers that DLPack has for them: of
+  // CUDA a cudaStream_t, or 1 and 2 for its default ones. This queue's own; 0 where others cannot name it.
+  virtual StreamId stream_id() const { return 0; }
+  // What the queue is given from now on is done when the stream has done what it was given so far; nobody waits. Throws
+  // kInvalidArgument for a stream that is being captured.
+  virtual void WaitFor(StreamId stream) { static_cast<void>(stream); }
+  // The other way round: what the stream is given from now on is done when the queue has done what it was given so far.
+  virtual void LetWait(StreamId stream) { static_cast<void>(stream); }
 };
 
 // Keeps what a thread puts into the queue of a device, to put it in again as one.
@@ -126,6 +136,12 @@ class DeviceRuntime {
   virtual std::vector<std::string> Choices() const { return {}; }
   // Null where nothing can be kept.
   virtual std::unique_ptr<Recorder> MakeRecorder() { return nullptr; }
+  // Calls `then` once, when the queue has done what it was given so far: within this call or a later one, of whichever
+  // thread, or within a wait for the queue. It must not throw.
+  virtual void WhenDone(std::function<void()> then) noexcept;
+  // Others in this process may have chosen a device for the thread, in the device's own library. What is returned
+  // chooses that one again when it ends; null where there is nothing to choose.
+  virtual std::shared_ptr<void> KeepThread() { return nullptr; }
 };
 
 // A region for a device, which several operators have become.

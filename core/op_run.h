@@ -45,6 +45,8 @@ class OpRun {
 
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  std::span<const TensorView> inputs() const { return inputs_; }
+  std::span<const TensorView> outputs() const { return outputs_; }
   // Inputs that hold no tensor (only kernels that take blobs meet them) have a null shape.
   const TensorView& In(int i) const { return inputs_[i]; }
   // Has the shape that the shape rule gave and is uninitialised; for an in-place pair it is the memory of the input.

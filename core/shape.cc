@@ -16,17 +16,23 @@ void Shape::Assign(std::span<const std::int64_t> dims) {
                 StrCat("a tensor of ", dims.size(), " dimensions; at most ", kMaxRank, " are supported"));
   }
   rank_ = static_cast<int>(dims.size());
+  constexpr int kBits[kMaxRank + 1] = {0, 60, 30, 20, 15, 12, 10, 8, 7};  // of a size in the key, for each rank
   bool overflow = false;
   bool empty = false;
+  bool has_key = true;
+  key_ = static_cast<std::uint64_t>(rank_);
   for (int i = 0; i < rank_; ++i) {
     const std::int64_t dim = dims[i];
     if (dim < 0) {
       throw Error(ErrorCode::kShapeMismatch, StrCat("dimension ", i, " of [", Join(dims, ", "), "] is negative"));
     }
     dims_[i] = dim;
+    has_key &= dim >> kBits[rank_] == 0;
+    key_ = key_ << kBits[rank_] | static_cast<std::uint64_t>(dim);
     if (dim == 0) empty = true;
     if (dim != 0 && __builtin_mul_overflow(size_, dim, &size_)) overflow = true;
   }
+  if (!has_key) key_ = kNoKey;
   if (empty) size_ = 0;
   if (overflow) {  // also where another size is 0, so that slices and products stay safe
     throw Error(ErrorCode::kShapeMismatch, StrCat("the sizes of [", Join(dims, ", "), "] multiply to more than 2^63"));

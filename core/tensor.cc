@@ -77,7 +77,7 @@ class Storage {
       FillUnwritten(data_, bytes_);
     }
   }
-  // Memory of the host that somebody else has lent.
+  // Memory that somebody else has lent.
   Storage(const void* lent, DType dtype, const Shape& shape, std::function<void()> release)
       : dtype_(dtype),
         count_(shape.size()),
@@ -212,7 +212,7 @@ Tensor Tensor::Zeros(DType dtype, const Shape& shape, Device device) {
   return tensor;
 }
 
-Tensor Tensor::Wrap(const void* data, DType dtype, const Shape& shape, std::function<void()> release) {
+Tensor Tensor::Wrap(const void* data, DType dtype, const Shape& shape, std::function<void()> release, Device device) {
   if (dtype == DType::kString) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("strings ", shape, " of somebody else cannot be a tensor"));
   }
@@ -221,6 +221,7 @@ Tensor Tensor::Wrap(const void* data, DType dtype, const Shape& shape, std::func
   const void* const start = data == nullptr && shape.size() == 0 ? kNothing : data;
   Tensor tensor;
   tensor.dtype_ = dtype;
+  tensor.device_ = device;
   tensor.shape_ = shape;
   tensor.storage_ = std::make_shared<Storage>(start, dtype, shape, std::move(release));
   tensor.data_ = tensor.storage_->data();

@@ -138,12 +138,14 @@ class Tensor {
     return Of<T>(shape, std::vector<T>(values));
   }
   static Tensor Zeros(DType dtype, const Shape& shape, Device device = {});
-  // A tensor over memory of the host that somebody else has lent, which holds shape.size() elements in row-major order,
-  // aligned as their dtype is. It is only read: blobs take other memory for what operators give them, and an operator
-  // that would write in place throws. `release`, where given, is called once, when no tensor shows the memory any more,
-  // by whichever thread lets go of the last; it must not throw. Lent memory is not counted. `data` may be null where
-  // there are no elements. Throws kTypeMismatch for kString; then `release` is not called.
-  static Tensor Wrap(const void* data, DType dtype, const Shape& shape, std::function<void()> release = {});
+  // A tensor over memory that somebody else has lent, of the host or of `device`, which holds shape.size() elements in
+  // row-major order, aligned as their dtype is. It is only read: blobs take other memory for what operators give them,
+  // and an operator that would write in place throws. `release`, where given, is called once, when no tensor shows the
+  // memory any more, by whichever thread lets go of the last; it must not throw. A device may still read its memory
+  // then: DeviceRuntime::WhenDone tells when not. Lent memory is not counted. `data` may be null where there are no
+  // elements. Throws kTypeMismatch for kString; then `release` is not called.
+  static Tensor Wrap(const void* data, DType dtype, const Shape& shape, std::function<void()> release = {},
+                     Device device = {});
 
   bool defined() const { return storage_ != nullptr; }
   DType dtype() const { return dtype_; }

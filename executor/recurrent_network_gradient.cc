@@ -120,7 +120,7 @@ class RecurrentNetworkGradient {
     }
   }
 
-  // By the inputs of the forward operator, and its outputs, which follow them.
+  // Which of the inputs of the forward operator, and of its outputs, which follow them, rows of the step net show.
   static std::vector<bool> InputsSeenByRows(const OperatorCall& op, const RecurrentSpec& spec) {
     const size_t first = std::min(spec.outputs_with_grads.size(), op.inputs().size());
     return SeenByRows({op.inputs().begin() + static_cast<std::ptrdiff_t>(first), op.inputs().end()}, spec.links,
@@ -131,7 +131,7 @@ class RecurrentNetworkGradient {
     return run.host().Input(layout.OfInput(i)).GetTensor();
   }
 
-  // As the forward steps left it.
+  // The input as the forward steps left it.
   static const Tensor& SeenInput(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
                                  int input) {
     const Tensor& given = ForwardInput(run, layout, input);

@@ -166,7 +166,7 @@ class RunState {
   std::int64_t once_steps_ = 0;           // of the longest run, which such pieces have memory for
   std::vector<OnceSource> once_sources_;  // of what they hold; empty where one is not constant
   std::vector<OnceSource> new_sources_;   // the same of the run that begins, to be compared with them
-  int num_kept_ = 0;                      // so many instructions, the first ones, have left their values there
+  int num_kept_ = 0;                      // how many instructions, from the first on, have their values there
   DynamicBlobs blobs_;
   std::vector<PlacedPiece> pieces_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;

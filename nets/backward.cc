@@ -8,6 +8,7 @@
 #include "stepnet/nets/gradient.h"
 #include "stepnet/nets/needed_operators.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/recording.h"
 #include "stepnet/nets/rename.h"
 #include "stepnet/nets/requested_gradients.h"
 
@@ -230,7 +231,22 @@ class ReversePass {
     std::vector<GradientBlobs> gradients;
     for (const int v : writes_[k]) gradients.push_back(CollectWhole(v));
     const OperatorDef op = InOwnNames(k);
-    Append(k, op, MakeGradientOf(op, k, std::move(gradients)));
+    OperatorGradient made = MakeGradientOf(op, k, std::move(gradients));
+    RefuseTakenNames(made);
+    Append(k, op, std::move(made));
+  }
+
+  // The gradients of states lie in blobs that the operator does not list, and that are called as the states are.
+  void RefuseTakenNames(const OperatorGradient& made) const {
+    for (const OperatorDef& op : made.ops) {
+      if (op.type() != "RecurrentNetworkGradient") continue;
+      for (const std::string& blob : OtherBlobs(OperatorCall(op))) {
+        if (!current_.contains(blob)) continue;
+        throw Error(ErrorCode::kInvalidNet, StrCat("the net has a blob \"", blob,
+                                                   "\", and its RecurrentNetworkGradient would keep the gradients of a "
+                                                   "state in one of that name; rename the blob, or the state"));
+      }
+    }
   }
 
   void RefuseGradientOfGradient(const OperatorDef& op) const {

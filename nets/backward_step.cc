@@ -26,7 +26,12 @@ class BackwardStepMaker {
  public:
   BackwardStepMaker(OperatorDef* op, const RecurrentSpec& spec,
                     const std::function<bool(const std::string&)>& is_floating)
-      : op_(op), spec_(spec), step_(*spec.step_net), rows_(spec), is_floating_(is_floating) {}
+      : op_(op),
+        spec_(spec),
+        step_(*spec.step_net),
+        rows_(spec),
+        is_floating_(is_floating),
+        taken_(BlobNames(*spec.step_net)) {}
 
   void Make() {
     rows_.RefuseLostValues();
@@ -37,7 +42,7 @@ class BackwardStepMaker {
     made_ = AddGradientsFrom(step, seeds, Wanted(), {}, rows_.changing());
     for (const StepOutput& output : spec_.step_outputs) {
       // What goes from a link to an output, past all operators, has the gradient of the output.
-      if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
+      if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = GradientOf(output.blob)};
     }
     backward_.set_name(step_.name() + "_backward");
     ComputeAgain();
@@ -88,11 +93,18 @@ class BackwardStepMaker {
     return step;
   }
 
+  // What the backward step net calls the whole gradient of a blob of the step: no blob of the step is called so, and no
+  // other gradient.
+  std::string GradientOf(const std::string& blob) const {
+    std::string name = blob + "_grad";
+    while (taken_.contains(name)) name += "_";
+    return name;
+  }
+
   // The name of its output, like `name`.
   std::string AddOperator(const std::string& type, const std::string& blob, const std::string& name, NetDef* step) {
-    if (taken_.empty()) taken_ = BlobNames(step_);
     std::string output = name;
-    while (taken_.contains(output) || taken_.contains(output + "_grad")) output += "_";
+    while (taken_.contains(output)) output += "_";
     taken_.insert(output);
     used_.insert({blob, output});
     OperatorDef& op = *step->add_op();
@@ -132,12 +144,12 @@ class BackwardStepMaker {
     for (const StepOutput& output : spec_.step_outputs) {
       const auto read = read_as_.find(output.blob);
       const std::string& blob = read == read_as_.end() ? output.blob : read->second;
-      if (used_.contains(blob)) seeds[blob] = output.blob + "_grad";
+      if (used_.contains(blob)) seeds[blob] = GradientOf(output.blob);
     }
     for (const Link& link : spec_.links) {
-      if (rows_.Gives(link)) seeds[link.internal] = link.internal + "_grad";
+      if (rows_.Gives(link)) seeds[link.internal] = GradientOf(link.internal);
     }
-    for (const auto& [blob, passed] : passed_) seeds[passed] = passed + "_grad";
+    for (const auto& [blob, passed] : passed_) seeds[passed] = GradientOf(passed);
     return seeds;
   }
 
@@ -186,7 +198,7 @@ class BackwardStepMaker {
   std::string OwnGradient(const std::string& blob) {
     const auto found = made_.gradients.find(blob);
     if (found == made_.gradients.end()) return "";
-    const auto [own, is_new] = own_.emplace(blob, blob + "_grad");
+    const auto [own, is_new] = own_.emplace(blob, GradientOf(blob));
     std::string& name = own->second;
     const GradientBlobs& gradient = found->second;
     if (!is_new || gradient.dense == name) return name;
@@ -211,15 +223,15 @@ class BackwardStepMaker {
   void AddLinks() {
     std::vector<Link> links;
     for (const Link& link : spec_.links) {
-      const std::string gradient = rows_.Gives(link)                  ? link.internal + "_grad"
-                                   : rows_.Passes(link)               ? passed_.at(link.internal) + "_grad"
+      const std::string gradient = rows_.Gives(link)                  ? GradientOf(link.internal)
+                                   : rows_.Passes(link)               ? GradientOf(passed_.at(link.internal))
                                    : read_as_.contains(link.internal) ? made_.gradients[link.internal].dense
                                                                       : OwnGradient(link.internal);
       if (gradient.empty()) continue;
       links.push_back({gradient, link.external + "_grad", link.offset, link.window});
     }
     for (const StepOutput& output : spec_.step_outputs) {
-      links.push_back({.internal = output.blob + "_grad", .external = output.destination + "_grad"});
+      links.push_back({.internal = GradientOf(output.blob), .external = output.destination + "_grad"});
     }
     Argument* internal = NewArgument(op_, "backward_link_internal");
     for (const Link& link : links) internal->add_strings(link.internal);
@@ -269,7 +281,10 @@ class BackwardStepMaker {
     if (not_wanted.empty()) return;
     std::map<std::string, std::string> names;
     std::set<std::string> taken = BlobNames(backward_);  // those of nets in the operators, too
+    const std::map<std::string, BlobUse> uses = UsesOf(backward_);
     for (const std::string& blob : not_wanted) {
+      const auto use = uses.find(blob + "_grad");
+      if (use == uses.end() || !use->second.IsWritten()) continue;  // a blob of the step, which it may read, is none
       std::string unasked = blob + "_grad_unasked";
       while (!taken.insert(unasked).second) unasked += "_";
       names[blob + "_grad"] = unasked;
@@ -286,12 +301,12 @@ class BackwardStepMaker {
   const NetDef& step_;
   const StepRows rows_;
   const std::function<bool(const std::string&)>& is_floating_;
+  std::set<std::string> taken_;                 // names in the step net, in nets in it, and of what is added to it
   std::set<std::string> used_;                  // read or written by it
   std::vector<std::string> captured_;           // inputs that the step net reads as they are
   std::map<std::string, std::string> read_as_;  // other names of rows that the step has written → their copies
   std::map<std::string, std::string> windows_;  // the copies → what they stand for
   std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
-  std::set<std::string> taken_;                 // names in the step net, and in nets in it
   std::set<std::string> names_;                 // of blobs of either step net
   NetWithGradients made_;
   std::map<std::string, std::string> own_;  // OwnGradient of blobs that were asked for

@@ -53,7 +53,8 @@ std::vector<std::string> NamesGivenBy(const Model& model);
 std::vector<std::string> FilledBy(const Model& model);
 
 // Promises that nobody writes to the tensors of `blobs` any more (Tensor::SetConstant), as whoever serves a model may
-// of its parameters; leaves out what `net` writes, what shares memory with that, and blobs without tensors.
+// of its parameters; nor to what a net gives that follows from them alone (Net::Run). Leaves out what `net` writes,
+// what shares memory with that, and blobs without tensors.
 void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace);
 
 // Whether a minidb holds a net beside its blobs. Throws kInputOutput.

@@ -163,6 +163,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     for (const int part : placed.origins) net->origins_.push_back(decomposed.origins[part]);
     net->wholes_ = std::move(decomposed.wholes);
     net->outlives_ = WritesWhatWasRead(net_def);
+    const std::vector<bool> may_keep = KeptOutputs::MayBe(net_def);
     std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(net_def);
     for (int i = 0; i < net_def.op_size(); ++i) {
       constexpr std::int64_t kWork = 5'000;  // of one operator
@@ -170,7 +171,10 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       const OperatorDef& op = net_def.op(i);
       try {
         OperatorCall call(op, OnDevice(options, placed.devices[i]), std::move(readers[i]), placed.net);
-        net->operators_.push_back(std::make_unique<NetOperator>(std::move(call), workspace));
+        const NetOperator& made =
+            *net->operators_.emplace_back(std::make_unique<NetOperator>(std::move(call), workspace));
+        net->kept_.emplace_back();
+        if (may_keep[i] && made.device().IsHost()) net->kept_.back().emplace(made);
       } catch (...) {
         throw CurrentError().At(
             {.net = name, .op_index = net->origins_[i], .op_text = net->TextOf(i, OperatorText(op))});
@@ -272,6 +276,7 @@ void Net::RunOperator(int i, RunContext& context) {
   context.stops_after_faults = outlives_[i];
   try {
     CheckCancelled();
+    if (kept_[i] && kept_[i]->Hold()) return;
     const Device device = op.call().options().device();
     const bool shows_queue = !context.observers.empty() && !device.IsHost();
     const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
@@ -286,6 +291,7 @@ void Net::RunOperator(int i, RunContext& context) {
       op.Run(context);
     }
     faults.Throw();
+    if (kept_[i]) kept_[i]->Keep();
   } catch (...) {
     Error error = CurrentError();
     // What was thrown may come of the value with which a kernel before went on.

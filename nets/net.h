@@ -13,6 +13,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/kept_outputs.h"
 #include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/recording.h"
 
@@ -25,9 +26,11 @@ class Net {
   static std::unique_ptr<Net> Create(const NetDef& def, Workspace& workspace, const RunOptions& options = {});
   virtual ~Net() = default;
 
-  // Runs every operator once. Throws what the first failing operator threw, with its place; later operators have then
-  // not run, nothing is running any more, and the net can be run again. Calls from several threads run one by one.
-  // Throws kCancelled when `cancellation` asks for it, which without it is what the calling thread works under.
+  // Runs every operator once, less those on the host that would give what they gave before: all that they read is
+  // constant (Tensor::SetConstant), so that what they gave is, too. Throws what the first failing operator threw, with
+  // its place; later operators have then not run, nothing is running any more, and the net can be run again. Calls from
+  // several threads run one by one. Throws kCancelled when `cancellation` asks for it, which without it is what the
+  // calling thread works under.
   // What runs on another device than the CPU may not be done when it returns; what reads its outputs waits. It waits
   // for the device itself where kernels there have checked values.
   void Run(const Cancellation* cancellation = CurrentCancellation());
@@ -69,7 +72,8 @@ class Net {
   std::vector<std::unique_ptr<NetOperator>> operators_;
   std::vector<int> origins_;           // of each operator its index in the NetDef; what is added has that of its cause
   std::map<int, std::string> wholes_;  // by that index the text of an operator of which only parts run
-  std::vector<bool> outlives_;         // of each operator whether the net reads what it writes before, in the next run
+  std::vector<std::optional<KeptOutputs>> kept_;  // of each operator on the host that may keep its outputs
+  std::vector<bool> outlives_;  // of each operator whether the net reads what it writes before, in the next run
   ObserverList observers_;
   std::vector<int> entries_;  // operators that bring inputs to the device
 

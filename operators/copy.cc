@@ -2,61 +2,28 @@
 //
 // Caffe2's Alias shares memory with its input. Here it copies: a later operator that works in place on one of them then
 // changes that one alone, and step nets keep their planned memory.
-#include <algorithm>
-#include <iterator>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/tensor_home.h"
 
 namespace stepnet {
 namespace {
 
 std::vector<TensorInfo> LikeFirstInput(const ShapeQuery& query) { return {query.In(0)}; }
 
-// Brings tensors to a device in place, in the memory that the last one of its shape had there: batches of a few sizes
-// may take turns, and each is played where it was (nets/net_recordings.h).
-class Bringer {
- public:
-  explicit Bringer(Device device) : device_(device) {}
-  void Run(Blob& blob) {
-    const Tensor& tensor = blob.GetTensor();
-    if (tensor.device() == device_) return;
-    const std::lock_guard lock(mutex_);
-    const auto fits = [&](const Tensor& last) {
-      return last.dtype() == tensor.dtype() && last.shape() == tensor.shape();
-    };
-    auto last = std::ranges::find_if(last_, fits);
-    if (last != last_.end() && last->OwnsStorageAlone()) {
-      CopyTensor(tensor, *last);
-    } else {
-      if (last == last_.end() && last_.size() == kMaxShapes) last = std::prev(last_.end());
-      if (last != last_.end()) last_.erase(last);  // memory that it gives back may serve
-      last = last_.insert(last_.end(), tensor.To(device_));
-    }
-    std::rotate(last_.begin(), last, std::next(last));
-    blob.SetTensor(last_.front());
-  }
-
- private:
-  static constexpr size_t kMaxShapes = 4;
-  const Device device_;
-  std::mutex mutex_;
-  std::vector<Tensor> last_;  // of each shape, the last used first
-};
-
 // Copies that may go from one device to another. What is no tensor stays what it is, where it is.
 Kernel CopyTo(bool to_host) {
   return {.make = [to_host](const OperatorCall& op) -> RunFn {
             const Device device = to_host ? Device{} : op.options().device();
-            return [device, bringer = std::make_shared<Bringer>(device)](const OpRun& run) {
+            return [device, home = std::make_shared<TensorHome>(device)](const OpRun& run) {
               const Blob& x = run.host().Input(0);
               Blob& y = run.host().Output(0);
               if (&x == &y) {
-                if (x.HasTensor()) bringer->Run(y);
+                if (x.HasTensor() && x.GetTensor().device() != device) y.SetTensor(home->CopyOf(x.GetTensor()));
                 return;
               }
               const Tensor copy = x.GetTensor().To(device);

@@ -13,14 +13,26 @@
 
 namespace stepnet {
 
-// Columns are laid out in panels of so many: K rows of a panel one after the other, then the next panel. The last one
-// is as narrow as it can be, in whole units, with zeros behind the columns that there are.
-inline constexpr std::int64_t kPanelColumns = 64;
-// Calls begin and end between units, or at the end.
+// Calls begin and end between units of so many columns, or at the end.
 inline constexpr std::int64_t kPanelUnit = 16;
-
-constexpr std::int64_t NumPanels(std::int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns; }
 constexpr std::int64_t NumPanelUnits(std::int64_t n) { return (n + kPanelUnit - 1) / kPanelUnit; }
+
+// Columns are laid out in panels: K rows of a panel one after the other, then the next panel. Panels have three units,
+// which tiles of most rows compute together, but the last ones two, so that none is left over; one unit is a panel.
+// Behind the columns that there are the last unit has zeros.
+inline constexpr std::int64_t kMaxPanelColumns = 3 * kPanelUnit;
+constexpr std::int64_t NumPanels(std::int64_t n) { return (NumPanelUnits(n) + 2) / 3; }
+constexpr std::int64_t NumWidePanels(std::int64_t n) {
+  return std::max<std::int64_t>(NumPanelUnits(n) - 2 * NumPanels(n), 0);
+}
+// The first column of panel `panel`; of the one behind the last panel, the end.
+constexpr std::int64_t BeginOfPanel(std::int64_t panel, std::int64_t n) {
+  return std::min(2 * panel + std::min(panel, NumWidePanels(n)), NumPanelUnits(n)) * kPanelUnit;
+}
+constexpr std::int64_t PanelOfColumn(std::int64_t column, std::int64_t n) {
+  const std::int64_t unit = column / kPanelUnit, wide = NumWidePanels(n);
+  return unit < 3 * wide ? unit / 3 : wide + (unit - 3 * wide) / 2;
+}
 // Elements of B [K, N] in panels.
 constexpr std::int64_t PanelElements(std::int64_t n, std::int64_t k) { return NumPanelUnits(n) * kPanelUnit * k; }
 

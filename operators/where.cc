@@ -100,6 +100,9 @@ void ForRuns(const OpRun& run, const TensorView& x, const Fn& fn) {
   }
 }
 
+// Elements of a run from which on a call that copies or fills them is faster than a loop.
+constexpr std::int64_t kLongRun = 64;
+
 void ChooseRuns(const OpRun& run) {
   ForDType(run.Out(0).dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -107,6 +110,10 @@ void ChooseRuns(const OpRun& run) {
     T* z = run.Out(0).As<T>();
     ForRuns(run, run.Out(0), [&](bool holds, std::int64_t begin, std::int64_t end) {
       const T* chosen = holds ? x : y;
+      if (end - begin >= kLongRun) {
+        std::copy(chosen + begin, chosen + end, z + begin);
+        return;
+      }
       for (std::int64_t i = begin; i < end; ++i) z[i] = chosen[i];
     });
   });
@@ -119,6 +126,11 @@ void SplitRuns(const OpRun& run) {
     T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
     ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
       T *to = holds ? dx : dy, *other = holds ? dy : dx;
+      if (end - begin >= kLongRun) {
+        std::copy(dz + begin, dz + end, to + begin);
+        std::fill(other + begin, other + end, zero);
+        return;
+      }
       for (std::int64_t i = begin; i < end; ++i) {
         to[i] = dz[i];
         other[i] = 0;

@@ -96,7 +96,7 @@ class LoopFuser {
       }
       return elements;
     } catch (const ValueUnknown&) {
-      return kCannotJoin;  // texts of graphs do not say what is known of elements
+      return kCannotJoin;  // a shape follows from values that nobody knows before the run
     }
   }
 
@@ -227,7 +227,7 @@ class LoopFuser {
   StepGraph& graph_;
   const Uses& uses_;
   const int begin_;
-  // By node of the loop, from 0.
+  // An element for each node of the loop.
   std::vector<std::int64_t> elements_;
   std::vector<std::vector<int>> followers_;
   std::vector<bool> is_put_;                              // in its place

@@ -98,7 +98,7 @@ class ProductMerger {
     return key;
   }
 
-  // By what their products have in common.
+  // The sums, by what their products have in common.
   std::map<std::string, std::vector<Sum>> FindSums() const {
     std::map<std::string, std::vector<Sum>> sums;
     const Products products = FindProducts();
@@ -175,7 +175,8 @@ class ProductMerger {
     return weights;
   }
 
-  // Whether none of the weights lies beside others than these: so all copies together are no larger than the weights.
+  // Whether each of these weights lies beside the same others wherever it was merged before. Otherwise it would be
+  // copied once more, and all copies would be larger than the weights.
   bool HaveOnePlace(const std::vector<Sum>& sums) const {
     for (size_t k = 0; k < sums[0].size(); ++k) {
       const std::vector<int> weights = WeightsOf(sums, k);

@@ -45,8 +45,8 @@ class HomeSplitter {
     }
   }
 
-  // Where values go with the step, the first ones keep the home. Where they are seen after it, as rows outside and what
-  // is kept, the last ones do, and those before them go with the step.
+  // One turn keeps the home; each other gets one of its own, which ends with the step. The first one keeps it, but
+  // where somebody sees the home after the step, as rows outside and what is kept, the last one does.
   void Split(int h) {
     std::vector<Turn>& turns = turns_[h];
     const Home::Kind kind = graph_.homes[h].kind;

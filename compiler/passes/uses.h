@@ -23,8 +23,8 @@ class Uses {
   bool HasOneReader(int value) const;
   // Whether the value is alone in memory that goes with the step, so that who gives it may be another, or be gone.
   bool IsApart(int value) const { return IsTemporary(value) && NumValues(graph_.values[value].home) == 1; }
-  // Whether an operator of the step has made as much of the term as the sum is, and nobody sees it but who gives the
-  // sum, which may lie where the term does.
+  // Whether the sum may lie where the term does: an operator of the step gives the term, which is as large as the sum,
+  // and nobody reads it but the node that gives the sum.
   bool IsTermAlone(int term, int sum) const;
   // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
   bool IsTemporary(int value) const;

@@ -94,9 +94,10 @@ struct Declared {
 
 std::uint64_t WantedOf(const OpRun& run) {
   std::uint64_t wanted = ~std::uint64_t{0};
-  if (run.num_outputs() == 1) return wanted;
-  for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
-    if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
+  const int num_outputs = std::min(run.num_outputs(), 63);
+  if (num_outputs == 1) return wanted;
+  for (int i = 0; i < num_outputs; ++i) {
+    if (run.Out(i).shape == nullptr) wanted &= ~(std::uint64_t{1} << i);
   }
   return wanted;
 }

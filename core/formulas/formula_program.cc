@@ -34,15 +34,6 @@ Region Flattened(Region region) {
   return region;
 }
 
-// Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
-bool IsSame(const Shape& a, const Shape& b) {
-  if (a.rank() != b.rank()) return false;
-  for (int i = 0; i < a.rank(); ++i) {
-    if (a[i] != b[i]) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula)
@@ -93,7 +84,7 @@ bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
   for (int i = 0; i < run.num_inputs(); ++i) {
     const TensorView& in = run.In(i);
     if (in.dtype != inputs_[i].dtype) return false;
-    if (is_flat_ ? in.shape->size() != size : !IsSame(*in.shape, inputs_[i].shape)) return false;
+    if (is_flat_ ? in.shape->size() != size : *in.shape != inputs_[i].shape) return false;
   }
   return true;
 }
@@ -122,11 +113,12 @@ void FormulaProgram::RunSimple(const OpRun& run) const {
   const std::int64_t columns = is_flat_ ? run.Out(first_output_).size() : simple_->code->sizes[3];
   const std::int64_t rows = is_flat_ ? 1 : simple_->code->NumRows();
   if (rows == 0 || columns == 0) return;
-  const int* const inputs = formula_.inputs.data();
-  const int* const outputs = formula_.outputs.data();
-  RunSimpleRows(
-      *simple_, [&](int input) { return run.In(inputs[input]).data; },
-      [&](int output) { return run.Out(outputs[output]).data; }, 0, rows, columns);
+  // By value: compilers would look again where inputs are after each pointer that is written.
+  const auto data_of = [](std::span<const TensorView> views, const std::vector<int>& numbers) {
+    return [views = views.data(), numbers = numbers.data()](int operand) { return views[numbers[operand]].data; };
+  };
+  RunSimpleRows(*simple_, data_of(run.inputs(), formula_.inputs), data_of(run.outputs(), formula_.outputs), 0, rows,
+                columns);
 }
 
 void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const {

@@ -197,11 +197,13 @@ class Runner {
       num_columns_ = std::min(width, end - begin);
       column_ = 0;
       for (const RegionInstruction& instruction : phase.row) Execute(instruction, num_rows_);
-      std::int64_t at = begin;
-      do {  // once without columns too, for what is reduced
-        num_columns_ = std::min(width, end - at);
-        RunBlock(phase, at);
-      } while ((at += width) < end);
+      if (!phase.block.empty()) {  // once without columns too, for what is reduced
+        std::int64_t at = begin;
+        do {
+          num_columns_ = std::min(width, end - at);
+          RunBlock(phase, at);
+        } while ((at += width) < end);
+      }
       if (phase.end.empty()) continue;
       num_columns_ = end - begin;
       GoToColumn(begin);

@@ -27,9 +27,9 @@ namespace stepnet {
   }
 }
 
-// A kernel on elements some of whose operands rows share.
-inline void ComputeOfRows(const RegionInstruction& instruction, char* const* slots, std::int64_t rows,
-                          std::int64_t columns) {
+// A kernel on elements some of whose operands rows share. Never inlined: an array on the stack slows callers down.
+[[gnu::noinline]] inline void ComputeOfRows(const RegionInstruction& instruction, char* const* slots, std::int64_t rows,
+                                            std::int64_t columns) {
   const void* arrays[kMaxExprOperands] = {};
   for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots[instruction.operands[k]];
   instruction.row_operand_kernel(slots[instruction.out], arrays, instruction.repeated, rows, columns);

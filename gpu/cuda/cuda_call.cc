@@ -1,5 +1,7 @@
 #include "stepnet/gpu/cuda/cuda_call.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -40,7 +42,7 @@ LostContexts& Lost() {
   return lost;
 }
 
-// The device that calls of the thread work on; CUDA begins with the first.
+// The device that calls of the thread work on; CUDA begins with the first. -1: others may have chosen another one.
 thread_local int device_of_thread = -1;
 
 // Errors after which CUDA answers every call with the same one.
@@ -98,6 +100,36 @@ void UseCudaDevice(int index) {
   if (device_of_thread == index) return;
   Check(index, cudaSetDevice(index), "cudaSetDevice");
   device_of_thread = index;
+}
+
+namespace {
+
+// A function of the driver, which is opened where there is one; null where there is none.
+template <typename Function>
+Function DriverFunction(const char* name) {
+  constexpr unsigned kVersion = 12000;
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t result = cudaGetDriverEntryPointByVersion(name, &function, kVersion, cudaEnableDefault, &found);
+  if (result == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function>(function);
+  static_cast<void>(cudaGetLastError());
+  return nullptr;
+}
+
+void* ContextOfThread() {
+  static const auto get = DriverFunction<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+}  // namespace
+
+DeviceOfThread::DeviceOfThread() : context_(ContextOfThread()) { device_of_thread = -1; }
+
+DeviceOfThread::~DeviceOfThread() {
+  device_of_thread = -1;
+  static const auto set = DriverFunction<CUresult (*)(CUcontext)>("cuCtxSetCurrent");
+  if (set != nullptr && ContextOfThread() != context_) static_cast<void>(set(static_cast<CUcontext>(context_)));
 }
 
 void CheckCuda(cudaError_t result, const char* call) { Check(std::max(device_of_thread, 0), result, call); }

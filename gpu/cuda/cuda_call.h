@@ -14,4 +14,17 @@ void CheckCuda(cudaError_t result, const char* call);
 // the device's context, with that cause.
 void UseCudaDevice(int index);
 
+// For where other libraries, which have CUDA runtimes of their own, use the same thread: looks anew at the device in
+// the next UseCudaDevice, and brings back in the end which one the thread has chosen in the driver.
+class DeviceOfThread {
+ public:
+  DeviceOfThread();
+  ~DeviceOfThread();
+  DeviceOfThread(const DeviceOfThread&) = delete;
+  DeviceOfThread& operator=(const DeviceOfThread&) = delete;
+
+ private:
+  void* context_ = nullptr;  // null: none was chosen
+};
+
 }  // namespace stepnet

@@ -154,7 +154,7 @@ class CudaRecorder::Capture {
     static_cast<void>(clock_.Lap());
   }
 
-  // Of the only piece on a thread of its own, where there is one to be had; who lets go of it waits.
+  // Makes the only piece on a thread of its own, where there is one to be had; who lets go of it waits.
   Piece MakePiece(Captured captured, bool is_only) const {
     const auto shared = std::make_shared<Captured>(std::move(captured));
     const auto make = [&runtime = runtime_, shared] {

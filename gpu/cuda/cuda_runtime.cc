@@ -12,7 +12,9 @@
 #include "stepnet/core/tensor.h"
 #include "stepnet/gpu/cuda/accumulate.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
+#include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_recorder.h"
+#include "stepnet/gpu/cuda/pending_calls.h"
 #include "stepnet/gpu/cuda/product_choices.h"
 #include "stepnet/gpu/kernel_fault.h"
 
@@ -40,7 +42,7 @@ MemoryCache::Source MemoryOf(CudaRuntime& runtime) {
           },
           .give_back = [](void* memory) { static_cast<void>(cudaFree(memory)); },
           // Not for the whole device, nor on a stream that is being recorded.
-          .wait = [&runtime] { runtime.own_queue().Wait(); }};
+          .wait = [&runtime] { runtime.own_queue().Synchronize(); }};
 }
 
 }  // namespace
@@ -57,7 +59,10 @@ CudaRuntime::CudaRuntime(int index) : index_(index) {
   STEPNET_CUDA_CALL(cudaMemGetInfo(&free, &total));
   memory_.emplace(MemoryOf(*this), static_cast<std::int64_t>(total));
   queue_ = std::make_unique<CudaQueue>(*this);
+  pending_ = std::make_unique<PendingCalls>();
 }
+
+CudaRuntime::~CudaRuntime() = default;
 
 namespace {
 
@@ -111,6 +116,13 @@ CudaRuntime::WatchedScope::~WatchedScope() {
   if (recorded_ != nullptr) recorded_->is_recorded_ = false;
   watched = {.refusal = refusal_before_, .recorded = recorded_before_};
 }
+
+void CudaRuntime::WhenDone(std::function<void()> then) noexcept {
+  const DeviceOfThread thread;
+  pending_->Add(std::move(then), *queue_);
+}
+
+std::shared_ptr<void> CudaRuntime::KeepThread() { return std::make_shared<DeviceOfThread>(); }
 
 std::unique_ptr<Recorder> CudaRuntime::MakeRecorder() { return std::make_unique<CudaRecorder>(*this); }
 
@@ -268,12 +280,13 @@ void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes
 }
 
 void CudaQueue::CopyToHost(const void* from, void* to_host, std::int64_t bytes) {
+  const PendingCalls::WaitScope ready(*runtime_.pending_);
   UseCudaDevice(runtime_.index());
   MeetHost("it copies to the host");
   if (bytes > 0) {
     STEPNET_CUDA_CALL(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
   }
-  Wait();
+  Synchronize();
 }
 
 std::shared_ptr<const double> CudaQueue::MarkTime() {
@@ -282,11 +295,44 @@ std::shared_ptr<const double> CudaQueue::MarkTime() {
 }
 
 void CudaQueue::Wait() {
+  const PendingCalls::WaitScope ready(*runtime_.pending_);
+  Synchronize();
+}
+
+void CudaQueue::Synchronize() {
   UseCudaDevice(runtime_.index());
   MeetHost("it waits for the device");
   ++runtime_.host_waits_;
   STEPNET_CUDA_CALL(cudaStreamSynchronize(stream_));
   clock_.Resolve();
+}
+
+namespace {
+
+// The stream of a number. What is captured is done later, if ever: no other stream can be ordered by it.
+cudaStream_t StreamOf(StreamId id) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): what DLPack makes of it
+  const auto stream = reinterpret_cast<cudaStream_t>(id);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  STEPNET_CUDA_CALL(cudaStreamIsCapturing(stream, &status));
+  if (status == cudaStreamCaptureStatusNone) return stream;
+  throw Error(ErrorCode::kInvalidArgument,
+              "the stream is being captured into a CUDA graph, of which a run cannot be part: it is played as graphs "
+              "of its own");
+}
+
+}  // namespace
+
+void CudaQueue::WaitFor(StreamId stream) {
+  const DeviceOfThread thread;
+  UseCudaDevice(runtime_.index());
+  stepnet::WaitFor(EventOf(StreamOf(stream)), *this);
+}
+
+void CudaQueue::LetWait(StreamId stream) {
+  const DeviceOfThread thread;
+  UseCudaDevice(runtime_.index());
+  stepnet::WaitFor(EventOf(*this), StreamOf(stream));
 }
 
 void LaunchEarly(const void* kernel, const LaunchShape& shape, void** parameters, const CudaQueue& queue,
@@ -352,6 +398,7 @@ CudaRuntime& CudaRuntimeOf(int index) {
                 StrCat("no device cuda:", index, "; there ", count == 1 ? "is 1 GPU" : StrCat("are ", count, " GPUs")));
   }
   OpenCublasLtAhead();  // beside the context
+  const DeviceOfThread thread;
   runtime = std::make_unique<CudaRuntime>(index);
   return *runtime;
 }

@@ -19,14 +19,18 @@
 namespace stepnet {
 
 class CudaQueue;
+class PendingCalls;
 
 class CudaRuntime : public DeviceRuntime {
  public:
   explicit CudaRuntime(int index);
+  ~CudaRuntime() override;
 
   void* Allocate(std::int64_t bytes) override;
   void Free(void* memory, std::int64_t bytes) noexcept override;
   Queue& queue() override;
+  void WhenDone(std::function<void()> then) noexcept override;
+  std::shared_ptr<void> KeepThread() override;
   // What queue() is where nothing is recorded.
   CudaQueue& own_queue() { return *queue_; }
   MemoryUse memory() const override;
@@ -69,6 +73,7 @@ class CudaRuntime : public DeviceRuntime {
   mutable std::mutex mutex_;
   std::optional<MemoryCache> memory_;
   std::unique_ptr<CudaQueue> queue_;
+  std::unique_ptr<PendingCalls> pending_;
   std::atomic<std::int64_t> host_waits_ = 0;
 };
 
@@ -113,6 +118,11 @@ class CudaQueue : public Queue {
   void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) override;
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override;
   void Wait() override;
+  // As Wait, but for what is pending (DeviceRuntime::WhenDone), which may want locks that the caller has.
+  void Synchronize();
+  StreamId stream_id() const override { return reinterpret_cast<StreamId>(stream_); }
+  void WaitFor(StreamId stream) override;
+  void LetWait(StreamId stream) override;
   Device device() const override { return {DeviceKind::kCuda, static_cast<std::int16_t>(runtime_.index())}; }
   std::shared_ptr<const double> MarkTime() override;
 

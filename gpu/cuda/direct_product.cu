@@ -197,7 +197,7 @@ struct RowsKernel {
   int threads;
   const char* text;
 };
-// Of one row there are few sums, so that more can be on its way.
+// One row has few sums, so that more of its factors can be on their way.
 constexpr RowsKernel kRowsKernels[] = {
     {MultiplyByWarps<1, 1, 8>, true, 1, kWarps, kThreads, "a warp for 1 column"},
     {MultiplyByWarps<1, 4, 8>, true, 1, 4 * kWarps, kThreads, "a warp for 4 columns"},

@@ -38,7 +38,7 @@ class DirectProduct {
   // Nothing where cuBLASLt, or FewRowsProduct, is faster.
   static std::optional<DirectProduct> Make(const DirectSizes& sizes, DType dtype);
 
-  // Of `dtype`; bias [columns], or null: none.
+  // They point to `dtype`; bias [columns], or null: none.
   struct Pointers {
     const void* left = nullptr;
     const void* right = nullptr;
@@ -46,7 +46,7 @@ class DirectProduct {
     void* out = nullptr;
     bool adds = false;  // to what `out` holds
   };
-  // Of factors that do not begin on 16 bytes small products alone are computed.
+  // Where factors do not begin on 16 bytes only small products are computed.
   bool CanRun(const Pointers& pointers) const;
   // REQUIRES: CanRun.
   void Launch(const Pointers& pointers, const CudaQueue& queue) const;

@@ -1,8 +1,10 @@
-// Tensors over the memory of Python's arrays, and arrays over that of tensors: nothing is copied.
+// Tensors over the memory of Python's arrays, and arrays over that of tensors: nothing is copied, on the host or on a
+// device.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,16 +25,27 @@ struct ArrayRole {
 };
 std::string Text(const ArrayRole& role);  // the input "x"
 
-// A tensor that shows the memory of `array` and keeps it alive: anything with the buffer protocol, as NumPy's arrays,
-// or with __dlpack__, in the host's memory. What is not contiguous, or not aligned, is copied, and a CopyWarning says
-// so. Throws kTypeMismatch for what is no array or has a dtype that no tensor has, and what Python raises. Needs the
-// GIL.
-Tensor TensorOf(nanobind::handle array, const ArrayRole& role);
+// Where arrays may lie: in the host's memory, or on this device.
+struct ArrayPlace {
+  Device device = {};
+  // One of the device's streams. What lies on the device is ready there, and given back there: the caller orders the
+  // queue by it (InOrderOf). Without one whoever lends an array makes the queue wait for it, and has it back when the
+  // queue has done what it was given before.
+  std::optional<StreamId> stream = {};
+};
 
-// A NumPy array that shows the memory of `tensor`, which lies on the host, and keeps it alive; for bfloat16, which
-// NumPy does not have, an object with __dlpack__; None for an undefined tensor. Throws kTypeMismatch for strings. Needs
-// the GIL.
-nanobind::object ArrayOf(const Tensor& tensor, bool read_only = false);
+inline bool IsOnDevice(const Tensor& tensor) { return !tensor.device().IsHost(); }
+
+// A tensor that shows the memory of `array` and keeps it alive: anything with the buffer protocol, as NumPy's arrays,
+// or with __dlpack__. What is not contiguous, or not aligned, is copied, and a CopyWarning says so. Throws
+// kTypeMismatch for what is no array or has a dtype that no tensor has, kInvalidArgument for one that lies elsewhere,
+// and what Python raises. Needs the GIL.
+Tensor TensorOf(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place = {});
+
+// A NumPy array that shows the memory of `tensor` and keeps it alive; for bfloat16, which NumPy does not have, an
+// object with __dlpack__; for a tensor on a device a DeviceArray (device_array.h), which `ready_on` knows to be ready;
+// None for an undefined tensor. Throws kTypeMismatch for strings. Needs the GIL.
+nanobind::object ArrayOf(const Tensor& tensor, bool read_only = false, std::optional<StreamId> ready_on = {});
 
 // "float32": what NumPy calls the dtype.
 std::string NumpyName(DType dtype);

@@ -12,6 +12,7 @@
 #include "stepnet/python/src/call_gradients.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/cell.h"
+#include "stepnet/python/src/device_calls.h"
 #include "stepnet/python/src/explain.h"
 #include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
@@ -29,21 +30,25 @@ std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, co
   const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     return std::make_shared<Cell>(SourceOf(text_or_path, is_text), use, options, in_double);
   });
 }
 
-nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs) {
-  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs);
-  return ArraysOf(CallWithoutGil([&] { return cell.program()->Run(arguments); }), /*read_only=*/false);
+nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle stream) {
+  const ArrayPlace place = cell.PlaceOf(stream);
+  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
+  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments); }), /*read_only=*/false,
+                  place.stream);
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
-              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only) {
+              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only, nb::handle stream) {
+  const ArrayPlace place = cell->PlaceOf(stream);
   const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
   const GradientRequests requests = RequestsOf(gradient_requests);
-  const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs);
-  auto [outputs, pullback] = CallWithoutGil([&] {
+  const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs, place);
+  auto [outputs, pullback] = CallOnDevice(place, [&] {
     const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices, requests);
     return program->RunForGradients(arguments);
   });
@@ -54,24 +59,26 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
     if (request != requests.end() && request->second == GradientRequest::kNone) continue;
     differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
   }
-  auto gradients = std::make_unique<CallGradients>(cell->name(), cell->outputs(), outputs, std::move(differentiated),
-                                                   std::move(pullback));
-  return nb::make_tuple(ArraysOf(outputs, read_only), nb::cast(std::move(gradients)));
+  auto gradients = std::make_unique<CallGradients>(cell->name(), place.device, cell->outputs(), outputs,
+                                                   std::move(differentiated), std::move(pullback));
+  return nb::make_tuple(ArraysOf(outputs, read_only, place.stream), nb::cast(std::move(gradients)));
 }
 
 nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,
                        nb::handle format) {
   const bool with_gradients = TruthOf("gradients", gradients);
   const std::string form = TextOf("format", format);
-  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs);
+  const ArrayPlace place = cell.PlaceOf(nb::none());
+  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
   const std::vector<int> differentiated = with_gradients ? cell.IndicesOf({}) : std::vector<int>();
-  return StrOf(
-      CallWithoutGil([&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, form, cell.name()); }));
+  return StrOf(CallOnDevice(
+      place, [&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, form, cell.name()); }));
 }
 
 nb::dict Init(const Cell& cell, nb::handle seed) {
   const std::uint64_t from = SeedOf(seed);
-  const std::map<std::string, Tensor> parameters = CallWithoutGil([&] { return cell.Init(from); });
+  const std::map<std::string, Tensor> parameters =
+      CallOnDevice(cell.PlaceOf(nb::none()), [&] { return cell.Init(from); });
   nb::dict arrays;
   for (const auto& [name, tensor] : parameters) arrays[name.c_str()] = ArrayOf(tensor);
   return arrays;
@@ -99,15 +106,17 @@ nb::dict Starts(const Cell& cell) {
 }
 
 // Where a tensor over this array begins: where the array does, unless it had to be copied.
-std::uintptr_t AddressOf(nb::handle array) {
+std::uintptr_t AddressOf(nb::handle array, const std::string& device) {
   const std::string name = "array";
-  return reinterpret_cast<std::uintptr_t>(TensorOf(array, {"argument", name}).raw());
+  const Tensor tensor = TensorOf(array, {"argument", name}, {.device = ParseDevice(device)});
+  return reinterpret_cast<std::uintptr_t>(tensor.raw(tensor.device()));
 }
 
 }  // namespace
 
 void BindCell(nb::module_& module) {
-  nb::class_<CallGradients>(module, "CallGradients").def("__call__", &CallGradients::Call);
+  nb::class_<CallGradients>(module, "CallGradients")
+      .def("__call__", &CallGradients::Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none());
   nb::class_<Cell>(module, "Cell")
       .def_prop_ro("name", &Cell::name)
       .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
@@ -117,13 +126,13 @@ void BindCell(nb::module_& module) {
       .def("starts", &Starts)
       .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
       .def("init", &Init, Anything())
-      .def("call", &Call)
-      .def("vjp", &Vjp)
+      .def("call", &Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none())
+      .def("vjp", &Vjp, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none())
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),
              nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("seed").none());
-  module.def("address_of", &AddressOf);
+  module.def("address_of", &AddressOf, nb::arg(), nb::arg() = "cpu");
 }
 
 }  // namespace stepnet::python

@@ -11,6 +11,7 @@
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/call_gradients.h"
 #include "stepnet/python/src/calls.h"
+#include "stepnet/python/src/device_calls.h"
 #include "stepnet/python/src/explain.h"
 #include "stepnet/python/src/loaded_net.h"
 #include "stepnet/python/src/operator.h"
@@ -23,7 +24,7 @@ namespace {
 
 nb::list Call(LoadedNet& net, const nb::dict& given) {
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return ArraysOf(CallWithoutGil([&] { return net.program()->Run(inputs); }), /*read_only=*/false);
+  return ArraysOf(CallOnDevice(net.place(), [&] { return net.program()->Run(inputs); }), /*read_only=*/false);
 }
 
 nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const nb::dict& gradient_requests) {
@@ -31,20 +32,20 @@ nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const 
   const std::vector<Tensor> inputs = net.TakeInputs(given);
   const std::vector<std::string> names = net.Differentiable(wanted, inputs);
   const GradientRequests requests = RequestsOf(gradient_requests);
-  auto [outputs, pullback] =
-      CallWithoutGil([&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
+  auto [outputs, pullback] = CallOnDevice(
+      net.place(), [&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
   std::vector<CallGradients::By> differentiated;
   for (const std::string& name : AskedFor(names, requests)) {
     differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
   }
-  auto gradients = std::make_unique<CallGradients>(net.Described(), net.outputs(), outputs, std::move(differentiated),
-                                                   std::move(pullback));
+  auto gradients = std::make_unique<CallGradients>(net.Described(), net.place().device, net.outputs(), outputs,
+                                                   std::move(differentiated), std::move(pullback));
   return nb::make_tuple(ArraysOf(outputs, /*read_only=*/true), nb::cast(std::move(gradients)));
 }
 
 nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
   nb::dict arrays;
-  for (const auto& [name, tensor] : CallWithoutGil([&] { return net.program()->ReadShared(names); })) {
+  for (const auto& [name, tensor] : CallOnDevice(net.place(), [&] { return net.program()->ReadShared(names); })) {
     arrays[name.c_str()] = ArrayOf(tensor);
   }
   return arrays;
@@ -52,6 +53,7 @@ nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
 
 // The tensors that the net keeps, by name; a run of a net that changes them changes these arrays.
 nb::dict Filled(LoadedNet& net) {
+  const InOrderOf device(net.place());
   nb::dict arrays;
   for (const std::string& name : net.filled()) {
     const Blob* const blob = net.def().shared->FindBlob(name);
@@ -64,7 +66,7 @@ nb::dict Filled(LoadedNet& net) {
 nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
   const std::string form = TextOf("format", format);
   const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return StrOf(CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
+  return StrOf(CallOnDevice(net.place(), [&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
 }
 
 std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, nb::handle threads,
@@ -72,6 +74,7 @@ std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& 
   const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options);
   });
 }
@@ -88,6 +91,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
   }
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     ParseMessageText(text, "<text>", &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
     return std::make_shared<LoadedNet>(model, options);
@@ -102,6 +106,7 @@ std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string&
   Training training{.loss = TextOf("loss", loss), .parameters = NamesOf("parameters", parameters), .optimizer = {}};
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
+    const InOrderOf device({.device = options.device()});
     try {
       ParseMessageText(optimizer, "the optimizer", &training.optimizer);
     } catch (const Error& error) {

@@ -6,15 +6,18 @@
 #include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/arrays.h"
-#include "stepnet/python/src/calls.h"
+#include "stepnet/python/src/device_calls.h"
+#include "stepnet/python/src/options.h"
 
 namespace nb = nanobind;
 
 namespace stepnet::python {
 
-CallGradients::CallGradients(std::string of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
-                             std::vector<By> differentiated, std::unique_ptr<Pullback> pullback)
+CallGradients::CallGradients(std::string of, Device device, std::vector<std::string> outputs,
+                             const std::vector<Tensor>& values, std::vector<By> differentiated,
+                             std::unique_ptr<Pullback> pullback)
     : of_(std::move(of)),
+      device_(device),
       outputs_(std::move(outputs)),
       differentiated_(std::move(differentiated)),
       pullback_(std::move(pullback)) {
@@ -24,19 +27,20 @@ CallGradients::CallGradients(std::string of, std::vector<std::string> outputs, c
   }
 }
 
-nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums) {
-  const std::vector<Tensor> given = Take(output_gradients), before = TakeSums(sums);
-  const std::vector<Tensor> gradients = CallWithoutGil([&] { return pullback_->Run(given, before); });
+nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums, nb::handle stream) {
+  const ArrayPlace place = PlaceFor(device_, stream);
+  const std::vector<Tensor> given = Take(output_gradients, place), before = TakeSums(sums);
+  const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given, before); });
   nb::dict parameters, inputs;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const By& by = differentiated_[i];
-    (by.is_parameter ? parameters : inputs)[by.name.c_str()] = ArrayOf(gradients[i]);
+    (by.is_parameter ? parameters : inputs)[by.name.c_str()] = ArrayOf(gradients[i], /*read_only=*/false, place.stream);
   }
   return nb::make_tuple(parameters, inputs);
 }
 
 // One an output, undefined for those that are not given.
-std::vector<Tensor> CallGradients::Take(const nb::dict& given) const {
+std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace& place) const {
   std::vector<Tensor> gradients(outputs_.size());
   for (const nb::handle item : given.items()) {
     const nb::object key = item[0], value = item[1];
@@ -47,7 +51,7 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given) const {
                   StrCat(of_, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs_),
                          "; its outputs are ", Join(outputs_, ", ")));
     }
-    const Tensor gradient = TensorOf(value, {"gradient of the output", name});
+    const Tensor gradient = TensorOf(value, {"gradient of the output", name}, place);
     if (gradient.dtype() != infos_[i].dtype || gradient.shape() != infos_[i].shape) {
       const bool is_shape = gradient.dtype() == infos_[i].dtype;
       throw Error(
@@ -93,9 +97,9 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
   return sums;
 }
 
-nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only) {
+nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, std::optional<StreamId> ready_on) {
   nb::list arrays;
-  for (const Tensor& tensor : tensors) arrays.append(ArrayOf(tensor, read_only));
+  for (const Tensor& tensor : tensors) arrays.append(ArrayOf(tensor, read_only, ready_on));
   return arrays;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/program.h"
 
 namespace stepnet::python {
@@ -19,22 +20,24 @@ class CallGradients {
     bool is_parameter = false;
   };
 
-  // `of`: the cell or net, for messages; `values`: what the call gave, one an output.
-  CallGradients(std::string of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
+  // `of`: the cell or net, for messages; `device`: on which it runs; `values`: what the call gave, one an output.
+  CallGradients(std::string of, Device device, std::vector<std::string> outputs, const std::vector<Tensor>& values,
                 std::vector<By> differentiated, std::unique_ptr<Pullback> pullback);
 
   // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
   // missing are zeros. Throws kInvalidArgument for names that no output with a gradient has, kShapeMismatch and
   // kTypeMismatch for gradients that are not as their output is. `sums` are arrays by the names of the gradients that
   // are added to them, which do not change: the sums are returned. Throws kInvalidArgument where one is missing and for
-  // other names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. Needs the GIL.
-  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums);
+  // other names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. `stream` as for PlaceFor.
+  // Needs the GIL.
+  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream);
 
  private:
-  std::vector<Tensor> Take(const nanobind::dict& given) const;
+  std::vector<Tensor> Take(const nanobind::dict& given, const ArrayPlace& place) const;
   std::vector<Tensor> TakeSums(const nanobind::dict& given) const;
 
   const std::string of_;
+  const Device device_;
   const std::vector<std::string> outputs_;
   const std::vector<By> differentiated_;
   const std::unique_ptr<Pullback> pullback_;
@@ -42,6 +45,7 @@ class CallGradients {
   std::vector<bool> is_floating_;
 };
 
-nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only);
+// As ArrayOf.
+nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, std::optional<StreamId> ready_on = {});
 
 }  // namespace stepnet::python

@@ -59,6 +59,7 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
       argument.shape = tensor.shape();
       if (!is_parameter) argument.start = tensor;
       argument.start.SetConstant();
+      if (!is_parameter && !options_.device().IsHost()) argument.start_there = tensor.To(options_.device());
     }
     arguments_.push_back(std::move(argument));
   };
@@ -145,7 +146,22 @@ void Cell::CheckNames(const nb::dict& given, bool parameters) const {
   }
 }
 
-std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::dict& inputs) const {
+// Those on the device are lent anew, so that a run finds as many holders of the memory as the one before did.
+void Cell::AddStarts(std::vector<Tensor>* tensors) const {
+  const bool are_there = std::ranges::any_of(*tensors, IsOnDevice);
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    Tensor& tensor = (*tensors)[i];
+    const Tensor& there = arguments_[i].start_there;
+    if (tensor.defined()) continue;
+    tensor = arguments_[i].start;
+    if (!are_there) continue;
+    tensor = Tensor::Wrap(
+        there.raw(there.device()), there.dtype(), there.shape(), [there] {}, there.device());
+  }
+}
+
+std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::dict& inputs,
+                                        const ArrayPlace& place) const {
   std::vector<Tensor> tensors;
   tensors.reserve(arguments_.size());
   size_t num_parameters = 0, num_inputs = 0;
@@ -155,7 +171,7 @@ std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::di
     // Held, since what reads an array may run code of Python's that changes the dictionary.
     const nb::object given = nb::borrow(PyDict_GetItemString(from.ptr(), name.c_str()));
     if (!given.is_valid() && argument.is_start && !argument.is_parameter) {
-      tensors.push_back(argument.start);
+      tensors.emplace_back();
       continue;
     }
     if (!given.is_valid()) {
@@ -167,8 +183,9 @@ std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::di
                          NumpyName(argument.input.dtype), " ", shape));
     }
     ++(argument.is_parameter ? num_parameters : num_inputs);
-    tensors.push_back(TensorOf(given, {KindOf(argument), name}));
+    tensors.push_back(TensorOf(given, {KindOf(argument), name}, place));
   }
+  AddStarts(&tensors);
   if (num_parameters != parameters.size()) CheckNames(parameters, true);
   if (num_inputs != inputs.size()) CheckNames(inputs, false);
   CheckArguments(tensors);

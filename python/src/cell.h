@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
+#include "stepnet/python/src/options.h"
 #include "stepnet/python/src/program.h"
 
 namespace stepnet::python {
@@ -25,9 +26,10 @@ class Cell {
   struct Argument {
     CellNetInput input = {};  // of parameters the blob and the dtype alone
     bool is_parameter = false;
-    bool is_start = false;  // it may be left out
-    Tensor start = {};      // what it is then
-    Shape shape = {};       // of a parameter
+    bool is_start = false;    // it may be left out
+    Tensor start = {};        // what it is then, on the host
+    Tensor start_there = {};  // and on the device of the cell
+    Shape shape = {};         // of a parameter
   };
 
   const std::vector<Argument>& arguments() const { return arguments_; }
@@ -40,9 +42,13 @@ class Cell {
   // The parameters that init_net draws for a seed, by name.
   std::map<std::string, Tensor> Init(std::uint64_t seed) const;
 
-  // One tensor for each argument, by name from two dictionaries. Throws kInvalidArgument for names that are missing or
-  // unknown, kTypeMismatch and kShapeMismatch for tensors that do not fit. Needs the GIL.
-  std::vector<Tensor> TakeArguments(const nanobind::dict& parameters, const nanobind::dict& inputs) const;
+  // Where a call may find arrays, with a stream by which it is ordered, or None. Throws kTypeMismatch. Needs the GIL.
+  ArrayPlace PlaceOf(nanobind::handle stream) const { return PlaceFor(options_.device(), stream); }
+  // One tensor for each argument, by name from two dictionaries: on the device where any of them is there. Throws
+  // kInvalidArgument for names that are missing or unknown, kTypeMismatch and kShapeMismatch for tensors that do not
+  // fit. Needs the GIL.
+  std::vector<Tensor> TakeArguments(const nanobind::dict& parameters, const nanobind::dict& inputs,
+                                    const ArrayPlace& place) const;
 
   const std::shared_ptr<Program>& program() const { return program_; }
   // What its programs are made of; with gradients by these arguments, where there are any, as they are requested.
@@ -54,6 +60,8 @@ class Cell {
   std::vector<int> IndicesOf(const std::vector<std::string>& names) const;
 
  private:
+  // What initial states that are not given are, where others are on `device`.
+  void AddStarts(std::vector<Tensor>* tensors) const;
   void CheckNames(const nanobind::dict& given, bool parameters) const;
   void CheckArguments(const std::vector<Tensor>& tensors) const;
   std::vector<std::string> NamesOf(bool parameters) const;

@@ -15,7 +15,7 @@
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/training_net.h"
-#include "stepnet/python/src/arrays.h"
+#include "stepnet/python/src/device_calls.h"
 
 namespace nb = nanobind;
 
@@ -156,7 +156,7 @@ std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
       check_names();  // a name may be misspelled
       throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Described(), " is missing"));
     }
-    tensors.push_back(TensorOf(array, {"input", input}));
+    tensors.push_back(TensorOf(array, {"input", input}, place()));
   }
   if (tensors.size() != given.size()) check_names();
   return tensors;
@@ -198,7 +198,7 @@ std::shared_ptr<Program> LoadedNet::ProgramWithGradients(const std::vector<std::
 void LoadedNet::Restore(const nb::dict& tensors) {
   std::vector<std::string> known = parameters_;
   known.insert(known.end(), state_.begin(), state_.end());
-  const std::map<std::string, Tensor> before = program_->ReadShared(known);
+  const std::map<std::string, Tensor> before = CallOnDevice(place(), [&] { return program_->ReadShared(known); });
   std::map<std::string, Tensor> restored;
   for (const nb::handle item : tensors.items()) {
     const nb::object key = item[0], value = item[1];
@@ -208,7 +208,7 @@ void LoadedNet::Restore(const nb::dict& tensors) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(Described(), " has no parameter and no state \"", name, "\"",
                                                       DidYouMean(name, known), "; it has ", Join(known, ", ")));
     }
-    const Tensor tensor = TensorOf(value, {"tensor", name});
+    const Tensor tensor = TensorOf(value, {"tensor", name}, place());
     const Tensor& expected = found->second;
     if (tensor.dtype() != expected.dtype() || tensor.shape() != expected.shape()) {
       const bool is_shape = tensor.dtype() == expected.dtype();
@@ -218,7 +218,10 @@ void LoadedNet::Restore(const nb::dict& tensors) {
     }
     restored[name] = tensor;
   }
-  program_->WriteShared(restored);
+  CallOnDevice(place(), [&] {
+    program_->WriteShared(restored);
+    return true;
+  });
 }
 
 }  // namespace stepnet::python

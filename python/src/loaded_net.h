@@ -11,6 +11,7 @@
 
 #include "stepnet/nets/model.h"
 #include "stepnet/proto/train.pb.h"
+#include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/program.h"
 
 namespace stepnet::python {
@@ -41,6 +42,8 @@ class LoadedNet {
   const std::vector<std::string>& state() const { return state_; }
   // Parameters, and what else was filled.
   const std::vector<std::string>& filled() const { return filled_; }
+  // Where a call may find arrays.
+  ArrayPlace place() const { return {.device = def_.options.device()}; }
 
   // One tensor for each input, by name. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.
   std::vector<Tensor> TakeInputs(const nanobind::dict& given) const;

@@ -9,6 +9,7 @@ NB_MODULE(stepnet, module) {
   stepnet::python::InitCalls();
   module.def("end_calls", &stepnet::python::EndCalls);
   stepnet::python::TranslateErrors();
+  stepnet::python::BindDeviceArray(module);
   stepnet::python::BindOperator(module);
   stepnet::python::BindCell(module);
   stepnet::python::BindModel(module);

@@ -85,6 +85,12 @@ RunOptions MakeRunOptions(const RunRequest& request) {
   return OnDevice(options, where);
 }
 
+ArrayPlace PlaceFor(const Device& device, nb::handle stream) {
+  ArrayPlace place{.device = device};
+  if (!stream.is_none()) place.stream = static_cast<StreamId>(WholeNumberOf("stream", stream));
+  return place;
+}
+
 CellSizes SizesOf(const nb::dict& sizes) {
   CellSizes result;
   for (const auto& [name, value] : sizes) {

@@ -10,6 +10,7 @@
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/run_options.h"
 #include "stepnet/nets/gradient_request.h"
+#include "stepnet/python/src/arrays.h"
 
 namespace stepnet::python {
 
@@ -37,6 +38,10 @@ RunRequest RunRequestOf(nanobind::handle threads, nanobind::handle device, nanob
 // Throws kInvalidArgument for a number of threads or a level that there is not, and for a device that this program does
 // not know or this machine does not have. May take long, since it asks for the device.
 RunOptions MakeRunOptions(const RunRequest& request);
+
+// Where a call that runs on `device` may find arrays. `stream`: by which the call is ordered, of another device than
+// the host, or None. Throws kTypeMismatch. Needs the GIL.
+ArrayPlace PlaceFor(const Device& device, nanobind::handle stream);
 
 // Sizes from a dictionary of names and whole numbers. Throws kTypeMismatch for anything else. Needs the GIL.
 CellSizes SizesOf(const nanobind::dict& sizes);

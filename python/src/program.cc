@@ -1,12 +1,16 @@
 #include "stepnet/python/src/program.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
+#include <utility>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/tensor_home.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/op_builder.h"
 
@@ -35,6 +39,33 @@ NetDef Part(const NetDef& net, int begin, int end) {
   part.clear_external_output();
   return part;
 }
+
+// The caller's: what others go on to use is copied.
+Tensor OwnOnHost(const Tensor& tensor, bool is_others) {
+  Tensor own = tensor.To({});
+  return is_others || own.IsLent() || own.ConstantId() != 0 ? own.Clone() : own;
+}
+
+// A copy always: the net goes on to use the memory that it has, so that the next run finds the same, and is played.
+Tensor OwnOnDevice(const Tensor& tensor, const Device& device) {
+  return tensor.device() == device ? tensor.Clone() : tensor.To(device);
+}
+
+// Where a net reads what it is given on a device: where it lies, or, where that is elsewhere than the last time, in a
+// copy, so that the run finds the same and is played.
+class GivenPlace {
+ public:
+  explicit GivenPlace(Device device) : home_(device) {}
+  Tensor Settle(const Tensor& given) {
+    if (given.device().IsHost()) return given;
+    const void* const before = std::exchange(last_, given.raw(given.device()));
+    return before == nullptr || before == last_ ? given : home_.CopyOf(given);
+  }
+
+ private:
+  const void* last_ = nullptr;
+  TensorHome home_;
+};
 
 }  // namespace
 
@@ -83,6 +114,19 @@ struct Program::Session {
   std::vector<Blob*> inputs, outputs;
   std::vector<Blob*> output_gradients, gradients, differentiated;  // null for blobs that there are not
   std::unique_ptr<Net> net, backward;
+  std::deque<GivenPlace> input_places, gradient_places;  // of inputs, and of gradients of outputs
+  std::vector<Tensor> zeros;  // on the device, of outputs: their gradients where none are given
+  std::uint64_t run = 0;      // the number of the last one
+  bool is_on_device = false;  // its inputs, some of them, and all that it gives
+  bool may_be_under_way = false;
+
+  // Runs it; what is not on the device waits for it.
+  void Run(Net& which) {
+    may_be_under_way = is_on_device;
+    which.SetRunCounter(run);
+    which.Run();
+    if (!is_on_device) which.Wait();
+  }
 
   // Lets go of what belongs to the caller.
   void ReleaseGiven() {
@@ -130,7 +174,13 @@ Program::Program(ProgramDef def) : def_(std::move(def)) {
   free_.push_back(MakeSession());
 }
 
-Program::~Program() = default;
+// What a device does must not outlive its kernels.
+Program::~Program() {
+  for (std::unique_ptr<Session>& session : free_) {
+    if (!session->may_be_under_way) continue;
+    RuntimeOf(def_.options.device()).WhenDone([shared = def_.shared, kept = std::shared_ptr(std::move(session))] {});
+  }
+}
 
 std::unique_ptr<Program::Session> Program::MakeSession() const {
   auto session = std::make_unique<Session>(def_.shared.get());
@@ -148,6 +198,10 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   // There is nothing to run where no output depends on what is differentiated by, or all that do are what was given.
   if (def_.backward.op_size() > 0) session->backward = Net::Create(def_.backward, session->workspace, def_.options);
   session->gradients = blobs_of(def_.gradients);
+  for (size_t i = 0; i < def_.inputs.size(); ++i) session->input_places.emplace_back(def_.options.device());
+  for (size_t i = 0; i < def_.output_gradients.size(); ++i) {
+    session->gradient_places.emplace_back(def_.options.device());
+  }
   return session;
 }
 
@@ -157,15 +211,13 @@ void Program::GiveBack(std::unique_ptr<Session> session) {
   free_.push_back(std::move(session));
 }
 
-std::uint64_t Program::RunForward(Session& session, const std::vector<Tensor>& inputs) {
+void Program::RunForward(Session& session, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : inputs[i]);
+    session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]));
   }
-  const std::uint64_t run = num_runs_++;
-  session.net->SetRunCounter(run);
-  session.net->Run();
-  session.net->Wait();
-  return run;
+  session.is_on_device = std::ranges::any_of(inputs, [](const Tensor& input) { return !input.device().IsHost(); });
+  session.run = num_runs_++;
+  session.Run(*session.net);
 }
 
 std::vector<Tensor> Program::OutputsOf(const Session& session) const {
@@ -173,10 +225,9 @@ std::vector<Tensor> Program::OutputsOf(const Session& session) const {
   outputs.reserve(session.outputs.size());
   for (size_t i = 0; i < session.outputs.size(); ++i) {
     const Blob& blob = *session.outputs[i];
-    Tensor tensor = blob.HasTensor() ? blob.GetTensor().To({}) : Tensor();
-    // What others go on to use is not the caller's to change.
-    const bool is_others = is_kept_[i] || tensor.IsLent() || tensor.ConstantId() != 0;
-    outputs.push_back(is_others ? tensor.Clone() : std::move(tensor));
+    const Tensor tensor = blob.HasTensor() ? blob.GetTensor() : Tensor();
+    outputs.push_back(session.is_on_device ? OwnOnDevice(tensor, def_.options.device())
+                                           : OwnOnHost(tensor, /*is_others=*/is_kept_[i]));
   }
   return outputs;
 }
@@ -193,9 +244,9 @@ std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradien
   std::unique_lock turn(turn_, std::defer_lock);
   if (has_state_) turn.lock();
   Lease session(*this);
-  const std::uint64_t run = RunForward(*session, inputs);
+  RunForward(*session, inputs);
   std::vector<Tensor> outputs = OutputsOf(*session);
-  return {std::move(outputs), std::make_unique<Pullback>(shared_from_this(), session.Release(), run)};
+  return {std::move(outputs), std::make_unique<Pullback>(shared_from_this(), session.Release())};
 }
 
 std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>& blobs) {
@@ -207,11 +258,16 @@ std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>
 
 void Program::WriteShared(const std::map<std::string, Tensor>& tensors) {
   const std::lock_guard turn(turn_);
-  for (const auto& [blob, tensor] : tensors) def_.shared->SetTensor(blob, tensor.Clone());
+  std::vector<std::string> written;
+  for (const auto& [blob, tensor] : tensors) {
+    def_.shared->SetTensor(blob, tensor.Clone());
+    written.push_back(blob);
+  }
+  SetConstant(written, def_.net, *def_.shared);
 }
 
-Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session, std::uint64_t run)
-    : program_(std::move(program)), session_(std::move(session)), run_(run) {
+Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session)
+    : program_(std::move(program)), session_(std::move(session)) {
   const auto infos_of = [](const std::vector<Blob*>& blobs) {
     std::vector<TensorInfo> infos;
     for (const Blob* blob : blobs) {
@@ -228,36 +284,46 @@ Pullback::~Pullback() { program_->GiveBack(std::move(session_)); }
 
 bool Pullback::IsAdded(size_t i) const { return program_->def_.is_added[i]; }
 
+// Those on the device are kept, in the same memory for each run.
+Tensor Pullback::ZerosOf(size_t output) {
+  const TensorInfo& info = outputs_[output];
+  if (!session_->is_on_device) return Tensor::Zeros(info.dtype, info.shape);
+  session_->zeros.resize(outputs_.size());
+  Tensor& zeros = session_->zeros[output];
+  if (!zeros.defined() || zeros.dtype() != info.dtype || zeros.shape() != info.shape) {
+    zeros = Tensor::Zeros(info.dtype, info.shape, program_->def_.options.device());
+  }
+  return zeros;
+}
+
 std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < session_->output_gradients.size(); ++i) {
     Blob* const blob = session_->output_gradients[i];
     if (blob == nullptr) continue;
     const Tensor& given = output_gradients[i];
-    blob->SetTensor(given.defined() ? given : Tensor::Zeros(outputs_[i].dtype, outputs_[i].shape));
+    blob->SetTensor(given.defined() ? session_->gradient_places[i].Settle(given) : ZerosOf(i));
   }
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     // The caller's memory is changed when everything is done.
     if (IsAdded(i)) session_->gradients[i]->SetTensor(sums[i].Clone());
   }
-  if (session_->backward != nullptr) {
-    session_->backward->SetRunCounter(run_);
-    session_->backward->Run();
-    session_->backward->Wait();
-  }
+  if (session_->backward != nullptr) session_->Run(*session_->backward);
+  const Device device = session_->is_on_device ? program_->def_.options.device() : Device{};
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const TensorInfo& by = differentiated_[i];
     const Blob* blob = session_->gradients[i];
     if (blob == nullptr) {
-      gradients.push_back(Tensor::Zeros(by.dtype, by.shape));
+      gradients.push_back(Tensor::Zeros(by.dtype, by.shape, device));
       continue;
     }
-    const Tensor tensor = blob->GetTensor().To({});
+    const Tensor& tensor = blob->GetTensor();
     // The gradient may be what was given, or that of another input too; each is the caller's to change.
     const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
-    const bool is_others = tensor.IsLent() || std::ranges::any_of(gradients, shares);
-    gradients.push_back((is_others ? tensor.Clone() : tensor).Reshaped(by.shape));
+    const Tensor own = device.IsHost() || IsAdded(i) ? OwnOnHost(tensor, std::ranges::any_of(gradients, shares))
+                                                     : OwnOnDevice(tensor, device);
+    gradients.push_back(own.Reshaped(by.shape));
   }
   for (Blob* blob : session_->output_gradients) {
     if (blob != nullptr) blob->Reset();

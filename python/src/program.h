@@ -41,15 +41,20 @@ class Pullback;
 // Each run has a workspace and nets of its own, which later runs take again, with the plans in them: as many are made
 // as there are runs at a time. Runs of a net that writes to `shared` wait for each other.
 //
-// A run reads its inputs where they are and does not write to them. Its outputs are the caller's: no later run writes
-// to their memory, which they may share among each other.
+// A run reads its inputs where they are and does not write to them; on a device one that was elsewhere in the run
+// before is copied, to where the last copy was. Its outputs are the caller's: no later run writes to their memory,
+// which they may share among each other on the host.
+//
+// A run that is given any input on the device of the net gives all outputs there, too, and does not wait for them: they
+// are there when the device's queue has done what it has been given. So are the gradients of such a run. Of others they
+// are on the host.
 class Program : public std::enable_shared_from_this<Program> {
  public:
   // Throws kInvalidNet with all problems of the net.
   explicit Program(ProgramDef def);
   ~Program();
 
-  // One tensor for each input, on the host, gives one for each output, on the host: undefined for blobs that hold none.
+  // One tensor for each input gives one for each output: undefined for blobs that hold none.
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
   // The same, and what computes the gradients of this run. REQUIRES a program with gradients.
   std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs);
@@ -57,7 +62,7 @@ class Program : public std::enable_shared_from_this<Program> {
   bool has_state() const { return has_state_; }  // runs write to `shared`
 
   // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes; between runs of a net that
-  // writes to it.
+  // writes to it. What no run writes is constant from then on (SetConstant in nets/model.h).
   std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs);
   void WriteShared(const std::map<std::string, Tensor>& tensors);
 
@@ -67,7 +72,7 @@ class Program : public std::enable_shared_from_this<Program> {
   class Lease;
 
   std::unique_ptr<Session> MakeSession() const;
-  std::uint64_t RunForward(Session& session, const std::vector<Tensor>& inputs);
+  void RunForward(Session& session, const std::vector<Tensor>& inputs);
   std::vector<Tensor> OutputsOf(const Session& session) const;
   void GiveBack(std::unique_ptr<Session> session);
 
@@ -84,12 +89,12 @@ class Program : public std::enable_shared_from_this<Program> {
 // The gradients of one run. Keeps what the run has left for them; calls from several threads run one by one.
 class Pullback {
  public:
-  Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session, std::uint64_t run);
+  Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session);
   ~Pullback();
 
   // The gradients by ProgramDef::differentiated of the sum of all outputs' elements, each times that of its gradient.
   // One tensor for each output; undefined ones are zeros. `sums` has a tensor for each gradient that is added, of its
-  // dtype and shape: what is returned is the sum, in memory of its own.
+  // dtype and shape: what is returned is the sum, in memory of its own, and on the host.
   std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums = {});
 
   // What is differentiated, by index, and whether the gradient is added.
@@ -97,9 +102,9 @@ class Pullback {
   bool IsAdded(size_t i) const;
 
  private:
+  Tensor ZerosOf(size_t output);
   const std::shared_ptr<Program> program_;
   std::unique_ptr<Program::Session> session_;
-  const std::uint64_t run_;
   std::mutex mutex_;
   std::vector<TensorInfo> outputs_;
   std::vector<TensorInfo> differentiated_;

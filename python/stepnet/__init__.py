@@ -5,7 +5,8 @@
 >>> out = cell(params, x=x)                      # x: float32 [T, B, 8]
 >>> out.h.shape                                  # [T, B, 16]
 
-Arrays are NumPy's; whatever has ``__dlpack__`` is taken, too. What goes in and what comes out is not copied.
+Arrays are NumPy's; whatever has ``__dlpack__`` is taken, too, on a GPU where the cell runs there. What goes in and what
+comes out is not copied.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import atexit
 
 from . import errors, packed
-from ._stepnet import __version__, end_calls
+from ._stepnet import DeviceArray, __version__, end_calls
 from .cell import Argument, Cell, cell
 from .errors import (
     CancelledError,
@@ -44,6 +45,7 @@ __all__ = [
     "Cell",
     "CellSyntaxError",
     "CopyWarning",
+    "DeviceArray",
     "Error",
     "Gradients",
     "InputOutputError",

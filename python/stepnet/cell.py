@@ -8,7 +8,19 @@ import numpy
 
 from . import _stepnet
 from .errors import TypeMismatchError
-from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
+from .gradients import (
+    Array,
+    Gradients,
+    Into,
+    Loss,
+    Pullback,
+    Requests,
+    arrays_of,
+    inputs_of,
+    names_of,
+    requests_of,
+    value_and_grad,
+)
 from .outputs import outputs_type
 from .source import Source, all_sizes, text_or_path
 
@@ -76,43 +88,49 @@ class Cell:
         """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""
         return self._cell.init(seed)
 
-    def __call__(self, params: Mapping[str, Array], /, **inputs: Array) -> Any:
+    def __call__(self, params: Mapping[str, Array], inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the cell over a sequence.
 
         Args:
             params: an array for each of ``self.params``.
-            inputs: an array for each of ``self.inputs``, by name. The first one, ``[T, B, …]``, says how many steps there
-                are and how large the batch is.
+            inputs, named: an array for each of ``self.inputs``, by name: ``x=x`` or, whatever the names are, in a
+                dictionary, ``{"x": x}``. The first one, ``[T, B, …]``, says how many steps there are and how large the
+                batch is.
 
         Returns:
             A named tuple with an array for each of ``self.outputs``: ``[T, B, …]``, or ``[1, B, …]`` of the last step.
-            They are the caller's; outputs that show the same state share memory with each other.
+            They are the caller's; outputs that show the same state share memory with each other. Where any of the arrays
+            lies on the cell's device, each is a :class:`DeviceArray`, which may not be there yet: who takes it waits.
         """
-        return self._make(self._call(arrays_of("params", params), inputs))
+        return self._make(self._call(arrays_of("params", params), inputs_of(inputs, named)))
 
     def vjp(
         self,
         params: Mapping[str, Array],
+        inputs: Mapping[str, Array] | None = None,
         /,
         *,
         wrt: Iterable[str] = (),
         gradient_requests: Requests | None = None,
-        **inputs: Array,
+        **named: Array,
     ) -> tuple[Any, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
+            params, inputs, named: as of a call. An input that is called as an argument of this function is, as ``wrt``,
+                goes into the dictionary.
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
             gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds
                 to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
-            The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
-            keeps the memory of the run for as long as there is one.
+            The outputs, which are read-only on the host, since the gradients are computed from them; and a
+            :class:`Pullback`, which keeps the memory of the run for as long as there is one.
         """
+        arrays, given = arrays_of("params", params), inputs_of(inputs, named)
         requests = requests_of(gradient_requests)
-        outputs, gradients = self._cell.vjp(arrays_of("params", params), inputs, names_of("wrt", wrt), requests, True)
+        outputs, gradients = self._cell.vjp(arrays, given, names_of("wrt", wrt), requests, True)
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 
@@ -120,26 +138,36 @@ class Cell:
         self,
         params: Mapping[str, Array],
         loss: Loss,
+        inputs: Mapping[str, Array] | None = None,
         /,
         *,
         wrt: Iterable[str] = (),
         gradient_requests: Requests | None = None,
         into: Into = None,
-        **inputs: Array,
+        **named: Array,
     ) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.
 
         Args:
+            params, inputs, named: as for :meth:`vjp`.
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
                 the outputs and returns the loss with its gradients by outputs, by name.
             wrt, gradient_requests: as for :meth:`vjp`.
             into: the arrays to which gradients are added; see :class:`Pullback`.
         """
-        outputs, pullback = self.vjp(params, wrt=wrt, gradient_requests=gradient_requests, **inputs)
+        given = inputs_of(inputs, named)
+        outputs, pullback = self.vjp(params, given, wrt=wrt, gradient_requests=gradient_requests)
         return value_and_grad(outputs, pullback, loss, into)
 
     def explain(
-        self, params: Mapping[str, Array], /, *, gradients: bool = False, format: str = "text", **inputs: Array
+        self,
+        params: Mapping[str, Array],
+        inputs: Mapping[str, Array] | None = None,
+        /,
+        *,
+        gradients: bool = False,
+        format: str = "text",
+        **named: Array,
     ) -> str:
         """What the compiler makes of the cell for a call with these arguments, which is run once.
 
@@ -147,10 +175,11 @@ class Cell:
         long each instruction takes by estimate.
 
         Args:
+            params, inputs, named: as for :meth:`vjp`.
             gradients: whether also of the steps that compute the gradients.
             format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
         """
-        return self._cell.explain(arrays_of("params", params), inputs, gradients, format)
+        return self._cell.explain(arrays_of("params", params), inputs_of(inputs, named), gradients, format)
 
 
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")

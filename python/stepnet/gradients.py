@@ -12,6 +12,9 @@ from .errors import InvalidArgumentError, TypeMismatchError
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
 
+Given = Union[numpy.ndarray, _stepnet.DeviceArray]
+"""What calls give: arrays on the host, or on the device where the call was given any there."""
+
 Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]]"]]
 
 
@@ -22,8 +25,8 @@ Requests = Mapping[str, str]
 class Gradients(NamedTuple):
     """Gradients of a sum of outputs, each of the shape and dtype of what it is by."""
 
-    params: dict[str, numpy.ndarray]
-    inputs: dict[str, numpy.ndarray]
+    params: dict[str, Given]
+    inputs: dict[str, Given]
 
 
 Into = Union[Gradients, Mapping[str, Array], None]
@@ -42,12 +45,12 @@ class Pullback:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
         ``output_gradients`` are by the name of the output or its field, of its shape and dtype; those that are missing are
-        zeros. It may be called any number of times.
+        zeros. It may be called any number of times. Gradients are where the outputs are, but for sums.
 
         Args:
-            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype. Each
-                is changed in place, when all have been computed, and is the one that is returned; or the gradients of a
-                call before, where all are added.
+            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype, in
+                the host's memory. Each is changed in place, when all have been computed, and is the one that is returned;
+                or the gradients of a call before, where all are added.
 
         Raises:
             InvalidArgumentError: where one is missing, is for another name, or cannot be written to.
@@ -70,23 +73,53 @@ class Pullback:
 
 def _writable(name: str, given: Array) -> numpy.ndarray:
     """The memory of ``given`` as an array of NumPy."""
-    array = given.detach().numpy() if hasattr(given, "detach") else given
-    if not isinstance(array, numpy.ndarray):
-        raise TypeMismatchError(
-            f"type mismatch: into has for {name!r} a {type(given).__name__}; "
-            "it must be an array of NumPy or a tensor of PyTorch"
+    what = f"into has for {name!r}"
+    where = str(getattr(given, "device", "cpu"))
+    if where != "cpu" and not isinstance(given, numpy.ndarray):
+        raise InvalidArgumentError(
+            f"invalid argument: {what} an array on {where}; it must be in the host's memory"
         )
+    if not isinstance(given, numpy.ndarray) and not hasattr(given, "detach"):
+        raise TypeMismatchError(
+            f"type mismatch: {what} a {type(given).__name__}; it must be an array of NumPy or a tensor of PyTorch"
+        )
+    if getattr(given, "requires_grad", False):
+        raise InvalidArgumentError(
+            f"invalid argument: {what} a tensor that requires gradients, and PyTorch would not notice that it changes; "
+            "give tensor.detach(), or another one"
+        )
+    array = numpy_of(f"the array of into for {name!r}", given)
     if not array.flags.writeable:
         raise InvalidArgumentError(
-            f"invalid argument: into has for {name!r} an array that is read-only, to which no gradient can be added; "
-            "give a copy"
+            f"invalid argument: {what} an array that is read-only, to which no gradient can be added; give a copy"
         )
-    if any(stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape)):
+    if _overlaps_itself(array):
         raise InvalidArgumentError(
-            f"invalid argument: into has for {name!r} an array whose elements share memory, as a broadcast one's do; "
-            "give a copy"
+            f"invalid argument: {what} an array whose elements share memory, as a broadcast one's do; give a copy"
         )
     return array
+
+
+def _overlaps_itself(array: numpy.ndarray) -> bool:
+    """Whether two elements share memory."""
+    dims = sorted((abs(stride), size) for stride, size in zip(array.strides, array.shape) if size > 1)
+    end = array.itemsize  # of the elements that the dimensions so far reach
+    are_apart = True
+    for stride, size in dims:
+        are_apart = are_apart and stride >= end
+        end += stride * (size - 1)
+    if are_apart or array.size == 0:
+        return False
+    if any(stride == 0 for stride, _ in dims):
+        return True
+    offsets = numpy.zeros(1, numpy.int64)
+    for stride, size in dims:
+        offsets = numpy.add.outer(offsets, stride * numpy.arange(size)).ravel()
+    return bool(numpy.diff(numpy.sort(offsets)).min() < array.itemsize)
+
+
+MOST_WORK = 10**6
+"""Of NumPy, to find out whether two arrays share an element; it solves equations, and gives up beyond."""
 
 
 def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
@@ -94,11 +127,40 @@ def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
     seen: dict[str, numpy.ndarray] = {}
     for name, array in targets.items():
         for other, before in seen.items():
-            if numpy.may_share_memory(array, before):
+            if numpy.may_share_memory(array, before, max_work=MOST_WORK):
                 raise InvalidArgumentError(
                     f"invalid argument: into has for {other!r} and {name!r} arrays in the same memory; each needs its own"
                 )
         seen[name] = array
+
+
+def numpy_of(what: str, given: Array) -> numpy.ndarray:
+    """An array, or a tensor of PyTorch, as an array of NumPy, in the same memory where NumPy can show that.
+
+    Raises TypeMismatchError for what NumPy makes no array of numbers of.
+    """
+    try:
+        array = numpy.asarray(given.detach() if hasattr(given, "detach") else given)
+    except Exception as error:  # of PyTorch, or of what is given
+        raise TypeMismatchError(
+            f"type mismatch: {what} is a {type(given).__name__}, of which NumPy makes no array: {error}"
+        ) from None
+    if array.dtype.kind not in "fiub":
+        raise TypeMismatchError(
+            f"type mismatch: {what} is a {type(given).__name__} of {array.dtype}; it must be an array of numbers"
+        )
+    return array
+
+
+def inputs_of(inputs: Mapping[str, Array] | None, named: dict[str, Array]) -> dict[str, Array]:
+    """The inputs of a call, which are given as a dictionary, by name, or some in either way."""
+    if inputs is None:
+        return named
+    given = arrays_of("inputs", inputs)
+    for name in named:
+        if name in given:
+            raise InvalidArgumentError(f"invalid argument: the input {name!r} is given twice, by name and in the dictionary")
+    return {**given, **named}
 
 
 def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
@@ -130,19 +192,45 @@ def requests_of(requests: Requests | None) -> dict[str, str]:
     )
 
 
+def _on_host(output: Given) -> numpy.ndarray:
+    return output.numpy() if isinstance(output, _stepnet.DeviceArray) else output
+
+
 def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> tuple[Any, Gradients]:
     """The value of a loss of ``outputs`` and its gradients."""
-    if callable(loss):
-        value, output_gradients = loss(outputs)
-    else:
-        names = names_of("loss", loss)
-        for name in names:
-            if name not in outputs._names and name not in outputs._fields:
-                raise InvalidArgumentError(
-                    f"invalid argument: loss names {name!r}; the outputs are {', '.join(outputs._names)}"
-                )
-        if len({id(outputs[name]) for name in names}) < len(names):
-            raise InvalidArgumentError(f"invalid argument: loss names an output twice: {', '.join(names)}")
-        value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
-        output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
+    value, output_gradients = (_computed if callable(loss) else _summed)(outputs, loss)
     return value, pullback(into, **output_gradients)
+
+
+def _computed(outputs: Any, loss: Callable[[Any], Any]) -> tuple[Any, Mapping[str, Array]]:
+    """What a function gives: the loss and its gradients by outputs."""
+    given = loss(outputs)
+    is_pair = isinstance(given, (tuple, list)) and len(given) == 2
+    if is_pair and isinstance(given[1], Mapping) and all(isinstance(name, str) for name in given[1]):
+        return given[0], given[1]
+    kinds = ", ".join(type(each).__name__ for each in given) if isinstance(given, (tuple, list)) else type(given).__name__
+    raise TypeMismatchError(
+        f"type mismatch: the function that is the loss gives ({kinds}); it must give the loss and its gradients, a "
+        "dictionary of arrays by names of outputs: (2.5, {'h': gradient})"
+    )
+
+
+def _summed(outputs: Any, loss: str | Sequence[str]) -> tuple[float, Mapping[str, Array]]:
+    """The sum of all elements of the outputs of these names, and its gradients."""
+    if not isinstance(loss, (str, Iterable)):
+        raise TypeMismatchError(
+            f"type mismatch: loss is {loss!r}; it must be the name of an output, names, or a function of the outputs"
+        )
+    names = names_of("loss", loss)
+    for name in names:
+        if name not in outputs._names and name not in outputs._fields:
+            raise InvalidArgumentError(
+                f"invalid argument: loss names {name!r}; the outputs are {', '.join(outputs._names)}"
+            )
+    if len({id(outputs[name]) for name in names}) < len(names):
+        raise InvalidArgumentError(f"invalid argument: loss names an output twice: {', '.join(names)}")
+    arrays = {
+        name: numpy_of(f"the output {name!r}, which loss names,", _on_host(outputs[name])) for name in names
+    }
+    value = sum(float(numpy.sum(array, dtype=numpy.float64)) for array in arrays.values())
+    return value, {name: numpy.ones_like(array) for name, array in arrays.items()}

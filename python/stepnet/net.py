@@ -9,7 +9,19 @@ import numpy
 
 from . import _stepnet
 from .errors import InvalidArgumentError, TypeMismatchError
-from .gradients import Array, Gradients, Into, Loss, Pullback, Requests, arrays_of, names_of, requests_of, value_and_grad
+from .gradients import (
+    Array,
+    Gradients,
+    Into,
+    Loss,
+    Pullback,
+    Requests,
+    arrays_of,
+    inputs_of,
+    names_of,
+    requests_of,
+    value_and_grad,
+)
 from .outputs import outputs_type
 from .source import path_of
 
@@ -36,13 +48,14 @@ class Net:
     def __repr__(self) -> str:
         return f"<stepnet.Net {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
 
-    def __call__(self, **inputs: Array) -> Any:
-        """Runs the net on an array for each of ``self.inputs``.
+    def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
+        """Runs the net on an array for each of ``self.inputs``, by name: ``x=x``, or in a dictionary, ``{"x": x}``.
 
         Returns:
-            A named tuple with an array for each of ``self.outputs``; None for one that is no tensor.
+            A named tuple with an array for each of ``self.outputs``; None for one that is no tensor. Where any of the inputs
+            lies on the net's device, each is a :class:`DeviceArray`.
         """
-        return self._make(self._call(inputs))
+        return self._make(self._call(inputs_of(inputs, named)))
 
     @property
     def params(self) -> dict[str, numpy.ndarray]:
@@ -100,23 +113,32 @@ class Net:
         return [*floating, *self._parameters]
 
     def vjp(
-        self, *, wrt: Iterable[str] = (), gradient_requests: Requests | None = None, **inputs: Array
+        self,
+        inputs: Mapping[str, Array] | None = None,
+        /,
+        *,
+        wrt: Iterable[str] = (),
+        gradient_requests: Requests | None = None,
+        **named: Array,
     ) -> tuple[Any, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
+            inputs, named: as of a call. An input that is called as an argument of this function is, as ``wrt``, goes
+                into the dictionary.
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
             gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds
                 to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
-            The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`.
+            The outputs, which are read-only on the host, since the gradients are computed from them; and a
+            :class:`Pullback`.
 
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
-        arrays = self._arrays(inputs)
+        arrays = self._arrays(inputs_of(inputs, named))
         outputs, gradients = self._net.vjp(arrays, self._wrt(wrt, arrays), requests_of(gradient_requests))
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
@@ -124,30 +146,33 @@ class Net:
     def value_and_grad(
         self,
         loss: Loss,
+        inputs: Mapping[str, Array] | None = None,
         /,
         *,
         wrt: Iterable[str] = (),
         gradient_requests: Requests | None = None,
         into: Into = None,
-        **inputs: Array,
+        **named: Array,
     ) -> tuple[Any, Gradients]:
         """The value of a loss and its gradients.
 
         Args:
+            inputs, named: as for :meth:`vjp`.
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
                 the outputs and returns the loss with its gradients by outputs, by name.
             wrt, gradient_requests: as for :meth:`vjp`.
             into: the arrays to which gradients are added; see :class:`Pullback`.
         """
-        outputs, pullback = self.vjp(wrt=wrt, gradient_requests=gradient_requests, **inputs)
+        given = inputs_of(inputs, named)
+        outputs, pullback = self.vjp(given, wrt=wrt, gradient_requests=gradient_requests)
         return value_and_grad(outputs, pullback, loss, into)
 
-    def explain(self, *, format: str = "text", **inputs: Array) -> str:
+    def explain(self, inputs: Mapping[str, Array] | None = None, /, *, format: str = "text", **named: Array) -> str:
         """What the compiler makes of the step nets of the net for a call with these inputs, which is run once.
 
         What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
         """
-        return self._net.explain(self._arrays(inputs), format)
+        return self._net.explain(self._arrays(inputs_of(inputs, named)), format)
 
 
 class TrainingNet(Net):

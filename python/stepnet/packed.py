@@ -16,7 +16,7 @@ import numpy
 
 from . import _stepnet, errors
 from .cell import Cell
-from .gradients import Array
+from .gradients import Array, arrays_of, numpy_of
 from .layers import Layers, layers_of
 
 
@@ -31,7 +31,7 @@ def split(parameters: Array, cell: Cell) -> Dict[str, numpy.ndarray]:
         An array for each of ``cell.params``, in the memory of the vector.
 
     Raises:
-        ShapeMismatchError, TypeMismatchError: for a vector of another length or dtype.
+        ShapeMismatchError, TypeMismatchError: for a vector of another length or dtype, and for what is none.
         InvalidArgumentError: for another cell.
     """
     described = layers_of(cell)
@@ -45,12 +45,12 @@ def join(params: Mapping[str, Array], cell: Cell) -> numpy.ndarray:
     """The flat vector of a cell's parameters, or of their gradients; see :func:`split`.
 
     Raises:
-        ShapeMismatchError, TypeMismatchError: for an array of another shape or dtype.
+        ShapeMismatchError, TypeMismatchError: for an array of another shape or dtype, and for what is none.
         InvalidArgumentError: for another cell, and where a parameter is missing or unknown.
     """
     described = layers_of(cell)
     parts, size = _layout(described)
-    known = [name for name, _, _ in parts]
+    known, params = [name for name, _, _ in parts], arrays_of("params", params)
     wrong = [name for name in known if name not in params], [name for name in params if name not in known]
     for names, what in zip(wrong, ("missing", "not known")):
         if names:
@@ -77,7 +77,7 @@ def _layout(described: Layers) -> Tuple[List[Tuple[str, Tuple[int, ...], int]], 
 
 
 def _checked(name: str, given: Array, shape: tuple[int, ...], cell: Cell, described: Layers) -> numpy.ndarray:
-    array = numpy.asarray(given)
+    array = numpy_of(f"packed: {name}", given)
     if array.shape != shape:
         raise errors.ShapeMismatchError(
             f"shape mismatch: packed: {name} is {list(array.shape)}; of {described} it must be {list(shape)}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Sequence
 
-import numpy
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import errors
 from .cell import Argument, Cell
-from .gradients import Array, Pullback
+from .gradients import Array, Given, Pullback, inputs_of
 from .layers import is_for_one_step
 from .torch_layers import tensor_of
 
@@ -23,17 +22,20 @@ class _Run(torch.autograd.Function):
     def forward(
         ctx: Any, cell: Cell, names: Sequence[str], *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        params, inputs = _arguments(cell, names, tensors)
         wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[2:]) if is_needed]
         if not wrt:
-            return _tensors(cell(params, **inputs))
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False)
-        outputs = _tensors(arrays)
+            return _run(cell, names, tensors)
+        params, inputs = _arguments(cell, names, tensors)
+        ctx.device = tensors[0].device
+        stream = _stream_of(ctx.device)
+        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream)
+        outputs = _tensors(arrays, stream)
         ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
-        # The gradients are computed from these where they are: PyTorch tells whoever has written to them since.
-        ctx.save_for_backward(*tensors, *outputs)
+        # The gradients are computed from these where they are: PyTorch tells whoever has written to them since. Outputs
+        # on a GPU are copies.
+        ctx.save_for_backward(*tensors, *(outputs if stream is None else ()))
         return outputs
 
     @staticmethod
@@ -41,14 +43,35 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         ctx.saved_tensors  # noqa: B018 - raises where one of them was written to
         given = {
-            name: gradient.detach().contiguous()
+            name: _array(gradient)
             for name, gradient in zip(ctx.cell.outputs, output_gradients)
             if gradient is not None
         }
-        gradients = ctx.pullback(**given)
-        by_name = {**gradients.params, **gradients.inputs}
+        stream = _stream_of(ctx.device)
+        params, inputs = ctx.pullback._gradients(given, {}, stream)
+        by_name = {**params, **inputs}
         found = (by_name.get(name) for name in ctx.names)
-        return None, None, *(None if each is None else torch.from_numpy(each) for each in found)
+        return None, None, *(None if each is None else _tensor(each, stream) for each in found)
+
+
+def _run(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """One call of a cell, without gradients."""
+    stream = _stream_of(tensors[0].device) if tensors else None
+    params, inputs = _arguments(cell, names, tensors)
+    return _tensors(cell._call(params, inputs, stream), stream)
+
+
+def _stream_of(device: torch.device) -> int | None:
+    """The stream on which PyTorch works now, as DLPack numbers it; None on the CPU."""
+    if device.type != "cuda":
+        return None
+    default = 1
+    return _raw_stream_of(device.index) or default
+
+
+_raw_stream_of: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+)  # the first, which compilers of kernels use, takes a hundredth of the time
 
 
 def _arguments(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Array], ...]:
@@ -59,17 +82,28 @@ def _arguments(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]
 
 
 def _array(tensor: torch.Tensor) -> Array:
-    """NumPy's array where there is one, which is read sooner than by DLPack."""
+    """NumPy's array where there is one, which is read sooner than by DLPack; on a GPU DLPack's capsule, sooner than the tensor."""
     tensor = tensor.detach().contiguous()
+    if tensor.is_cuda:
+        return torch.utils.dlpack.to_dlpack(tensor)
     try:
         return tensor.numpy()
-    except (RuntimeError, TypeError):  # another device, bfloat16, what is refused: by name, where it is read
+    except (RuntimeError, TypeError):  # bfloat16, what is refused: by name, where it is read
         return tensor
 
 
-def _tensors(arrays: Sequence[numpy.ndarray]) -> tuple[torch.Tensor, ...]:
+def _tensor(array: Given, stream: int | None) -> torch.Tensor:
+    """A tensor over the memory of an array, which is ready on that stream."""
+    if stream is None:
+        return torch.from_numpy(array)
+    return torch.utils.dlpack.from_dlpack(array.__dlpack__(stream=stream))
+
+
+def _tensors(arrays: Sequence[Given], stream: int | None) -> tuple[torch.Tensor, ...]:
     """Arrays as tensors. Of those that show the same state all but the largest are copied: tensors are written to."""
-    tensors = [torch.from_numpy(array) for array in arrays]
+    tensors = [_tensor(array, stream) for array in arrays]
+    if stream is not None:  # on a GPU each has memory of its own
+        return tuple(tensors)
     taken: list[tuple[int, int]] = []  # addresses
     for i in sorted(range(len(arrays)), key=lambda i: -arrays[i].nbytes):
         begin = tensors[i].data_ptr()
@@ -93,9 +127,12 @@ def _refuse_tracing(cell: Cell) -> None:
 class Module(torch.nn.Module):
     """A cell with its parameters, to be trained with other modules.
 
-    ``forward`` takes the cell's inputs, the first one by position or all by name, as tensors on the CPU, and gives its
-    outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
+    ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
+    its outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
     ``double()`` it computes in float64. Gradients of gradients are not there.
+
+    It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
+    into PyTorch's current stream. Inputs must be there, too.
 
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
     """
@@ -118,7 +155,7 @@ class Module(torch.nn.Module):
             seed = int(torch.randint(2**62, ()))
             cell = cell.with_options(seed=seed)
         self.cell = cell
-        self._forms: dict[tuple[bool, bool], Cell] = {}
+        self._forms: dict[tuple[bool, bool, str], Cell] = {}
         self._param_names = [each.name.replace(".", "_") for each in cell.params]
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
@@ -130,7 +167,8 @@ class Module(torch.nn.Module):
                 f"invalid argument: {cell.name} has no parameter {unknown[0]!r}; its parameters are {known}"
             )
         for each, name in zip(cell.params, self._param_names):
-            self.register_parameter(name, torch.nn.Parameter(self._checked(each, values).clone()))
+            value = self._checked(each, values).to(cell._options["device"], copy=True)
+            self.register_parameter(name, torch.nn.Parameter(value))
 
     def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
         """The value of a parameter, which is as the cell says."""
@@ -152,18 +190,35 @@ class Module(torch.nn.Module):
     def extra_repr(self) -> str:
         return repr(self.cell)
 
-    def _form(self, is_double: bool) -> Cell:
-        """The cell as it runs in this mode and dtype."""
-        key = (self.training, is_double)
+    def _form(self, is_double: bool, device: str = "cpu") -> Cell:
+        """The cell as it runs in this mode, in this dtype and on this device."""
+        key = (self.training, is_double, device)
         if key not in self._forms:
             dtype = "float64" if is_double else "float32"
-            self._forms[key] = self.cell.with_options(training=self.training, dtype=dtype)
+            self._forms[key] = self.cell.with_options(training=self.training, dtype=dtype, device=device)
         return self._forms[key]
 
-    def forward(self, *args: torch.Tensor, **inputs: torch.Tensor) -> Any:
+    def _device_of(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
+        """The device on which all tensors are. Those that are on none that the core knows are refused there, by name."""
+        if not tensors:
+            return "cpu"
+        expected = tensors[0].device
+        num_params = len(self._param_names)
+        for i, (name, tensor) in enumerate(zip(names, tensors)):
+            if tensor.device != expected:
+                first = "parameter" if num_params else "input"
+                raise errors.InvalidArgumentError(
+                    f"invalid argument: the {'parameter' if i < num_params else 'input'} {name!r} of {self.cell.name} is on "
+                    f"{tensor.device}; it must be on {expected}, as the {first} {names[0]!r} is"
+                )
+        return str(expected) if expected.type == "cuda" else "cpu"
+
+    def forward(self, *args: Any, **inputs: torch.Tensor) -> Any:
         if len(args) > 1:
             raise TypeError(f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given")
-        if args:
+        if args and isinstance(args[0], Mapping):
+            inputs = inputs_of(args[0], inputs)
+        elif args:
             first = self.cell.inputs[0].name
             if first in inputs:
                 raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
@@ -180,13 +235,13 @@ class Module(torch.nn.Module):
                 )
         _refuse_tracing(self.cell)
         params = [getattr(self, name) for name in self._param_names]
-        cell = self._form(torch.float64 in [param.dtype for param in params])
-        names = (*(each.name for each in cell.params), *inputs)
+        names = (*(each.name for each in self.cell.params), *inputs)
         tensors = (*params, *inputs.values())
+        device = self._device_of(names, tensors)
+        cell = self._form(torch.float64 in [param.dtype for param in params], device)
         if torch.is_grad_enabled():
             return cell._make(_Run.apply(cell, names, *tensors))
-        given_params, given_inputs = _arguments(cell, names, tensors)
-        return cell._make(_tensors(cell(given_params, **given_inputs)))
+        return cell._make(_run(cell, names, tensors))
 
     def __getstate__(self) -> dict[str, Any]:
         """For ``torch.save`` of the whole module: plans are made again."""
@@ -281,8 +336,8 @@ class Recurrent(Module):
         batch, steps = x.shape[:2] if self._is_batch_major else (x.shape[1:2].numel(), x.shape[0])
         given = {self.cell.inputs[0].name: x, **self._starts(hx, batch)}
         if self._has_lengths:
-            given["lengths"] = torch.full((batch,), steps) if lengths is None else lengths
-        out = super().forward(**given)
+            given["lengths"] = torch.full((batch,), steps, device=x.device) if lengths is None else lengths.to(x.device)
+        out = super().forward(given)
         last = tuple(self._last(out, state) for state in self._states)
         return out[0], last if len(last) > 1 else last[0]
 

@@ -22,12 +22,25 @@ class _Tensor(ctypes.Structure):
     ]
 
 
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PRIVATE = 12  # what DLPack calls devices that only a program knows
+FIRST_PRIVATE_STREAM = 1000  # of tests/poison_device
+
+
+_LENDERS_ON_DEVICES = []  # which read the memory when the caller may have forgotten it
+
+
 class Lender:
-    """Lends 64 KiB of zeros, from their middle on, as an array of `shape`: of float32, on the CPU, or as `fields` say."""
+    """Lends 64 KiB of zeros, from their middle on, as an array of `shape`: of float32, on the CPU, or as `fields` say.
+
+    `streams` are those for which it was asked, `num_lent` is how often it has been taken and not given back.
+    """
 
     MEMORY = 1 << 16
 
     def __init__(self, shape, strides=None, **fields):
+        self.streams = []
+        self.num_lent = 0
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
         self._strides = None if strides is None else (ctypes.c_int64 * len(shape))(*strides)
         self._memory = ctypes.create_string_buffer(self.MEMORY)
@@ -39,23 +52,40 @@ class Lender:
             "bits": 32,
             "lanes": 1,
         }
+        self._deleter = _DELETER(self._take_back)
         self._said = _Tensor(
             shape=ctypes.addressof(self._shape),
             strides=None if strides is None else ctypes.addressof(self._strides),
-            **{**usual, **fields},
+            **{**usual, "deleter": ctypes.cast(self._deleter, ctypes.c_void_p), **fields},
         )
         self._text = f"Lender({list(shape)}, {strides}, {fields})"
 
     def __repr__(self):
         return self._text
 
-    def __dlpack__(self, **_):
+    def _take_back(self, _):
+        self.num_lent -= 1
+
+    @property
+    def address(self):
+        return self._said.data
+
+    def fill(self, values):
+        """Writes an array of NumPy's into the memory, where that is the host's, whatever is said of it."""
+        ctypes.memmove(self._said.data, values.ctypes.data, values.nbytes)
+        return self
+
+    def __dlpack__(self, *, stream=None, **_):
+        self.streams.append(stream)
+        self.num_lent += 1
+        if self._said.device_type != 1:
+            _LENDERS_ON_DEVICES.append(self)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return make(ctypes.addressof(self._said), b"dltensor", None)
 
     def __dlpack_device__(self):
-        return self._said.device_type, 0
+        return self._said.device_type, self._said.device_id
 
 
 class OnlyDlpack:

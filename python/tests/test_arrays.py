@@ -160,6 +160,9 @@ def test_a_capsule_is_read_once(leaky_sum):
         leaky_sum({}, x=Given())
 
 
+@pytest.mark.skipif(
+    numpy.lib.NumpyVersion(numpy.__version__) < "2.1.0", reason="this NumPy lends arrays that are read-only to nobody"
+)
 def test_read_only_arrays_are_read(leaky_sum):
     x = numpy.ones((7, 2, 5), "float32")
     x.flags.writeable = False
@@ -187,7 +190,7 @@ def leaky_sum():
         (Lender([2, -3, 5]), stepnet.ShapeMismatchError, r'the input "x" has a shape that no tensor has: dimension 1 of .* is negative'),
         (Lender([2**62, 3, 5], [-1, 1, 1]), stepnet.ShapeMismatchError, 'the input "x" has a shape that no tensor has: the sizes of'),
         (Lender([1] * 9), stepnet.ShapeMismatchError, 'the input "x" has 9 dimensions; tensors have at most 8'),
-        (Lender([2, 3, 5], device_type=2), stepnet.InvalidArgumentError, 'the input "x" lies on another device'),
+        (Lender([2, 3, 5], device_type=2), stepnet.InvalidArgumentError, 'the input "x" lies on cuda:0; it must be in the host'),
         (Lender([2, 3, 5], lanes=2), stepnet.TypeMismatchError, 'the input "x" has elements'),
         (Lender([2, 3, 5], bits=7), stepnet.TypeMismatchError, 'the input "x" has elements'),
     ],

@@ -78,6 +78,43 @@ def test_a_view_is_added_to_where_it_is(case):
     numpy.testing.assert_array_equal(across, every.params[name])
 
 
+def side_by_side(shapes, dtype):
+    """Arrays of zeros that share a buffer and no element of it: rows beside each other, and every second element."""
+    rows, columns = zip(*shapes)
+    wide = numpy.zeros((rows[0], sum(columns)), dtype)
+    yield [wide[:, : columns[0]], wide[:, columns[0] :]]
+    size = max(r * c for r, c in shapes)
+    turns = numpy.zeros(2 * size, dtype)
+    yield [turns[k::2][: r * c].reshape(r, c) for k, (r, c) in enumerate(shapes)]
+
+
+def test_arrays_may_lie_between_each_other(case):
+    cell, params, x = case
+    chosen = ["layer0/w", "layer0/u"]
+    _, every = cell.value_and_grad(params, "h", wrt=chosen, x=x)
+    for arrays in side_by_side([params[name].shape for name in chosen], x.dtype):
+        assert numpy.may_share_memory(*arrays)  # as far as their bounds tell
+        total = dict(zip(chosen, arrays))
+        cell.value_and_grad(params, "h", wrt=chosen, gradient_requests=dict.fromkeys(chosen, "add"), into=total, x=x)
+        for name in chosen:
+            numpy.testing.assert_array_equal(total[name], every.params[name])
+
+
+def strided(strides):
+    return numpy.lib.stride_tricks.as_strided(numpy.zeros(64, "f4"), (2, 3), strides)
+
+
+@pytest.mark.parametrize("strides", [(12, 4), (4, 8), (-4, -8), (12, 8)])
+def test_elements_may_lie_in_any_order(strides):
+    """With (12, 8) rows begin within each other, and no element is that of another."""
+    array = strided(strides) if min(strides) > 0 else numpy.zeros((3, 2), "f4").T[::-1, ::-1]
+    cell = stepnet.cell("cell c(x[2]; h[3]) { param w[2, 3]; param u[3, 2] = 1; h = Tanh(x @ u + (x * 0) @ u); y = h @ w; output y }")
+    params, x = cell.init(), numpy.ones((2, 1, 2), "f4")
+    _, expected = cell.value_and_grad(params, "y", wrt="w", x=x)
+    cell.value_and_grad(params, "y", wrt="w", gradient_requests={"w": "add"}, into={"w": array}, x=x)
+    numpy.testing.assert_array_equal(array, expected.params["w"])
+
+
 def test_pullback_adds_too(case):
     cell, params, x = case
     outputs, pullback = cell.vjp(params, wrt="x", gradient_requests={"x": "add"}, x=x)
@@ -105,9 +142,9 @@ def test_nets_take_requests(tmp_path, random):
     numpy.testing.assert_array_equal(total, before + every.params["w"])
 
 
-def shared_rows():
-    """An array that can be written to, both rows of which are one."""
-    return numpy.lib.stride_tricks.as_strided(numpy.zeros(2, "f4"), (2, 2), (0, 4))
+def shared_rows(stride=0):
+    """An array that can be written to, the rows of which are one, or share an element or half of one."""
+    return numpy.lib.stride_tricks.as_strided(numpy.zeros(4, "f4"), (2, 2), (stride, 4))
 
 
 def test_a_loss_counts_an_output_once():
@@ -133,7 +170,10 @@ def test_a_loss_counts_an_output_once():
         ({"w": "add"}, {"w": numpy.zeros((2, 2))}, stepnet.TypeMismatchError, r"float64 \[2, 2\]; it must be float32"),
         ({"w": "add"}, {"w": [[0, 0], [0, 0]]}, stepnet.TypeMismatchError, "has for 'w' a list"),
         ({"w": "add"}, {"w": shared_rows()}, stepnet.InvalidArgumentError, "whose elements share memory"),
+        ({"w": "add"}, {"w": shared_rows(4)}, stepnet.InvalidArgumentError, "whose elements share memory"),
+        ({"w": "add"}, {"w": shared_rows(2)}, stepnet.InvalidArgumentError, "whose elements share memory"),
         ({"w": "add"}, {"w": numpy.broadcast_to(numpy.float32(0), (2, 2))}, stepnet.InvalidArgumentError, "is read-only"),
+        ({"w": "add"}, {"w": numpy.zeros((2, 2), "U1")}, stepnet.TypeMismatchError, "for 'w' is a ndarray of <U1; it must be"),
     ],
 )
 def test_requests_that_cannot_be_met(requests, into, error, message):

@@ -1,4 +1,5 @@
 import pickle
+import re
 
 import numpy
 import pytest
@@ -182,3 +183,121 @@ def test_outputs_are_named_by_field_too(cells, random):
     for found in (pullback(layer0_h_last=ones), cell.value_and_grad(params, "layer0_h_last", x=x)[1]):
         for name, gradient in found.params.items():
             assert numpy.array_equal(gradient, expected[name])
+
+
+CLASHING = """cell clashing(into[2], wrt[2], gradients[2], format[2], inputs[2], self[2]; h[2]) {
+  param params[2, 2]
+  h = Tanh((into + 2 * wrt + 3 * gradients + 4 * format + 5 * inputs + 6 * self) @ params + h)
+  output h
+}"""
+
+
+@pytest.fixture
+def clashing(random):
+    """A cell whose inputs are called as arguments are, its parameters, and its inputs."""
+    cell = stepnet.cell(CLASHING)
+    return cell, cell.init(seed=1), {each.name: random.normal(size=(3, 2, 2)).astype("f4") for each in cell.inputs[:6]}
+
+
+def test_inputs_may_have_any_name(clashing):
+    cell, params, inputs = clashing
+    out = cell(params, inputs)
+    assert numpy.array_equal(out.h, cell(params, **inputs).h)
+    _, gradients = cell.value_and_grad(params, "h", inputs, wrt=[*inputs])
+    for factor, (name, gradient) in enumerate(gradients.inputs.items(), start=1):
+        numpy.testing.assert_allclose(gradient, factor * gradients.inputs["into"], rtol=1e-5, err_msg=name)
+    some = {name: array for name, array in inputs.items() if name in ("into", "wrt")}
+    others = {name: array for name, array in inputs.items() if name not in some}
+    outputs, pullback = cell.vjp(params, {**some, "format": inputs["format"]}, wrt="wrt", **{
+        name: array for name, array in others.items() if name != "format"
+    })
+    assert numpy.array_equal(pullback(h=numpy.ones_like(outputs.h)).inputs["wrt"], gradients.inputs["wrt"])
+    assert cell.explain(params, inputs).startswith("step net clashing")
+
+
+def test_nets_take_inputs_of_any_name(tmp_path, random):
+    (tmp_path / "net.pbtxt").write_text('op { type: "Mul" input: "wrt" input: "into" output: "y" }')
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    inputs = {name: random.normal(size=3).astype("f4") for name in ("wrt", "into")}
+    assert numpy.array_equal(net(inputs).y, net(**inputs).y)
+    _, gradients = net.value_and_grad("y", inputs, wrt="into")
+    assert numpy.array_equal(gradients.inputs["into"], inputs["wrt"])
+    _, pullback = net.vjp(inputs, wrt=["wrt"])
+    assert numpy.array_equal(pullback(y=numpy.ones(3, "f4")).inputs["wrt"], inputs["into"])
+    with pytest.raises(stepnet.InvalidNetError, match="runs no step net"):  # and no word of its inputs
+        net.explain(inputs)
+
+
+def test_inputs_are_given_once(lstm):
+    x, params = numpy.zeros((2, 1, 5), "f4"), lstm.init()
+    with pytest.raises(stepnet.InvalidArgumentError, match="the input 'x' is given twice, by name and in the dictionary"):
+        lstm(params, {"x": x}, x=x)
+    with pytest.raises(stepnet.TypeMismatchError, match="inputs is a ndarray; it must be a dictionary of arrays by name"):
+        lstm(params, x)
+
+
+@pytest.mark.parametrize(
+    "given, kinds",
+    [
+        (None, "NoneType"),
+        (1.5, "float"),
+        ((1.5,), "float"),
+        ((1.5, None), "float, NoneType"),
+        ({"h": numpy.zeros(3)}, "dict"),
+        (({"h": numpy.zeros(3)}, 1.5), "dict, float"),
+        ((1.5, numpy.zeros((2, 1, 4), "f4")), "float, ndarray"),
+        ((1.5, {"h": 1}, 2), "float, dict, int"),
+        ((1.5, {1: 2}), "float, dict"),
+        (numpy.zeros(2), "ndarray"),
+    ],
+)
+def test_a_function_that_gives_no_loss_with_gradients_is_told(lstm, given, kinds):
+    with pytest.raises(stepnet.TypeMismatchError, match="the function that is the loss gives .*; it must give") as caught:
+        lstm.value_and_grad(lstm.init(), lambda out: given, x=numpy.zeros((2, 1, 5), "f4"))
+    assert f"gives ({kinds}); it must give the loss and its gradients" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "gradients, error, message",
+    [
+        ({"h": None}, stepnet.TypeMismatchError, 'the gradient of the output "h" is a NoneType, no array'),
+        ({"h": 2.0}, stepnet.TypeMismatchError, 'the gradient of the output "h" is a float, no array'),
+        ({"h": numpy.zeros((2, 1, 4))}, stepnet.TypeMismatchError, "is float64 .*; it must be float32"),
+        ({"h": numpy.zeros(4, "f4")}, stepnet.ShapeMismatchError, r"is float32 \[4\]; it must be float32 \[2, 1, 4\]"),
+        ({"g": numpy.zeros(4, "f4")}, stepnet.InvalidArgumentError, 'lstm has no output "g"'),
+    ],
+)
+def test_a_function_that_gives_other_gradients_is_told(lstm, gradients, error, message):
+    with pytest.raises(error, match=message):
+        lstm.value_and_grad(lstm.init(), lambda out: (0.0, gradients), x=numpy.zeros((2, 1, 5), "f4"))
+
+
+@pytest.mark.parametrize("loss", [None, 3, 2.5])
+def test_a_loss_of_another_type_is_told(lstm, loss):
+    with pytest.raises(stepnet.TypeMismatchError, match=f"loss is {loss}; it must be the name of an output, names, or a function"):
+        lstm.value_and_grad(lstm.init(), loss, x=numpy.zeros((2, 1, 5), "f4"))
+
+
+NAMES = ["h_t_grad", "h_prev_grad", "x_t_grad", "h_states_grad", "h_grad", "x_grad", "w_grad", "h_passed_grad", "h_output_grad"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("renamed", ["w", "g", "b"])
+def test_names_that_look_like_those_of_gradients_are_names(renamed, name, random):
+    """As what is computed of a step, of a parameter and of an input."""
+    text = """cell named(x[3]; h[3]) {
+      param w[3, 3]
+      param u[3, 3]
+      param b[3]
+      g = Tanh(x @ w + h @ u)
+      h = Sigmoid(g + b) * g + h
+      output h
+    }"""
+    plain, cell = (stepnet.cell(each, dtype="float64") for each in (text, re.sub(rf"\b{renamed}\b", name, text)))
+    params, x = plain.init(seed=2), random.normal(size=(4, 2, 3))
+    expected = plain.value_and_grad(params, "h", x=x)[1]
+    given = {name if each == renamed else each: array for each, array in params.items()}
+    found = cell.value_and_grad(given, "h", x=x)[1]
+    for each, gradient in expected.params.items():
+        numpy.testing.assert_allclose(found.params[name if each == renamed else each], gradient, rtol=1e-12, err_msg=each)
+    numpy.testing.assert_allclose(found.inputs["x"], expected.inputs["x"], rtol=1e-12)

@@ -1,3 +1,4 @@
+import ctypes
 import numpy
 import pytest
 from conftest import ROOT
@@ -114,6 +115,41 @@ def test_parameters_are_not_the_callers(tmp_path):
     x = numpy.zeros(2, "float32")
     net(x=x).w[:] = 7
     assert net(x=x).y.tolist() == [1, 1]
+
+
+def transposed(folder, cells):
+    """A net that reads a parameter transposed, and the one that it is."""
+    (folder / "net.pbtxt").write_text(
+        'op { type: "Transpose" input: "w" output: "t" } op { type: "MatMul" input: "x" input: "t" output: "y" }'
+    )
+    stepnet.save_params({"w": numpy.random.default_rng(1).standard_normal((6, 5), "float32")}, folder / "init.npz")
+    return "w"
+
+
+def layer(folder, cells):
+    """A net whose steps read a parameter again and again, so that it is laid out for them."""
+    (folder / "net.pbtxt").write_text(stepnet.expand(cells / "lstm.cell", sizes={"D": 5, "H": 32}))
+    stepnet.save_params(stepnet.cell(cells / "lstm.cell", D=5, H=32).init(seed=1), folder / "init.npz")
+    return "u"
+
+
+@pytest.mark.parametrize("make", [transposed, layer])
+def test_what_follows_from_parameters_is_computed_once(make, cells, tmp_path):
+    """Seen by writing to the memory of the net, which nobody may."""
+    name = make(tmp_path, cells)
+    net = stepnet.load(tmp_path / "net.pbtxt", tmp_path / "init.npz")
+    inputs = {"x": numpy.ones((64, 1, 5), "float32"), "h_init": numpy.zeros((1, 1, 32), "float32")}
+    inputs = {each: inputs.get(each, inputs["h_init"]) for each in net.inputs}
+    results = []
+    for factor in (1, 2, 3):
+        value = factor * stepnet.load_params(tmp_path / "init.npz")[name]
+        if factor > 1:
+            net.restore({name: value})
+        results.append(net(inputs)[0].copy())
+        memory = net._net.filled()[name].ctypes.data
+        (ctypes.c_float * value.size).from_address(memory)[:] = [0.0] * value.size
+        assert numpy.array_equal(net(inputs)[0], results[-1])
+    assert not any(numpy.array_equal(a, b) for a, b in zip(results, results[1:]))
 
 
 def test_names_and_files_that_do_not_fit(tmp_path, cells):

@@ -258,7 +258,7 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
     ):
         with pytest.raises(error, match=text):
             stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, name: array})
-    with pytest.raises(stepnet.TypeMismatchError, match="str is no array of numbers"):
+    with pytest.raises(stepnet.TypeMismatchError, match="the parameter 'w' is a str of <U4; it must be an array of numbers"):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, "w": "text"})
     with pytest.raises(stepnet.InvalidArgumentError, match='the parameter "w" of lstm is missing'):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {})

@@ -233,3 +233,77 @@ def test_tensors_that_are_not_contiguous_are_no_trouble(module):
     numpy.testing.assert_allclose(module(x).h.detach().numpy(), reference, rtol=1e-4, atol=1e-5)
     module(x).h.transpose(0, 1).sum().backward()
     assert module.w.grad is not None
+
+
+def test_a_module_takes_inputs_of_any_name():
+    module = stepnet.torch.Module(stepnet.cell("cell c(self[2], input[2]; h[2]) { h = Tanh(self + 2 * input + h); output h }"))
+    inputs = {"self": torch.randn(3, 1, 2, requires_grad=True), "input": torch.randn(3, 1, 2)}
+    module(inputs).h.sum().backward()
+    expected = module({"self": inputs["self"]}, input=inputs["input"])
+    assert torch.equal(module(inputs).h, expected.h) and inputs["self"].grad.abs().sum() > 0
+    with pytest.raises(stepnet.InvalidArgumentError, match="the input 'input' is given twice"):
+        module(inputs, input=inputs["input"])
+
+
+def add_into(lstm, array):
+    requests = {"b": "add"}
+    return lstm.value_and_grad(lstm.init(), "h", wrt="b", gradient_requests=requests, into={"b": array}, x=torch.ones(2, 1, 5))
+
+
+def test_gradients_are_added_to_tensors(lstm):
+    total = torch.zeros(16)
+    _, gradients = add_into(lstm, total)
+    assert gradients.params["b"] is total and total.abs().sum() > 0
+    flat = torch.nn.Parameter(torch.zeros(32))
+    add_into(lstm, flat.detach()[::2])
+    assert torch.equal(flat[::2], total) and not flat[1::2].any()
+
+
+@pytest.mark.parametrize(
+    "tensor, error, message",
+    [
+        (lambda: torch.nn.Parameter(torch.zeros(16)), stepnet.InvalidArgumentError, "for 'b' a tensor that requires gradients"),
+        (lambda: torch.zeros(16, dtype=torch.bfloat16), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes"),
+        (lambda: torch.zeros(16).to_sparse(), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes no array"),
+        (lambda: torch.zeros(16, device="meta"), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes no array"),
+        (lambda: torch.zeros(16, dtype=torch.cfloat).conj().imag, stepnet.TypeMismatchError, "of which NumPy makes no array"),
+        (lambda: torch.zeros(16, dtype=torch.cfloat), stepnet.TypeMismatchError, "is a Tensor of complex64; it must be an array"),
+        (lambda: torch.zeros(16, dtype=torch.double), stepnet.TypeMismatchError, "float64 .*; it must be float32"),
+        (lambda: torch.zeros(1).expand(16), stepnet.InvalidArgumentError, "whose elements share memory"),
+    ],
+)
+def test_tensors_that_gradients_cannot_be_added_to(lstm, tensor, error, message):
+    with pytest.raises(error, match=message):
+        add_into(lstm, tensor())
+
+
+def test_vectors_and_parameters_of_layers_may_be_tensors():
+    cell = stepnet.layers("gru", 3, 4)
+    module = stepnet.torch.Module(cell)
+    vector = stepnet.packed.join(dict(module.named_parameters()), cell)
+    assert numpy.array_equal(vector, stepnet.packed.join({k: v.detach().numpy() for k, v in module.named_parameters()}, cell))
+    split = stepnet.packed.split(torch.nn.Parameter(torch.from_numpy(vector)), cell)
+    assert numpy.array_equal(split["bias_hh"], module.bias_hh.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda tensor: tensor.bfloat16(), "is a Tensor, of which NumPy makes no array"),
+        (lambda tensor: tensor.to_sparse(), "is a Tensor, of which NumPy makes no array"),
+        (lambda tensor: tensor.to("meta"), "is a Tensor, of which NumPy makes no array"),
+        (lambda tensor: tensor.double(), "is float64; it must be float32"),
+        (lambda tensor: tensor.tolist() + [[]], "is a list, of which NumPy makes no array"),
+        (lambda tensor: None, "is a NoneType of object; it must be an array of numbers"),
+        (lambda tensor: "x", "is a str of <U1; it must be an array of numbers"),
+    ],
+)
+def test_vectors_and_parameters_of_layers_that_are_no_arrays(change, message):
+    cell = stepnet.layers("gru", 3, 4)
+    params = {name: torch.from_numpy(array) for name, array in cell.init().items()}
+    with pytest.raises(stepnet.TypeMismatchError, match=f"packed: the vector {message}"):
+        stepnet.packed.split(change(torch.zeros(108)), cell)
+    with pytest.raises(stepnet.TypeMismatchError, match=f"packed: bias_hh {message}"):
+        stepnet.packed.join({**params, "bias_hh": change(params["bias_hh"])}, cell)
+    with pytest.raises(stepnet.TypeMismatchError, match="params is a list; it must be a dictionary of arrays"):
+        stepnet.packed.join(list(params.values()), cell)

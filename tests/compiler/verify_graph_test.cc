@@ -22,6 +22,11 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
       "  b.1: float [4] = Tanh(a.1) @2 {}\n",
       "node 2, b = Tanh(a): a.1 is read when a.2 is in its place");
   expect("  a.1: float [5] = x\n", "node 0, a move to a.1: x, float [4], is moved to a.1, float [5]");
+  expect("  _, a.1: float [4] = x\n", "node 0, a move to a.1: a move has one input and one output");
+  expect(
+      "  w: float [2, 2] at 1\n  _, ^\"w packed\": float [64] once = packed w for @0\n  a.1: float [2, 2] = product x "
+      "[2, 2] * w [2, 2]^T by FC(x, w, b) @0 {}\n",
+      "node 0, a packing to ^w packed: a packing has one input, one output and a call that it is for");
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "node 0, a = Tanh(x): Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
   expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
@@ -55,6 +60,10 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   ExpectError([&] { VerifyGraph(graph, "import"); },
               "…node 0, y = Tanh(x): it is not the producer of y.1\n  in net \"s\"");
   graph.FindProducers();
+  graph.AddValue({.blob = "z", .info = graph.values[1].info, .home = graph.values[0].home, .producer = 0});
+  ExpectError([&] { VerifyGraph(graph, "import"); },
+              "…after the pass import: z.1 names a producer that does not give it\n  in net \"s\"");
+  graph.values.pop_back();
   graph.nodes.insert(graph.nodes.begin(), {.kind = StepNode::Kind::kMove, .inputs = {1}, .outputs = {1}});
   ExpectError([&] { VerifyGraph(graph, "import"); },
               "…node 0, a move to y.1: y.1 is read before it is given\n  in net \"s\"");

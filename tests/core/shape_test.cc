@@ -1,5 +1,6 @@
 #include "stepnet/core/shape.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "stepnet/tests/operators/op_test.h"
@@ -32,6 +33,21 @@ TEST(Shape, AScalarHasOneElementAndAnEmptyTensorNone) {
   EXPECT_EQ(Shape({0}).size(), 0);
   EXPECT_EQ(Shape({3, 0, 5}).size(), 0);
   EXPECT_EQ(Shape({3, 0, 5}).SizeFrom(2), 5);
+}
+
+TEST(Shape, IsEqualWhereAllSizesAre) {
+  std::vector<Shape> shapes = {Shape()};
+  const std::vector<std::int64_t> sizes = {0, 1, 2, 127, 128, 255, 256, 1023, 1024, 4096, 32767, 32768, 1 << 20};
+  for (const std::int64_t a : sizes) {
+    for (const std::int64_t b : sizes) {
+      shapes.insert(shapes.end(),
+                    {{a}, {a, b}, {a, b, a}, {b, a, 1}, {a, 1, 1, b}, {1, a, 1, 1, b}, {0, a, b, 1, 1, 1}});
+      shapes.insert(shapes.end(), {{a, 1, 1, 1, 1, 1, b}, {1, 1, 1, a, 1, 1, 1, b}, {b << 12, a}, {1, a << 25}});
+    }
+  }
+  for (const Shape& a : shapes) {
+    for (const Shape& b : shapes) ASSERT_EQ(a == b, std::ranges::equal(a.dims(), b.dims())) << a << " and " << b;
+  }
 }
 
 TEST(Shape, Compares) {

@@ -106,7 +106,7 @@ class CaseDrawer {
     return DrawTensor(dtype, Shape(shape.sizes), random_);
   }
 
-  // Often of the shape of another input.
+  // It often has the shape of another input.
   Tensor Any(const std::vector<Tensor>& before) {
     static const std::vector<std::vector<std::int64_t>> kSizes = {
         {3, 4}, {4}, {3}, {}, {1}, {4, 4}, {2, 3, 4}, {2, 4, 3}, {4, 3}, {1, 3, 4}, {3, 1}, {2, 2, 3, 3}, {0, 4}, {2}};

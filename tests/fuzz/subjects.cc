@@ -316,7 +316,7 @@ void DamageSlightly(StepGraph* graph, std::mt19937& random) {
   StepNode& node = graph->nodes[any(graph->nodes)];
   StepValue& value = graph->values[any(graph->values)];
   Home& home = graph->homes[value.home];
-  switch (random() % 8) {
+  switch (random() % 11) {
     case 0: std::swap(value.home, graph->values[any(graph->values)].home); break;
     case 1:
       if (!node.inputs.empty()) node.inputs[any(node.inputs)] = any(graph->values);
@@ -326,6 +326,15 @@ void DamageSlightly(StepGraph* graph, std::mt19937& random) {
     case 4: home.kept = !home.kept; break;
     case 5: home.lent = !home.lent; break;
     case 6: value.added = !value.added; break;
+    case 7:
+      if (!node.outputs.empty()) node.outputs[any(node.outputs)] = kNoValue;
+      break;
+    case 8:
+      if (!graph->before.empty()) graph->before[any(graph->before)].to.base = Below(graph->num_bases + 1, random);
+      break;
+    case 9:
+      if (!graph->stages.empty()) graph->stages[any(graph->stages)].steps_at_once = Below(3, random);
+      break;
     default: {
       std::vector<bool> gone(graph->nodes.size(), false);
       gone[any(graph->nodes)] = true;

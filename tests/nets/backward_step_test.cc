@@ -472,6 +472,43 @@ TEST(AddBackwardStepNets, LeavesOutInputsThatHaveNoGradient) {
                             {"lengths", Tensor::Of<std::int32_t>({2}, {3, 1})}});
 }
 
+// Blobs of the step that are called as the gradients of others would be.
+TEST(AddBackwardStepNets, KeepsBlobsApartFromGradientsOfTheirNames) {
+  for (const char* taken : {"h_next_grad", "h_prev_grad", "x_t_grad", "w_grad", "h_passed_grad", "y_grad", "n_grad"}) {
+    SCOPED_TRACE(taken);
+    for (const bool is_captured : {false, true}) {
+      RecurrentCase net;
+      net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("n");
+      const std::string blob = is_captured ? "g" : taken, weight = is_captured ? taken : "v";
+      net.Captured(weight);
+      net.Step(blob + " = Mul(h_prev, " + weight + ")").Step("p = Sum(" + blob + ", x_t)").Step("t = Tanh(p)");
+      net.Step("y = Mul(t, " + blob + ")").Step("z = Mul(y, w)").Step("h_next = Where(n, z, h_prev)");
+      AddStrings(&net.forward(), "step_output_src", {"y"});
+      AddStrings(&net.forward(), "step_output_dst", {"y_all"});
+      net.forward().add_output("y_all");
+      net.Output("h_all", "h", 1);
+      ExpectMadeGradientsMatch(net.Build(), {"h_all", "y_all"},
+                               {{"x", Random({3, 2, 3}, 1)},
+                                {"h0", Random({2, 3}, 2)},
+                                {"w", Random({3}, 3)},
+                                {weight, Random({3}, 4)},
+                                {"n", Tensor::Of<bool>({1, 2, 3}, {true, false, true, true, true, false})}});
+    }
+  }
+}
+
+TEST(AddBackwardStepNets, RefusesTheNameUnderWhichGradientsOfAStateAreKept) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("h_grad");
+  net.Step("p = Mul(x_t, h_grad)").Step("h_next = Sum(p, h_prev)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  ExpectError(
+      [&] { AddGradients(def, {"h_all"}, {"x"}); },
+      "…the net has a blob \"h_grad\", and its RecurrentNetworkGradient would keep the gradients of a state in one of "
+      "that name; rename the blob, or the state");
+}
+
 TEST(AddBackwardStepNets, KeepsABackwardStepNetThatIsThere) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Mul(x_t, h_prev)");

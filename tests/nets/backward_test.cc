@@ -208,6 +208,20 @@ TEST(AddGradients, KeepsOffNamesThatTheNetUses) {
   ExpectGradientsOfNet(net, {"y", "y_autogen_grad"}, {{"x", Random({4}, 1)}});
 }
 
+// The rule of Mul calls the gradient of x so, and reads the shape of the other factor when it has written that.
+TEST(AddGradients, TellsTheGradientOfAFactorFromAFactorOfThatName) {
+  for (const char* taken : {"x_grad", "x_grad_autogen_pre_red", "y_grad", "x_grad_grad", "x_grad_"}) {
+    const std::string name = taken;
+    for (const std::string& product : {"Mul(x, " + name + ")", "Mul(" + name + ", x)"}) {
+      SCOPED_TRACE(product);
+      const Feeds feeds = {{"x", Random({2, 3}, 1)}, {name, Random({3}, 2)}};
+      ExpectGradientsOfNet(NetOf({"p = " + product, "y = Tanh(p)"}), {"y"}, feeds);
+      ExpectGradientsOfNet(NetOf({"p = Mul(x, x)", "x = " + product, "y = Mul(x, p)", "z = Mul(y, " + name + ")"}),
+                           {"y", "z"}, feeds);
+    }
+  }
+}
+
 TEST(AddGradients, RefusesWhatIsNotDifferentiable) {
   ExpectError(
       [] {

@@ -59,14 +59,29 @@ struct PanelCase {
   }
 };
 
+TEST(Panels, AreTwoOrThreeUnitsWide) {
+  for (std::int64_t n = 1; n < 500; ++n) {
+    std::int64_t end = 0;
+    for (std::int64_t panel = 0; panel < NumPanels(n); ++panel) {
+      ASSERT_EQ(BeginOfPanel(panel, n), end);
+      end = BeginOfPanel(panel + 1, n);
+      const std::int64_t units = (end - BeginOfPanel(panel, n)) / kPanelUnit;
+      ASSERT_TRUE(units == 2 || units == 3 || (units == 1 && n <= kPanelUnit)) << units << " of " << n;
+      for (std::int64_t j = BeginOfPanel(panel, n); j < end; ++j) ASSERT_EQ(PanelOfColumn(j, n), panel) << j;
+    }
+    ASSERT_GE(end, n);
+    ASSERT_LT(end, n + kPanelUnit);
+  }
+}
+
 template <typename T>
 class PanelProductTest : public testing::Test {};
 using FloatTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(PanelProductTest, FloatTypes);
 
 TYPED_TEST(PanelProductTest, FollowsItsFormula) {
-  for (const std::int64_t m : {0, 1, 2, 5, 6, 7, 13, 31}) {
-    for (const std::int64_t n : {1, 8, 15, 16, 17, 63, 64, 65, 130}) {
+  for (const std::int64_t m : {0, 1, 2, 3, 5, 8, 9, 31}) {
+    for (const std::int64_t n : {1, 8, 15, 16, 17, 48, 63, 64, 65, 112, 130}) {
       for (const std::int64_t k : {0, 1, 3, 40}) {
         for (unsigned flags = 0; flags < 8; ++flags) {
           const PanelCase<TypeParam> product(m, n, k, (flags & 1) != 0);

@@ -24,6 +24,23 @@ TEST(Where, ChoosesRows) {
       .Gives({2, 3}, {1, 2, 3, -4, -5, -6});
 }
 
+TEST(Where, ChoosesLongRowsAndSplitsTheirGradient) {
+  std::vector<double> chosen(100, 3);
+  chosen.resize(200, 4);
+  OpTest("Where")
+      .Arg("broadcast_on_rows", 1)
+      .Input("condition", Condition({2}, {true, false}))
+      .Input("x", {2, 100}, std::vector<double>(200, 3))
+      .Input("y", {2, 100}, std::vector<double>(200, 4))
+      .Gives({2, 100}, chosen);
+  OpTest("Where")
+      .Arg("broadcast_on_rows", 1)
+      .Input("condition", Condition({2}, {true, false}))
+      .Random("x", {2, 100}, 1)
+      .Random("y", {2, 100}, 2)
+      .GradientMatches();
+}
+
 TEST(Where, ChoosesByAnyFirstDimensions) {
   const auto test = [](const Shape& shape, const std::vector<bool>& values) {
     return OpTest("Where")

@@ -198,6 +198,11 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   }
 
   Queue& queue() override { return *this; }
+  void WhenDone(std::function<void()> then) noexcept override {
+    std::unique_lock lock(mutex_);
+    pending_.emplace_back(done_ + std::ssize(work_), std::move(then));
+    CallReady(std::move(lock));
+  }
   MemoryUse memory() const override {
     const std::lock_guard lock(mutex_);
     return memory_;
@@ -215,6 +220,11 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     PoisonCounts counts = counts_;
     counts.bytes = memory_.current;
     return counts;
+  }
+
+  std::vector<std::int64_t> Orders() const {
+    const std::lock_guard lock(mutex_);
+    return orders_;
   }
 
   void Copy(const void* from, void* to, std::int64_t bytes) override {
@@ -246,17 +256,19 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   }
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override {
     watched.MeetHost("it copies to the host");
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     Put([=, this] { std::memcpy(to_host, Real(from), bytes); });
-    DoAll();
+    WaitForAll(std::move(lock));
   }
   void Wait() override {
     watched.MeetHost("it waits for the device");
-    const std::lock_guard lock(mutex_);
-    DoAll();
+    WaitForAll(std::unique_lock(mutex_));
   }
 
-  Device device() const override { return kPoisonDevice; }
+  Device device() const override { return {.kind = DeviceKind::kPrivate, .index = static_cast<std::int16_t>(index_)}; }
+  StreamId stream_id() const override { return kFirstPoisonStream + index_; }
+  void WaitFor(StreamId stream) override { Order(-static_cast<std::int64_t>(stream)); }
+  void LetWait(StreamId stream) override { Order(static_cast<std::int64_t>(stream)); }
   std::shared_ptr<const double> MarkTime() override {
     auto time = std::make_shared<double>(0);
     const std::lock_guard lock(mutex_);
@@ -306,11 +318,38 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   // By chance, if a test asked for that.
   static void SomeGoOn();
 
+  void WaitForAll(std::unique_lock<std::mutex> lock) {
+    std::exception_ptr failure;
+    try {
+      DoAll();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    CallReady(std::move(lock));
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
+
+  void Order(std::int64_t stream) {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back(stream);
+  }
+
+  // Without the lock: functions may want others.
+  void CallReady(std::unique_lock<std::mutex> lock) {
+    std::vector<std::function<void()>> ready;
+    for (; !pending_.empty() && pending_.front().first <= done_; pending_.pop_front()) {
+      ready.push_back(std::move(pending_.front().second));
+    }
+    lock.unlock();
+    for (const auto& then : ready) then();
+  }
+
   // What is done now. A failure is thrown by the next wait.
   void Do(std::int64_t count) {
     for (; count > 0 && !work_.empty(); --count) {
       const std::function<void()> work = std::move(work_.front());
       work_.pop_front();
+      ++done_;
       try {
         if (failure_ == nullptr) work();
       } catch (...) {
@@ -335,8 +374,11 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   std::map<std::int64_t, std::vector<std::byte*>> free_;  // by size
   MemoryUse memory_ = {.limit = kLimit};
   std::deque<std::function<void()>> work_;
-  std::exception_ptr failure_;  // of work that has been done
+  std::int64_t done_ = 0;                                               // works
+  std::deque<std::pair<std::int64_t, std::function<void()>>> pending_;  // and how many works are to be done before
+  std::exception_ptr failure_;                                          // of work that has been done
   PoisonCounts counts_;
+  std::vector<std::int64_t> orders_;
 };
 
 // Those that have been asked for.
@@ -556,6 +598,8 @@ const ExecutorRegistration recorded("recorded", DeviceKind::kPrivate,
 }  // namespace
 
 PoisonCounts CountsOfPoisonDevice(int index) { return RuntimeAt(index).Counts(); }
+
+std::vector<std::int64_t> OrdersOfPoisonDevice(int index) { return RuntimeAt(index).Orders(); }
 
 PoisonOrder::PoisonOrder(unsigned seed) {
   Conditions& conditions = TheConditions();

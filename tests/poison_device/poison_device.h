@@ -8,12 +8,15 @@
 // in an order by chance. Tests can make it fail.
 #pragma once
 
+#include <vector>
+
 #include "stepnet/core/device.h"
 
 namespace stepnet {
 
 inline constexpr Device kPoisonDevice = {.kind = DeviceKind::kPrivate};
 inline constexpr int kNumPoisonDevices = 4;
+inline constexpr StreamId kFirstPoisonStream = 1000;  // of private:0, the stream of private:1 is the next one
 
 // What has happened since the process began.
 struct PoisonCounts {
@@ -26,6 +29,10 @@ struct PoisonCounts {
   std::int64_t bytes = 0;  // that are allocated now
 };
 PoisonCounts CountsOfPoisonDevice(int index = 0);
+
+// The streams for which the queue was made to wait, negative, and those that were made to wait for it, in that order.
+// There are no such streams: nothing else is done with the device.
+std::vector<std::int64_t> OrdersOfPoisonDevice(int index = 0);
 
 // As long as it lives, every queue goes on by a random number of works whenever work is put into one of them, or
 // somebody waits for one: in one of the orders that devices may take that know nothing of each other. Not several.

@@ -15,7 +15,7 @@ from onnx import helper
 from .. import _stepnet
 from ..cell import Argument, Array, Cell
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
-from ..gradients import names_of
+from ..gradients import names_of, numpy_of
 from ..net import Net
 from ..source import path_of
 from .graph import GraphWriter, Value
@@ -118,7 +118,7 @@ def sizes_of(argument: Argument, rank: int = 0) -> list[int | str]:
 
 
 def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, numpy.ndarray]:
-    given = {} if params is None else {name: as_array(array) for name, array in params.items()}
+    given = {} if params is None else {name: numpy_of(f"the parameter {name!r}", array) for name, array in params.items()}
     known = {each.name: each for each in cell.params}
     for name in given:
         if name not in known:
@@ -143,25 +143,18 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
     return given
 
 
-def as_array(array: Array) -> numpy.ndarray:
-    if hasattr(array, "detach"):  # PyTorch's parameters
-        array = array.detach()
-    made = numpy.asarray(array)
-    if made.dtype.kind not in "fiub":
-        raise TypeMismatchError(f"type mismatch: {type(array).__name__} is no array of numbers that NumPy knows")
-    return made
-
-
 def of_net(
     net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: Mapping[str, Mapping[int, str]]
 ) -> Given:
     given = Given(net.name or "net", net._net.operators())
     net._check_parameters("params", params)
-    given.params = {name: as_array(array) for name, array in {**net._net.filled(), **params}.items()}
+    given.params = {
+        name: numpy_of(f"the parameter {name!r}", array) for name, array in {**net._net.filled(), **params}.items()
+    }
     given.fixed = net._fixed
     for name, array in inputs.items():
         given.params.pop(name, None)
-        array = as_array(array)
+        array = numpy_of(f"the input {name!r}", array)
         sizes: list[int | str] = list(array.shape)
         for axis, size_name in dynamic_axes.get(name, {}).items():
             if not -len(sizes) <= axis < len(sizes):

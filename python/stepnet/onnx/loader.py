@@ -13,6 +13,7 @@ from onnx import helper
 from .. import _stepnet
 from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, InvalidNetError, ShapeMismatchError, TypeMismatchError
+from ..gradients import inputs_of
 from ..net import Net
 from ..source import path_of
 from . import moves, scan_node, units  # noqa: F401 - add to the table
@@ -44,8 +45,10 @@ class Graph(Net):
         self.defaults = dict(defaults)
         """What optional inputs are where they are left out."""
 
-    def __call__(self, **inputs: Array) -> Any:
+    def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
+
+        They are given as ``x=x`` or, whatever the names are, in a dictionary, ``{"x": x}``.
 
         Returns:
             A named tuple with an array for each of ``self.outputs``.
@@ -53,7 +56,7 @@ class Graph(Net):
         Raises:
             InvalidArgumentError, TypeMismatchError, ShapeMismatchError: for inputs that are not those of the file.
         """
-        return self._make(self._call(self._arrays(inputs)))
+        return self._make(self._call(self._arrays(inputs_of(inputs, named))))
 
     def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         check_inputs(self, inputs)

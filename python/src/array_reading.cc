@@ -1,0 +1,74 @@
+#include "stepnet/python/src/array_reading.h"
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+
+std::optional<DType> DTypeOf(char kind, std::int64_t bytes) {
+  switch (kind) {
+    case 'b': return bytes == 1 ? std::optional(DType::kBool) : std::nullopt;
+    case 'B': return bytes == 2 ? std::optional(DType::kBFloat16) : std::nullopt;
+    case 'i':
+      if (bytes == 1) return DType::kInt8;
+      if (bytes == 2) return DType::kInt16;
+      if (bytes == 4) return DType::kInt32;
+      return bytes == 8 ? std::optional(DType::kInt64) : std::nullopt;
+    case 'u':
+      if (bytes == 1) return DType::kUInt8;
+      return bytes == 2 ? std::optional(DType::kUInt16) : std::nullopt;
+    case 'f':
+      if (bytes == 2) return DType::kFloat16;
+      if (bytes == 4) return DType::kFloat;
+      return bytes == 8 ? std::optional(DType::kDouble) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+bool IsAligned(const void* data, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(DTypeBytes(dtype)) == 0;
+}
+
+std::string TypeName(nb::handle object) { return Utf8Of(object.type().attr("__qualname__")); }
+
+void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
+  const std::string text = StrCat(Text(role), " is ", why, " and is copied; ", better);
+  nb::module_::import_("warnings")
+      .attr("warn")(text.c_str(), nb::module_::import_("stepnet.errors").attr("CopyWarning"),
+                    nb::arg("stacklevel") = 2);
+}
+
+Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
+  WarnOfCopy(role, why, "give it as numpy.ascontiguousarray makes it");
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  nb::object source = nb::borrow(array);
+  if (!PyObject_CheckBuffer(array.ptr())) source = numpy.attr("from_dlpack")(source);
+  return TensorOf(numpy.attr("array")(source, nb::arg("order") = "C"), role);
+}
+
+std::string ElementsOf(nb::handle array) {
+  return nb::hasattr(array, "dtype") ? Utf8Of(array.attr("dtype")) : TypeName(array);
+}
+
+void ThrowNoDType(const ArrayRole& role, const std::string& elements) {
+  throw Error(ErrorCode::kTypeMismatch,
+              StrCat(Text(role), " has elements ", elements,
+                     ", which no tensor has; tensors have float16, bfloat16, float32, float64, bool, int8 to int64, "
+                     "uint8 and uint16, in the byte order of this machine"));
+}
+
+Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role) {
+  if (std::ssize(dims) > Shape::kMaxRank) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(Text(role), " has ", dims.size(), " dimensions; tensors have at most ", Shape::kMaxRank));
+  }
+  try {
+    return Shape(dims);
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat(Text(role), " has a shape that no tensor has: ", error.message()));
+  }
+}
+
+}  // namespace stepnet::python

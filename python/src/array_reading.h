@@ -1,0 +1,47 @@
+// What reading an array takes, whichever way it is lent: by a buffer (arrays.cc) or by DLPack (dlpack.cc).
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "stepnet/python/src/arrays.h"
+
+namespace stepnet::python {
+
+// Lets go of what belongs to Python, from whichever thread. What is left when the interpreter has ended is not touched.
+template <typename Release>
+std::function<void()> WithGil(Release release) {
+  return [release = std::move(release)] {
+    if (!Py_IsInitialized()) return;
+    const nanobind::gil_scoped_acquire gil;
+    release();
+  };
+}
+
+// The dtype of a kind, which is one of b i u f and B (bfloat16), and of a size in bytes.
+std::optional<DType> DTypeOf(char kind, std::int64_t bytes);
+
+bool IsAligned(const void* data, DType dtype);
+
+std::string TypeName(nanobind::handle object);
+
+// What the elements of an array are, as it says itself; of one that does not, its type.
+std::string ElementsOf(nanobind::handle array);
+[[noreturn]] void ThrowNoDType(const ArrayRole& role, const std::string& elements);
+
+// The shape of an array. Throws kShapeMismatch, naming it, for more dimensions or larger sizes than tensors have.
+Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role);
+
+// Says in a CopyWarning that the array is copied, since it is `why`, and how it would not be.
+void WarnOfCopy(const ArrayRole& role, const char* why, const char* better);
+
+// A tensor over a copy of an array in the host's memory, which NumPy makes.
+Tensor CopyOf(nanobind::handle array, const ArrayRole& role, const char* why);
+
+}  // namespace stepnet::python

@@ -1,0 +1,205 @@
+#include "stepnet/python/src/dlpack.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/python/src/array_reading.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+namespace {
+
+// Devices by DLPack's numbers.
+constexpr int kCpu = 1, kCuda = 2, kExtension = 12, kCudaManaged = 13;
+
+// Throws kInvalidArgument for one on which no tensor is, and for one that is not the place.
+Device DeviceOf(std::int64_t type, std::int64_t index, const ArrayRole& role, const ArrayPlace& place) {
+  std::optional<Device> device;
+  if (type == kCpu) {
+    device.emplace();
+  } else if (index >= 0 && index <= std::numeric_limits<std::int16_t>::max()) {
+    const auto number = static_cast<std::int16_t>(index);
+    if (type == kCuda || type == kCudaManaged) device = {.kind = DeviceKind::kCuda, .index = number};
+    if (type == kExtension) device = {.kind = DeviceKind::kPrivate, .index = number};
+  }
+  if (device && (device->IsHost() || device == place.device)) return *device;
+  const std::string found = device ? DeviceName(*device) : StrCat("a device of DLPack's type ", type);
+  const std::string also = place.device.IsHost() ? "" : StrCat(" or on ", place.device);
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(Text(role), " lies on ", found, "; it must be in the host's memory", also));
+}
+
+// Where the array says that it lies.
+Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
+  if (!nb::hasattr(array, "__dlpack_device__")) return {};
+  std::int64_t type = 0, index = 0;
+  const nb::object said = array.attr("__dlpack_device__")();
+  const bool is_device = nb::isinstance<nb::tuple>(said) && nb::len(said) == 2 && nb::try_cast(said[0], type) &&
+                         nb::try_cast(said[1], index);
+  if (is_device) return DeviceOf(type, index, role, place);
+  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack_device__ gives ",
+                                               Utf8Of(nb::repr(said)), "; it must be a type and a number"));
+}
+
+std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {
+  if (dtype.lanes != 1 || dtype.bits % 8 != 0) return std::nullopt;
+  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
+    case nb::dlpack::dtype_code::Bool: return DTypeOf('b', dtype.bits / 8);
+    case nb::dlpack::dtype_code::Int: return DTypeOf('i', dtype.bits / 8);
+    case nb::dlpack::dtype_code::UInt: return DTypeOf('u', dtype.bits / 8);
+    case nb::dlpack::dtype_code::Float: return DTypeOf('f', dtype.bits / 8);
+    case nb::dlpack::dtype_code::Bfloat: return DTypeOf('B', dtype.bits / 8);
+    default: return std::nullopt;
+  }
+}
+
+std::string DTypeText(const nb::dlpack::dtype& dtype) {
+  return StrCat("of DLPack's type ", int{dtype.code}, " with ", int{dtype.bits}, " bits");
+}
+
+// Whether the elements follow each other. Strides of dimensions of one element say nothing.
+bool IsContiguous(const nb::ndarray<nb::ro>& array) {
+  if (array.size() == 0) return true;
+  std::int64_t expected = 1;
+  for (size_t d = array.ndim(); d-- > 0;) {
+    if (array.shape(d) != 1 && array.stride(d) != expected) return false;
+    expected *= static_cast<std::int64_t>(array.shape(d));
+  }
+  return true;
+}
+
+// What __dlpack__ is called with. DLPack's -1: whoever lends need not make any stream wait.
+nb::dict OptionsFor(const Device& device, const ArrayPlace& place) {
+  constexpr int kNoStream = -1;
+  nb::dict options;
+  if (device.IsHost()) return options;
+  if (place.stream) {
+    options["stream"] = kNoStream;
+  } else if (const StreamId own = RuntimeOf(device).queue().stream_id(); own != 0) {
+    options["stream"] = own;
+  }
+  return options;
+}
+
+// What __dlpack__ gives. An array that is read-only has none for those who know no versions.
+nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) {
+  const auto why_not = [&](nb::python_error& raised) {
+    if (!raised.matches(PyExc_Exception)) throw std::move(raised);
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", Utf8Of(raised.value())));
+  };
+  try {
+    return array.attr("__dlpack__")(**options);
+  } catch (nb::python_error& raised) {
+    if (!raised.matches(PyExc_BufferError)) why_not(raised);
+  }
+  try {
+    options["max_version"] = nb::make_tuple(1, 1);
+    return array.attr("__dlpack__")(**options);
+  } catch (nb::python_error& raised) {
+    why_not(raised);
+  }
+  return {};
+}
+
+// A copy that the array makes of itself on its device, as PyTorch's and CuPy's do; nothing where it cannot.
+nb::object CopyOnDevice(nb::handle array) {
+  for (const char* method : {"contiguous", "copy"}) {
+    if (nb::hasattr(array, method)) return array.attr(method)();
+  }
+  return {};
+}
+
+Tensor CopyOfDlpack(nb::handle array, const ArrayRole& role, const ArrayPlace& place, const Device& device, DType dtype,
+                    const char* why) {
+  if (device.IsHost() && dtype == DType::kBFloat16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(Text(role), " is ", why, ", and NumPy, which would copy it, has no bfloat16; give a copy"));
+  }
+  if (device.IsHost()) return CopyOf(array, role, why);
+  const nb::object copy = CopyOnDevice(array);
+  // What copies itself to the same again would do so for ever.
+  if (!copy.is_valid() || copy.is(array)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " is ", why, "; give a copy that is contiguous"));
+  }
+  WarnOfCopy(role, why, "give one that is contiguous");
+  return TensorOfDlpack(copy, role, place);
+}
+
+// The array goes back when nobody needs it, and the device neither.
+std::function<void()> ReleaseOf(std::shared_ptr<nb::ndarray<nb::ro>> lent, const Device& device,
+                                const ArrayPlace& place) {
+  std::function<void()> release = WithGil([lent = std::move(lent)] { *lent = nb::ndarray<nb::ro>(); });
+  if (device.IsHost() || place.stream) return release;
+  return [release = std::move(release), &runtime = RuntimeOf(device)] { runtime.WhenDone(release); };
+}
+
+constexpr std::uintptr_t kFirstPage = 4096;
+
+}  // namespace
+
+Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
+  const bool is_capsule = PyCapsule_CheckExact(array.ptr()) != 0;
+  const Device said = is_capsule ? Device{} : DeviceOf(array, role, place);
+  auto lent = std::make_shared<nb::ndarray<nb::ro>>();
+  // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.
+  const nb::object capsule = is_capsule ? nb::borrow(array) : CapsuleOf(array, role, OptionsFor(said, place));
+  if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));
+  }
+  // No memory, and an offset to it, are an address where no memory is.
+  if (reinterpret_cast<std::uintptr_t>(lent->data()) < kFirstPage && lent->size() > 0) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " has ", lent->size(), " elements and no memory"));
+  }
+  const Device device = DeviceOf(lent->device_type(), lent->device_id(), role, place);
+  if (!is_capsule && device != said) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(Text(role), " lies on ", device, ", and says that it lies on ", said));
+  }
+  const std::optional<DType> dtype = FromDlpack(lent->dtype());
+  if (!dtype) ThrowNoDType(role, is_capsule ? DTypeText(lent->dtype()) : ElementsOf(array));
+  std::vector<std::int64_t> dims;
+  for (size_t d = 0; d < lent->ndim(); ++d) dims.push_back(static_cast<std::int64_t>(lent->shape(d)));
+  const Shape shape = ShapeOf(dims, role);  // before anybody copies what is too large
+  const char* const fault = !IsContiguous(*lent)               ? "not contiguous"
+                            : !IsAligned(lent->data(), *dtype) ? "not aligned"
+                                                               : nullptr;
+  if (fault != nullptr) return CopyOfDlpack(array, role, place, device, *dtype, fault);
+  const void* const data = lent->data();
+  return Tensor::Wrap(data, *dtype, shape, ReleaseOf(std::move(lent), device, place), device);
+}
+
+nb::dlpack::dtype DlpackOf(DType dtype) {
+  const auto of = [&](nb::dlpack::dtype_code code) {
+    return nb::dlpack::dtype{
+        .code = static_cast<std::uint8_t>(code), .bits = static_cast<std::uint8_t>(8 * DTypeBytes(dtype)), .lanes = 1};
+  };
+  switch (dtype) {
+    case DType::kBool: return of(nb::dlpack::dtype_code::Bool);
+    case DType::kBFloat16: return of(nb::dlpack::dtype_code::Bfloat);
+    case DType::kFloat:
+    case DType::kDouble:
+    case DType::kFloat16: return of(nb::dlpack::dtype_code::Float);
+    case DType::kUInt8:
+    case DType::kUInt16: return of(nb::dlpack::dtype_code::UInt);
+    default: return of(nb::dlpack::dtype_code::Int);
+  }
+}
+
+std::pair<int, int> DlpackOf(const Device& device) {
+  switch (device.kind) {
+    case DeviceKind::kCpu: return {kCpu, 0};
+    case DeviceKind::kCuda: return {kCuda, device.index};
+    case DeviceKind::kPrivate: return {kExtension, device.index};
+  }
+  return {};
+}
+
+}  // namespace stepnet::python
