@@ -13,8 +13,8 @@ bool IsWordCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '/';
 }
 
-// The name as it is where it can be told from what follows, otherwise in quotes. Types of operators may have dots: a parenthesis
-// follows them.
+// The name as it is where it can be told from what follows, otherwise in quotes. Types of operators may have dots: a
+// parenthesis follows them.
 std::string Word(const std::string& name, bool is_type = false) {
   const auto is_part = [&](char c) { return IsWordCharacter(c) || (is_type && c == '.'); };
   const bool is_bare =

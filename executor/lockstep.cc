@@ -129,8 +129,8 @@ class LockstepRun : public SharedWork {
     for (const int i : task.instructions) state_.RunInstruction(i, step, context, part);
   }
 
-  // Returns when the round or the run is over. Meanwhile it takes the parts of those who are not there at once, and those of others when
-  // they do not come for long.
+  // Returns when the round or the run is over. Meanwhile it takes the parts of those who are not there at once, and
+  // those of others when they do not come for long.
   void WaitFor(int lane, std::int64_t round, int parts) {
     const auto is_over = [&] { return IsDone(round, parts) || over_.load(std::memory_order_relaxed); };
     const auto help = [&](bool all) {
