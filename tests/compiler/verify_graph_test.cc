@@ -24,8 +24,9 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   expect("  a.1: float [5] = x\n", "node 0, a move to a.1: x, float [4], is moved to a.1, float [5]");
   expect("  _, a.1: float [4] = x\n", "node 0, a move to a.1: a move has one input and one output");
   expect(
-      "  w: float [2, 2] at 1\n  _, ^\"w packed\": float [64] once = packed w for @0\n  a.1: float [2, 2] = product x "
-      "[2, 2] * w [2, 2]^T by FC(x, w, b) @0 {}\n",
+      "  y: float [2, 2] at 3\n  w: float [2, 2] at 1\n  b: float [2] at 2\n"
+      "  _, ^\"w packed\": uint8 [256] once = packed w for @0\n"
+      "  a.1: float [2, 2] = product y [2, 2] * w [2, 2]^T + b by FC(y, w, b) @0 {}\n",
       "node 0, a packing to ^w packed: a packing has one input, one output and a call that it is for");
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "node 0, a = Tanh(x): Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
