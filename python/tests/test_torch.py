@@ -265,7 +265,7 @@ def test_gradients_are_added_to_tensors(lstm):
         (lambda: torch.nn.Parameter(torch.zeros(16)), stepnet.InvalidArgumentError, "for 'b' a tensor that requires gradients"),
         (lambda: torch.zeros(16, dtype=torch.bfloat16), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes"),
         (lambda: torch.zeros(16).to_sparse(), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes no array"),
-        (lambda: torch.zeros(16, device="meta"), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes no array"),
+        (lambda: torch.zeros(16, device="meta"), stepnet.InvalidArgumentError, "for 'b' an array on meta; it must be in the host"),
         (lambda: torch.zeros(16, dtype=torch.cfloat).conj().imag, stepnet.TypeMismatchError, "of which NumPy makes no array"),
         (lambda: torch.zeros(16, dtype=torch.cfloat), stepnet.TypeMismatchError, "is a Tensor of complex64; it must be an array"),
         (lambda: torch.zeros(16, dtype=torch.double), stepnet.TypeMismatchError, "float64 .*; it must be float32"),
