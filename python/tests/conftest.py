@@ -1,3 +1,4 @@
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -10,6 +11,12 @@ import stepnet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
+
+
+def in_threads(work, count):
+    """Calls work(0), ..., work(count - 1) in a thread each, and raises what the first of them raises."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ would show.
 
 import ctypes
 import gc
-import threading
 
 import numpy
 import pytest
-from conftest import ROOT
+from conftest import ROOT, in_threads
 from lender import FIRST_PRIVATE_STREAM, PRIVATE, Lender
 
 import stepnet
@@ -307,7 +306,6 @@ def test_threads_may_call_one_cell_on_the_device(lstm, there, random):
     params = {name: lent(each) for name, each in lstm.init().items()}
     xs = [random.normal(size=(1 + i % 3, B, D)).astype("float32") for i in range(6)]
     expected = [lstm.value_and_grad(lstm.init(), "h", x=x) for x in xs]
-    faults = []
 
     def work(i):
         for _ in range(20):
@@ -315,17 +313,10 @@ def test_threads_may_call_one_cell_on_the_device(lstm, there, random):
             outputs, pullback = there.vjp(params, x=x)
             gradients = pullback(h=numpy.ones(outputs.h.shape, "float32"))
             del pullback
-            if not numpy.allclose(gradients.params["u"].numpy(), expected[i][1].params["u"], rtol=1e-4, atol=1e-5):
-                faults.append(i)
-            if not numpy.isclose(outputs.h.numpy().sum(), expected[i][0], rtol=1e-4, atol=1e-4):
-                faults.append(i)
+            assert numpy.allclose(gradients.params["u"].numpy(), expected[i][1].params["u"], rtol=1e-4, atol=1e-5)
+            assert numpy.isclose(outputs.h.numpy().sum(), expected[i][0], rtol=1e-4, atol=1e-4)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(xs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert faults == []
+    in_threads(work, len(xs))
 
 
 NET = """op { type: "FC" input: "x" input: "w" input: "b" output: "y" }

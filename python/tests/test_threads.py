@@ -9,6 +9,7 @@ import time
 
 import numpy
 import pytest
+from conftest import in_threads
 
 import stepnet
 
@@ -27,21 +28,13 @@ def test_threads_may_call_one_cell(lstm, random):
     xs = [random.normal(size=(1 + i % 5, 3, 5)).astype("float32") for i in range(8)]
     expected = [lstm.value_and_grad(params, "h", x=x)[1].params["u"] for x in xs]
     outputs = [lstm(params, x=x).h for x in xs]
-    faults = []
 
     def work(i):
         for _ in range(100):
-            if not numpy.array_equal(lstm(params, x=xs[i]).h, outputs[i]):
-                faults.append(i)
-            if not numpy.array_equal(lstm.value_and_grad(params, "h", x=xs[i])[1].params["u"], expected[i]):
-                faults.append(i)
+            assert numpy.array_equal(lstm(params, x=xs[i]).h, outputs[i])
+            assert numpy.array_equal(lstm.value_and_grad(params, "h", x=xs[i])[1].params["u"], expected[i])
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(xs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert faults == []
+    in_threads(work, len(xs))
 
 
 def test_other_threads_run_while_a_cell_does(long_run):

@@ -2,10 +2,10 @@
 
 import gc
 import os
-import threading
 
 import numpy
 import pytest
+from conftest import in_threads
 
 import stepnet
 from stepnet._stepnet import address_of
@@ -441,8 +441,6 @@ def test_memory_is_given_back(modules):
 
 
 def test_threads_may_train_on_streams_of_their_own(lstm):
-    faults = []
-
     def work(seed):
         on_cpu, on_gpu = (stepnet.torch.Module(lstm, seed=seed) for _ in range(2))
         on_gpu.cuda()
@@ -456,14 +454,6 @@ def test_threads_may_train_on_streams_of_their_own(lstm):
             with torch.cuda.stream(stream):
                 on_gpu(x.cuda()).h.sum().backward()
             stream.synchronize()
-            try:
-                assert_same_gradients(on_gpu, on_cpu)
-            except AssertionError as error:
-                faults.append(error)
+            assert_same_gradients(on_gpu, on_cpu)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert faults == []
+    in_threads(work, 6)
