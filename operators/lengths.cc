@@ -34,26 +34,19 @@ void CheckLength(Formula& f, int input, const Expr& length, const Expr& element,
   f.Check(And(length >= 0, length <= limit), WrongLength("{}", f.op().inputs()[input], "{}", limit), element, length);
 }
 
-Lengths::Lengths(const TensorView& lengths, std::int64_t limit) : count_(lengths.size()), limit_(limit) {
-  if (lengths.dtype == DType::kInt64) {
-    wide_ = lengths.As<std::int64_t>();
-  } else {
-    narrow_ = lengths.As<std::int32_t>();
-  }
-}
-
-Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit) : Lengths(lengths, limit) {
+Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit)
+    : lengths_(lengths), limit_(limit) {
   AddUp(name, [](std::int64_t element, const auto& make_error) { throw make_error(element); });
 }
 
 Lengths::Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit)
-    : Lengths(run.In(input), limit) {
+    : lengths_(run.In(input)), limit_(limit) {
   AddUp(name, [&](std::int64_t element, const auto& make_error) { run.Fault(input, element, make_error); });
 }
 
 template <typename FaultFn>
 void Lengths::AddUp(const std::string& name, const FaultFn& fault) {
-  for (std::int64_t i = 0; i < count_; ++i) {
+  for (std::int64_t i = 0; i < count(); ++i) {
     if (Given(i) != (*this)[i]) {
       fault(i, [&](std::int64_t element) {
         return Error(ErrorCode::kInvalidArgument, WrongLength(StrCat(element), name, StrCat(Given(i)), limit_));

@@ -195,11 +195,11 @@ const Registration sequence_mask =
           g.Add(std::move(op));
         })
         .Formula(MaskFormula, {.checks_values = true})
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [mask = SequenceMask(op)](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });
-                };
-              },
+        .Cpu({.make =
+                  [](const OperatorCall& op) {
+                    return FloatKernel(op,
+                                       [mask = SequenceMask(op)]<typename T>(const OpRun& run) { mask.Run<T>(run); });
+                  },
               .checks_values = true});
 
 }  // namespace
