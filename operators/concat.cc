@@ -22,8 +22,7 @@ void CheckConcatInput(const ShapeQuery& query, int i, int axis, bool adds_axis) 
   const TensorInfo& first = query.In(0);
   const TensorInfo& other = query.In(i);
   const auto describe = [&](const char* rule) {
-    return StrCat(query.op().inputs()[0], " is ", first.Description(), " and ", query.op().inputs()[i], " is ",
-                  other.Description(), "; Concat needs inputs of one dtype", rule);
+    return StrCat(InputText(query, 0), " and ", InputText(query, i), "; Concat needs inputs of one dtype", rule);
   };
   if (other.dtype != first.dtype) throw Error(ErrorCode::kTypeMismatch, describe(""));
   if (adds_axis) {
@@ -145,8 +144,8 @@ std::vector<std::int64_t> PartSizes(const ShapeQuery& query, int axis) {
   if (!argument.empty()) return argument;
   const std::int64_t parts = op.num_outputs();
   if (x.shape[axis] % parts != 0) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(), "; dimension ", axis,
-                                                  " cannot be split into ", parts, " equal parts"));
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(InputText(query, 0), "; dimension ", axis, " cannot be split into ", parts, " equal parts"));
   }
   return std::vector<std::int64_t>(static_cast<size_t>(parts), x.shape[axis] / parts);
 }

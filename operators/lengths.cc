@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/operators/input_checks.h"
+
 namespace stepnet {
 namespace {
 
@@ -25,7 +27,7 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
   const bool right_shape = lengths.shape.rank() == 1 && (count < 0 || lengths.shape[0] == count);
   if (right_type && right_shape) return;
   throw Error(right_type ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-              StrCat(query.op().inputs()[i], " is ", lengths.Description(), "; ", query.op().type(), " needs lengths ",
+              StrCat(InputText(query, i), "; ", query.op().type(), " needs lengths ",
                      type == LengthsType::kInt32 ? "int32" : "int32 or int64", " [",
                      count < 0 ? "number of sequences" : StrCat(count), "]"));
 }

@@ -6,47 +6,48 @@
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/known_value.h"
 
 namespace stepnet {
 namespace {
 
-Error CannotReshape(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes,
-                    const char* why) {
-  return Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(),
-                                                 " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
+Error CannotReshape(const ShapeQuery& query, const std::vector<std::int64_t>& sizes, const char* why) {
+  return Error(ErrorCode::kShapeMismatch,
+               StrCat(InputText(query, 0), " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
 }
 
 // The shape that `sizes` asks for: 0 is the size that x has in this place, one -1 is whatever is left.
-Shape Resolve(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes) {
+Shape Resolve(const ShapeQuery& query, const std::vector<std::int64_t>& sizes) {
+  const Shape& x = query.In(0).shape;
   // Sizes kept by a 0 cancel out, so that -1 has a meaning in tensors without elements too.
   std::vector<std::int64_t> resolved = sizes;
-  std::vector<std::int64_t> left_of_x = x.shape.ToVector();
+  std::vector<std::int64_t> left_of_x = x.ToVector();
   std::vector<std::int64_t> left_of_y;
   int unknown = -1;
   for (int i = 0; i < static_cast<int>(sizes.size()); ++i) {
     if (sizes[i] == -1) {
-      if (unknown >= 0) throw CannotReshape(op, x, sizes, "more than one size is -1");
+      if (unknown >= 0) throw CannotReshape(query, sizes, "more than one size is -1");
       unknown = i;
     } else if (sizes[i] < 0) {
-      throw CannotReshape(op, x, sizes, "a size is negative");
+      throw CannotReshape(query, sizes, "a size is negative");
     } else if (sizes[i] > 0) {
       left_of_y.push_back(sizes[i]);
-    } else if (i >= x.shape.rank()) {
-      throw CannotReshape(op, x, sizes, "a size of 0 keeps a dimension, and there is none in this place");
+    } else if (i >= x.rank()) {
+      throw CannotReshape(query, sizes, "a size of 0 keeps a dimension, and there is none in this place");
     } else {
-      resolved[i] = x.shape[i];
+      resolved[i] = x[i];
       left_of_x[i] = 1;
     }
   }
   const std::int64_t from = Shape(left_of_x).size();
   const std::int64_t to = Shape(left_of_y).size();
   if (unknown >= 0) {
-    if (from % to != 0) throw CannotReshape(op, x, sizes, "the number of elements is no multiple of the sizes given");
+    if (from % to != 0) throw CannotReshape(query, sizes, "the number of elements is no multiple of the sizes given");
     resolved[unknown] = from / to;
   }
   const Shape shape(resolved);
-  if (shape.size() != x.shape.size()) throw CannotReshape(op, x, sizes, "the numbers of elements differ");
+  if (shape.size() != x.size()) throw CannotReshape(query, sizes, "the numbers of elements differ");
   return shape;
 }
 
@@ -57,14 +58,14 @@ std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
     throw Error(ErrorCode::kInvalidArgument, "Reshape needs the new shape either as an argument or as an input");
   }
   if (query.num_inputs() == 1) {
-    return {{.dtype = x.dtype, .shape = Resolve(op, x, op.Ints("shape"))},
+    return {{.dtype = x.dtype, .shape = Resolve(query, op.Ints("shape"))},
             KnownInts(DType::kInt64, x.shape.ToVector())};
   }
   const std::vector<std::int64_t> sizes = query.IntsOf(1);
   // A shape that another operator recorded may hold sizes that are 0; without elements, a 0 is taken for what it says.
   const bool literal =
       x.shape.size() == 0 && std::ranges::find(sizes, -1) == sizes.end() && std::ranges::find(sizes, 0) != sizes.end();
-  return {{.dtype = x.dtype, .shape = literal ? Shape(sizes) : Resolve(op, x, sizes)},
+  return {{.dtype = x.dtype, .shape = literal ? Shape(sizes) : Resolve(query, sizes)},
           KnownInts(query.In(1).dtype, x.shape.ToVector())};
 }
 
@@ -139,8 +140,8 @@ std::vector<TensorInfo> SqueezeShapes(const ShapeQuery& query) {
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
     if (*dim >= x.shape.rank() || x.shape[static_cast<int>(*dim)] != 1) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
-                                                    "; Squeeze needs a dimension ", *dim, " of size 1"));
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(InputText(query, 0), "; Squeeze needs a dimension ", *dim, " of size 1"));
     }
     sizes.erase(sizes.begin() + *dim);
   }
@@ -152,8 +153,8 @@ std::vector<TensorInfo> ExpandDimsShapes(const ShapeQuery& query) {
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (const std::int64_t dim : DimsArgument(query.op())) {
     if (dim > static_cast<std::int64_t>(sizes.size())) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
-                                                    "; ExpandDims cannot add a dimension ", dim, " to ", sizes.size()));
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(InputText(query, 0), "; ExpandDims cannot add a dimension ", dim, " to ", sizes.size()));
     }
     sizes.insert(sizes.begin() + dim, 1);
   }
@@ -185,8 +186,8 @@ std::vector<TensorInfo> FlattenShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   const std::int64_t axis = query.op().Int("axis");
   if (axis > x.shape.rank()) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
-                                                  "; Flatten with axis ", axis, " needs that many dimensions"));
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(InputText(query, 0), "; Flatten with axis ", axis, " needs that many dimensions"));
   }
   const int split = static_cast<int>(axis);
   return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
@@ -196,8 +197,7 @@ std::vector<TensorInfo> ResizeLikeShapes(const ShapeQuery& query) {
   const TensorInfo &x = query.In(0), &like = query.In(1);
   if (x.shape.size() == like.shape.size()) return {{.dtype = x.dtype, .shape = like.shape}};
   throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().inputs()[0], " is ", x.Description(), " and ", query.op().inputs()[1], " is ",
-                     like.Description(), "; ResizeLike needs as many elements in both"));
+              StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ResizeLike needs as many elements in both"));
 }
 
 const Registration flatten =

@@ -6,6 +6,7 @@
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/transpose_matrix.h"
 
 namespace stepnet {
@@ -24,9 +25,8 @@ std::vector<TensorInfo> TransposeShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   const std::vector<std::int64_t>& argument = query.op().Ints("axes");
   if (!argument.empty() && static_cast<int>(argument.size()) != x.shape.rank()) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().inputs()[0], " is ", x.Description(), "; Transpose with axes [", Join(argument, ", "),
-                       "] needs ", argument.size(), " dimensions"));
+    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; Transpose with axes [", Join(argument, ", "),
+                                                  "] needs ", argument.size(), " dimensions"));
   }
   std::vector<std::int64_t> sizes;
   for (const int axis : AxesFor(x.shape, argument)) sizes.push_back(x.shape[axis]);
