@@ -275,14 +275,14 @@ void MultiplyRowByRows(const OpRun& run, const Weights<W>& weights, const T* x, 
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
   PrepareGemm();
   return FloatKernel(op, [layout = Layout(op, transposed)]<typename T>(const OpRun& run) {
-    const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+    const std::int64_t m = layout.SizesOf(*run.In(0).shape, *run.In(1).shape).m;
     const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
     T* const y = run.Out(0).As<T>();
-    ForWeights<T>(run.In(1), [&, m = m, k = k, n = n](const auto* w) {
+    ForWeights<T>(run.In(1), [&](const auto* w) {
       const Weights weights(layout, w, *run.In(1).shape, /*is_gradient=*/false);
       if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
       if (IsRowTimesRows(m, layout.transposed)) return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
-      MultiplyInBlocks(run, m, n, k, {x, k}, weights.matrix, y, run.Adds(0), b);
+      MultiplyInBlocks(run, m, weights.n, weights.k, {x, weights.k}, weights.matrix, y, run.Adds(0), b);
     });
   });
 }
@@ -322,11 +322,10 @@ template <typename T>
 void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, int dx) {
   const std::int64_t m = sizes.m;
   const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/true);
-  const auto [n, k] = std::pair(weights.n, weights.k);
   const T* const dy = run.In(2).As<T>();
   T* const to = run.Out(dx).As<T>();
   if (run.packed() != nullptr) return MultiplyByPanels<T, T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
-  MultiplyInBlocks<T, T>(run, m, n, k, {dy, k}, weights.matrix, to, run.Adds(dx));
+  MultiplyInBlocks<T, T>(run, m, weights.n, weights.k, {dy, weights.k}, weights.matrix, to, run.Adds(dx));
 }
 
 RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {

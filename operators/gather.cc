@@ -131,13 +131,12 @@ const Registration sparse_to_dense =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});
         })
-        .Cpu({.make =
-                  [](const OperatorCall& op) {
-                    return FloatKernel(op, []<typename T>(const OpRun& run) {
-                      ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
-                      AddRows<T>(run);
-                    });
-                  },
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, []<typename T>(const OpRun& run) {
+                  ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
+                  AddRows<T>(run);
+                });
+              },
               .checks_values = true});
 
 }  // namespace

@@ -195,11 +195,9 @@ const Registration sequence_mask =
           g.Add(std::move(op));
         })
         .Formula(MaskFormula, {.checks_values = true})
-        .Cpu({.make =
-                  [](const OperatorCall& op) {
-                    return FloatKernel(op,
-                                       [mask = SequenceMask(op)]<typename T>(const OpRun& run) { mask.Run<T>(run); });
-                  },
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, [mask = SequenceMask(op)]<typename T>(const OpRun& run) { mask.Run<T>(run); });
+              },
               .checks_values = true});
 
 }  // namespace

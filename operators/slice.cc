@@ -63,7 +63,7 @@ struct SliceArguments {
 template <typename Fn>
 void WithBounds(const OpRun& run, bool are_inputs, const SliceArguments& arguments, const Fn& fn) {
   if (!are_inputs) return fn(std::span(arguments.starts), std::span(arguments.ends));
-  Indices starts, ends;
+  Indices starts = {}, ends = {};
   const auto read = [&](int input, Indices* to) {
     const TensorView& bounds = run.In(input);
     for (std::int64_t i = 0; i < bounds.size(); ++i) (*to)[i] = IntAt(bounds, i);

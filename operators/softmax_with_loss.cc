@@ -203,11 +203,10 @@ const Registration softmax_with_loss =
           op.inputs.push_back(g.GO(1));
           g.Add(std::move(op));
         })
-        .Cpu({.make =
-                  [](const OperatorCall& op) {
-                    return FloatKernel(
-                        op, [args = LossArgs(op)]<typename T>(const OpRun& run) { RunForward<T>(args, run); });
-                  },
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op,
+                                   [args = LossArgs(op)]<typename T>(const OpRun& run) { RunForward<T>(args, run); });
+              },
               .checks_values = true});
 
 const Registration softmax_with_loss_gradient =
@@ -234,11 +233,10 @@ const Registration softmax_with_loss_gradient =
           ExpectOneElement(query, last, "dloss");
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu({.make =
-                  [](const OperatorCall& op) {
-                    return FloatKernel(
-                        op, [args = LossArgs(op)]<typename T>(const OpRun& run) { RunBackward<T>(args, run); });
-                  },
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op,
+                                   [args = LossArgs(op)]<typename T>(const OpRun& run) { RunBackward<T>(args, run); });
+              },
               .checks_values = true});
 
 }  // namespace

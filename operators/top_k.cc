@@ -142,12 +142,11 @@ const Registration top_k_gradient =
         .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
         .Arg("axis", -1, kAxisDoc)
         .Shapes(TopKGradientShapes)
-        .Cpu({.make =
-                  [](const OperatorCall& op) {
-                    return FloatKernel(op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) {
-                      RunTopKGradient<T>(run, axis, k);
-                    });
-                  },
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) {
+                  RunTopKGradient<T>(run, axis, k);
+                });
+              },
               .checks_values = true});
 
 // `comes_first(a, i, b, j)`: element i, which is a, is to be found rather than element j, which is b.
@@ -215,24 +214,23 @@ const Registration accuracy =
           return {{.dtype = query.In(0).dtype, .shape = {}}};
         })
         .StopsGradient()
-        .Cpu({.make =
-                  [](const OperatorCall& op) {
-                    return FloatKernel(op, [top_k = op.Int("top_k")]<typename T>(const OpRun& run) {
-                      const std::int64_t rows = run.In(0).dim(0);
-                      const std::int64_t classes = run.In(0).dim(1);
-                      std::int64_t correct = 0;
-                      for (std::int64_t i = 0; i < rows; ++i) {
-                        const T* x = run.In(0).As<T>() + i * classes;
-                        const std::int64_t label = LabelAt(run, 1, i, classes);
-                        if (label == kNoClass) continue;
-                        CountWork(classes);
-                        std::int64_t place = 0;
-                        for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
-                        correct += place < top_k ? 1 : 0;
-                      }
-                      run.Out(0).As<T>()[0] = rows > 0 ? static_cast<T>(correct) / static_cast<T>(rows) : T{0};
-                    });
-                  },
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, [top_k = op.Int("top_k")]<typename T>(const OpRun& run) {
+                  const std::int64_t rows = run.In(0).dim(0);
+                  const std::int64_t classes = run.In(0).dim(1);
+                  std::int64_t correct = 0;
+                  for (std::int64_t i = 0; i < rows; ++i) {
+                    const T* x = run.In(0).As<T>() + i * classes;
+                    const std::int64_t label = LabelAt(run, 1, i, classes);
+                    if (label == kNoClass) continue;
+                    CountWork(classes);
+                    std::int64_t place = 0;
+                    for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
+                    correct += place < top_k ? 1 : 0;
+                  }
+                  run.Out(0).As<T>()[0] = rows > 0 ? static_cast<T>(correct) / static_cast<T>(rows) : T{0};
+                });
+              },
               .checks_values = true});
 
 }  // namespace
