@@ -88,6 +88,24 @@ nb::dict OptionsFor(const Device& device, const ArrayPlace& place) {
   return options;
 }
 
+[[noreturn]] void ThrowCannotBeRead(nb::handle array, const ArrayRole& role, const std::string& why) {
+  const bool is_leaf = nb::hasattr(array, "requires_grad") && nb::bool_(array.attr("requires_grad"));
+  const char* const better = is_leaf ? "; stepnet.torch.Module is a cell with gradients of PyTorch" : "";
+  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, better));
+}
+
+// The array, with the elements that its memory holds: a tensor of PyTorch may be the negative of these, of which DLPack
+// says nothing.
+nb::object Resolved(nb::handle array, const ArrayRole& role) {
+  if (!nb::hasattr(array, "resolve_neg")) return nb::borrow(array);
+  try {
+    return array.attr("resolve_neg")();
+  } catch (nb::python_error& raised) {
+    if (!raised.matches(PyExc_Exception)) throw;
+    ThrowCannotBeRead(array, role, Utf8Of(raised.value()));
+  }
+}
+
 // What __dlpack__ gives. An array that is read-only has none for those who know no versions. Where it has none for
 // others either, or knows none itself, as NumPy before 2.1, what it said at first is why.
 nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) {
@@ -102,7 +120,7 @@ nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) 
       if (!raised.matches(PyExc_BufferError)) break;
     }
   }
-  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why));
+  ThrowCannotBeRead(array, role, why);
 }
 
 // A copy that the array makes of itself on its device, as PyTorch's and CuPy's do; nothing where it cannot.
@@ -141,12 +159,13 @@ constexpr std::uintptr_t kFirstPage = 4096;
 
 }  // namespace
 
-Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
-  const bool is_capsule = PyCapsule_CheckExact(array.ptr()) != 0;
-  const Device said = is_capsule ? Device{} : DeviceOf(array, role, place);
+Tensor TensorOfDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace& place) {
+  const bool is_capsule = PyCapsule_CheckExact(given.ptr()) != 0;
+  const Device said = is_capsule ? Device{} : DeviceOf(given, role, place);
+  const nb::object array = Resolved(given, role);
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
   // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.
-  const nb::object capsule = is_capsule ? nb::borrow(array) : CapsuleOf(array, role, OptionsFor(said, place));
+  const nb::object capsule = is_capsule ? array : CapsuleOf(array, role, OptionsFor(said, place));
   if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));

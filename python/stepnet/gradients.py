@@ -88,6 +88,10 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
             f"invalid argument: {what} a tensor that requires gradients, and PyTorch would not notice that it changes; "
             "give tensor.detach(), or another one"
         )
+    if not isinstance(given, numpy.ndarray) and getattr(given, "is_neg", bool)():
+        raise InvalidArgumentError(
+            f"invalid argument: {what} a tensor that is the negative of what its memory holds; give tensor.resolve_neg()"
+        )
     array = numpy_of(f"the array of into for {name!r}", given)
     if not array.flags.writeable:
         raise InvalidArgumentError(
@@ -137,10 +141,12 @@ def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
 def numpy_of(what: str, given: Array) -> numpy.ndarray:
     """An array, or a tensor of PyTorch, as an array of NumPy, in the same memory where NumPy can show that.
 
+    A tensor that is the negative of what its memory holds is copied.
+
     Raises TypeMismatchError for what NumPy makes no array of numbers of.
     """
     try:
-        array = numpy.asarray(given.detach() if hasattr(given, "detach") else given)
+        array = numpy.asarray(given.detach().resolve_neg() if hasattr(given, "detach") else given)
     except Exception as error:  # of PyTorch, or of what is given
         raise TypeMismatchError(
             f"type mismatch: {what} is a {type(given).__name__}, of which NumPy makes no array: {error}"

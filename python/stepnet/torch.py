@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
-from torch.autograd.function import once_differentiable
+from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import errors
@@ -39,19 +39,37 @@ class _Run(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        ctx.saved_tensors  # noqa: B018 - raises where one of them was written to
+        _refuse_transforms(ctx.cell, [each for each in output_gradients if each is not None])
+        tensors = ctx.saved_tensors[: len(ctx.names)]  # raises where one of the saved ones was written to
+        return None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
+
+
+class _Gradients(torch.autograd.Function):
+    """The gradients of one call of a cell: they depend on those of the outputs and on what the call was given.
+
+    PyTorch learns it by these being inputs, so that whoever differentiates the gradients comes to ``backward``.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, run: Any, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
+        ctx.name = run.cell.name
         given = {
-            name: _array(gradient)
-            for name, gradient in zip(ctx.cell.outputs, output_gradients)
-            if gradient is not None
+            name: _array(gradient) for name, gradient in zip(run.cell.outputs, tensors) if gradient is not None
         }
-        stream = _stream_of(ctx.device)
-        params, inputs = ctx.pullback._gradients(given, {}, stream)
+        stream = _stream_of(run.device)
+        params, inputs = run.pullback._gradients(given, {}, stream)
         by_name = {**params, **inputs}
-        found = (by_name.get(name) for name in ctx.names)
-        return None, None, *(None if each is None else _tensor(each, stream) for each in found)
+        found = (by_name.get(name) for name in run.names)
+        return tuple(None if each is None else _tensor(each, stream) for each in found)
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
+        raise errors.InvalidArgumentError(
+            f"invalid argument: gradients of {ctx.name} are differentiated, and a cell has no second derivatives; detach "
+            "the gradients, take differences of them, or give the cell back by stepnet.to_torch, whose modules have them"
+        )
 
 
 def _run(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -83,7 +101,7 @@ def _arguments(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]
 
 def _array(tensor: torch.Tensor) -> Array:
     """NumPy's array where there is one, which is read sooner than by DLPack; on a GPU DLPack's capsule, sooner than the tensor."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().contiguous().resolve_neg()
     if tensor.is_cuda:
         return torch.utils.dlpack.to_dlpack(tensor)
     try:
@@ -118,9 +136,30 @@ def _refuse_tracing(cell: Cell) -> None:
     """Raises InvalidArgumentError where PyTorch records what it computes: of a cell it would keep the values."""
     is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
     if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export() or is_exporting():
+        raise _traced(cell, "traced")
+
+
+def _traced(cell: Cell, how: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"invalid argument: {cell.name} is {how}, and PyTorch sees nothing of what a cell computes; export the cell by "
+        "stepnet.onnx.export, and the modules around it by torch.onnx.export, or give it back by stepnet.to_torch first"
+    )
+
+
+_is_transformed: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+
+
+def _refuse_transforms(cell: Cell, tensors: Sequence[torch.Tensor]) -> None:
+    """Raises InvalidArgumentError where tensors stand for more than their values: for batches, or tangents, too."""
+    what = ""
+    if _is_transformed():
+        what = "a transform of torch.func, as vmap, grad or jvp,"
+    elif forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(each).tangent is not None for each in tensors):
+        what = "forward mode (torch.autograd.forward_ad)"
+    if what:
         raise errors.InvalidArgumentError(
-            f"invalid argument: {cell.name} is traced, and PyTorch sees nothing of what a cell computes; export the cell by "
-            "stepnet.onnx.export, and the modules around it by torch.onnx.export, or give it back by stepnet.to_torch first"
+            f"invalid argument: {cell.name} is called in {what} of which a cell knows nothing; use backward() and "
+            "torch.autograd.grad, and the cell's own batch, or give the cell back by stepnet.to_torch first"
         )
 
 
@@ -129,7 +168,8 @@ class Module(torch.nn.Module):
 
     ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
     its outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
-    ``double()`` it computes in float64. Gradients of gradients are not there.
+    ``double()`` it computes in float64. Gradients of gradients, forward mode, and the transforms of ``torch.func`` raise
+    InvalidArgumentError.
 
     It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
     into PyTorch's current stream. Inputs must be there, too.
@@ -237,11 +277,16 @@ class Module(torch.nn.Module):
         params = [getattr(self, name) for name in self._param_names]
         names = (*(each.name for each in self.cell.params), *inputs)
         tensors = (*params, *inputs.values())
+        _refuse_transforms(self.cell, tensors)
         device = self._device_of(names, tensors)
         cell = self._form(torch.float64 in [param.dtype for param in params], device)
         if torch.is_grad_enabled():
             return cell._make(_Run.apply(cell, names, *tensors))
         return cell._make(_run(cell, names, tensors))
+
+    def __prepare_scriptable__(self) -> Any:
+        """For ``torch.jit.script``, which would read the text of ``forward``."""
+        raise _traced(self.cell, "compiled by torch.jit.script")
 
     def __getstate__(self) -> dict[str, Any]:
         """For ``torch.save`` of the whole module: plans are made again."""

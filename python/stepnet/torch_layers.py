@@ -43,7 +43,7 @@ def from_torch(module: torch.nn.Module, *, lengths: bool = False) -> tuple[Cell,
     fault = described.fault()
     if fault:
         raise errors.InvalidArgumentError(f"invalid argument: from_torch: {type(module).__name__}: {fault}")
-    params = {name: value.cpu().numpy().copy() for name, value in _tensors(module, described).items()}
+    params = {name: value.cpu().resolve_neg().numpy().copy() for name, value in _tensors(module, described).items()}
     return cell(described.text(), dtype=next(iter(params.values())).dtype), params
 
 

@@ -180,14 +180,122 @@ def test_writing_to_what_gradients_need_is_an_error(module):
         h.sum().backward()
 
 
-def test_gradients_may_be_asked_for_twice_and_not_of_gradients(module):
+def test_gradients_may_be_asked_for_twice(module):
     x = torch.randn(4, 2, 5, requires_grad=True)
     h = module(x).h
-    first = torch.autograd.grad(h.sum(), x, retain_graph=True)[0]
+    first = torch.autograd.grad(h.sum(), x, create_graph=True)[0]
     assert torch.equal(torch.autograd.grad(h.sum(), x)[0], first)
-    gradient = torch.autograd.grad((module(x).h ** 2).sum(), x, create_graph=True)[0]
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    (module(x).h.sum() + first.detach().sum()).backward()
+    assert torch.equal(x.grad, first)
+
+
+def penalty(module, x):
+    x = x.requires_grad_()
+    gradient, *_ = torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
+    (module(x)[0].sum() + gradient.square().mean()).backward()
+
+
+def second(module, differentiate):
+    """How gradients of gradients are asked for by a function of torch.autograd.functional."""
+    return lambda x: differentiate(lambda given: module(given)[0].square().sum(), x)
+
+
+@pytest.mark.parametrize("kind", [stepnet.torch.Module, stepnet.torch.Recurrent])
+def test_gradients_of_gradients_are_refused(kind):
+    module = kind(stepnet.layers("gru", 5, 4))
+    functional = torch.autograd.functional
+    asked = [
+        lambda x: penalty(module, x),
+        lambda x: torch.autograd.grad(module(x.requires_grad_())[0].sum(), x, create_graph=True)[0].sum().backward(),
+        lambda x: functional.jvp(lambda given: module(given)[0], x, torch.ones_like(x)),
+        second(module, functional.hessian),
+        second(module, lambda f, x: functional.hvp(f, x, torch.ones_like(x))),
+        second(module, lambda f, x: functional.vhp(f, x, torch.ones_like(x))),
+    ]
+    for ask in asked:
+        with pytest.raises(stepnet.InvalidArgumentError, match="gradients of gru are differentiated.*no second derivatives"):
+            ask(torch.randn(3, 2, 5))
+
+
+def test_what_gives_gradients_of_parameters_alone_is_refused_a_second_time(module):
+    loss = module(torch.randn(4, 2, 5)).h.square().sum()
+    gradients = torch.autograd.grad(loss, list(module.parameters()), create_graph=True)
+    with pytest.raises(stepnet.InvalidArgumentError, match="no second derivatives"):
+        sum(each.sum() for each in gradients).backward()
+
+
+@pytest.mark.parametrize("is_grad_enabled", [True, False])
+def test_transforms_and_forward_mode_are_refused(module, is_grad_enabled):
+    x = torch.randn(4, 2, 5)
+
+    def run(x):
+        with torch.set_grad_enabled(is_grad_enabled):
+            return module(x).h
+
+    func, forward_ad = torch.func, torch.autograd.forward_ad
+    transforms = [
+        lambda: func.vmap(run)(torch.stack([x, x])),
+        lambda: func.grad(lambda given: run(given).sum())(x),
+        lambda: func.jvp(run, (x,), (x,)),
+        lambda: func.jacrev(run)(x),
+        lambda: func.jacfwd(run)(x),
+        lambda: func.hessian(lambda given: run(given).sum())(x),
+        lambda: func.functionalize(run)(x),
+    ]
+    for transform in transforms:
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in a transform of torch.func"):
+            transform()
+    with forward_ad.dual_level():
+        assert torch.equal(run(x), module(x).h)  # no tangent is in it
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in forward mode"):
+            run(forward_ad.make_dual(x, x))
+        tangents = {name: forward_ad.make_dual(each.detach(), each.detach()) for name, each in module.named_parameters()}
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in forward mode"):
+            func.functional_call(module, tangents, (x,))
+
+
+def test_gradients_for_a_batch_of_gradients_are_refused(module):
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    h = module(x).h_last
+    seeds = torch.randn(3, *h.shape)
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in a transform of torch.func"):
+        torch.func.vmap(lambda seed: torch.autograd.grad(h, x, seed, retain_graph=True)[0])(seeds)
+    with pytest.raises(RuntimeError):  # of PyTorch, which stops before it comes to the cell's core
+        torch.autograd.grad(h, x, seeds, is_grads_batched=True)
+
+
+def negative_views(tensor):
+    """Tensors that are as this one, and whose memory holds the negative of it."""
+    part = torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
+    views = [torch._neg_view(-tensor), part]
+    assert all(view.is_neg() and torch.equal(view, tensor) for view in views)
+    return views
+
+
+@pytest.mark.filterwarnings("ignore::stepnet.CopyWarning")
+def test_tensors_that_are_the_negative_of_their_memory_are_read_as_they_are(lstm, tmp_path):
+    x, params = torch.randn(3, 2, 5), {name: torch.from_numpy(each) for name, each in lstm.init(seed=1).items()}
+    expected, pullback = lstm.vjp(params, x=x)
+    seed = torch.randn(3, 2, 4)
+    gradient = pullback(h=seed).inputs["x"]
+    module = stepnet.torch.Module(lstm, params)
+    for i in range(2):
+        given = {name: negative_views(each)[i] for name, each in params.items()}
+        view = negative_views(x)[i].requires_grad_()
+        assert numpy.array_equal(lstm(given, x=view.detach()).h, expected.h)
+        assert numpy.array_equal(pullback(h=negative_views(seed)[i]).inputs["x"], gradient)
+        h = torch.func.functional_call(module, given, (view,)).h
+        assert numpy.array_equal(h.detach(), expected.h)
+        h.backward(negative_views(seed)[i])
+        assert numpy.array_equal(view.grad, gradient)
+        stepnet.save_params(given, tmp_path / "negative.npz")
+        read = stepnet.load_params(tmp_path / "negative.npz")
+        assert all(numpy.array_equal(read[name], each) for name, each in params.items())
+    cell = stepnet.layers("gru", 3, 4)
+    vector = torch.randn(108)
+    assert numpy.array_equal(
+        stepnet.packed.split(negative_views(vector)[0], cell)["bias_hh"], stepnet.packed.split(vector, cell)["bias_hh"]
+    )
 
 
 def test_tensors_are_read_where_they_are():
@@ -266,7 +374,8 @@ def test_gradients_are_added_to_tensors(lstm):
         (lambda: torch.zeros(16, dtype=torch.bfloat16), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes"),
         (lambda: torch.zeros(16).to_sparse(), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes no array"),
         (lambda: torch.zeros(16, device="meta"), stepnet.InvalidArgumentError, "for 'b' an array on meta; it must be in the host"),
-        (lambda: torch.zeros(16, dtype=torch.cfloat).conj().imag, stepnet.TypeMismatchError, "of which NumPy makes no array"),
+        (lambda: torch.zeros(16, dtype=torch.cfloat).conj().imag, stepnet.InvalidArgumentError, "give tensor.resolve_neg"),
+        (lambda: torch._neg_view(torch.zeros(16)), stepnet.InvalidArgumentError, "is the negative of what its memory holds"),
         (lambda: torch.zeros(16, dtype=torch.cfloat), stepnet.TypeMismatchError, "is a Tensor of complex64; it must be an array"),
         (lambda: torch.zeros(16, dtype=torch.double), stepnet.TypeMismatchError, "float64 .*; it must be float32"),
         (lambda: torch.zeros(1).expand(16), stepnet.InvalidArgumentError, "whose elements share memory"),
