@@ -184,8 +184,8 @@ const Registration rnn =
         .Arg("p", 0.0f, "part of the elements that is dropped of the output of each layer but the last, in training",
              Between(0, 1))
         .Arg("lstm_state_clip_min", 0.0f,
-             "of lstm: where c is used, what is less counts as this; c itself stays. Given together with the maximum, "
-             "or nothing is clipped")
+             "of lstm: where c is used, the one that comes in too, what is less counts as this; c itself stays. Given "
+             "together with the maximum; without both nothing is clipped")
         .Arg("lstm_state_clip_max", 0.0f, "the same of what is greater")
         .Arg("lstm_state_clip_nan", false, "a c that is NaN counts as lstm_state_clip_min")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
