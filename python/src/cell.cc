@@ -212,7 +212,8 @@ void Cell::CheckArguments(const std::vector<Tensor>& tensors) const {
     if (!Fits(tensor.dtype(), input.dtype)) {
       throw Error(ErrorCode::kTypeMismatch,
                   StrCat("the ", KindOf(argument), " \"", input.blob, "\" of ", name_, " is ",
-                         NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ", NumpyName(input.dtype)));
+                         NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ", NumpyName(input.dtype),
+                         input.dtype == DType::kInt32 ? " or int64" : ""));
     }
     if (argument.is_parameter && !argument.is_start) {
       if (tensor.shape() == argument.shape) continue;

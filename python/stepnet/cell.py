@@ -7,7 +7,7 @@ from typing import Any, Iterable, Mapping, NamedTuple
 import numpy
 
 from . import _stepnet
-from .errors import TypeMismatchError
+from .errors import InvalidArgumentError, TypeMismatchError
 from .gradients import (
     Array,
     Gradients,
@@ -22,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import Source, all_sizes, text_or_path
+from .source import Source, all_sizes, did_you_mean, text_or_path
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -46,7 +46,10 @@ class Cell:
         self._source = source
         self._options = dict(options)
         text, is_text = text_or_path(source)
-        cell = _stepnet.make_cell(text, is_text, **options)
+        try:
+            cell = _stepnet.make_cell(text, is_text, **options)
+        except InvalidArgumentError as error:
+            raise _with_option(error, options["sizes"]) from None
         self._cell = cell
         self._call = cell.call
         self._outputs = outputs_type("Outputs", cell.outputs)
@@ -183,6 +186,13 @@ class Cell:
 
 
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
+
+
+def _with_option(error: InvalidArgumentError, sizes: Mapping[str, int]) -> InvalidArgumentError:
+    """The error, with the option that was meant by a size that the cell does not have."""
+    text = str(error)
+    unknown = next((name for name in sizes if text.endswith(f" has no size {name}")), "")
+    return InvalidArgumentError(text + did_you_mean(unknown, ("sizes", "dtype", *_OPTIONS)))
 
 
 def _is_double(dtype: Any) -> bool:

@@ -8,6 +8,7 @@ import numpy
 
 from . import _stepnet
 from .errors import InvalidArgumentError, TypeMismatchError
+from .source import kind_of
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -175,7 +176,7 @@ def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
         return [names]
     if isinstance(names, Iterable):
         return list(names)
-    raise TypeMismatchError(f"type mismatch: {argument} is {names!r}; it must be a name or names")
+    raise TypeMismatchError(f"type mismatch: {argument} is {kind_of(names)}; it must be a name or names")
 
 
 def arrays_of(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -185,7 +186,7 @@ def arrays_of(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     if isinstance(arrays, Mapping):
         return dict(arrays)
     raise TypeMismatchError(
-        f"type mismatch: {argument} is a {type(arrays).__name__}; it must be a dictionary of arrays by name"
+        f"type mismatch: {argument} is {kind_of(arrays)}; it must be a dictionary of arrays by name"
     )
 
 
@@ -225,7 +226,7 @@ def _summed(outputs: Any, loss: str | Sequence[str]) -> tuple[float, Mapping[str
     """The sum of all elements of the outputs of these names, and its gradients."""
     if not isinstance(loss, (str, Iterable)):
         raise TypeMismatchError(
-            f"type mismatch: loss is {loss!r}; it must be the name of an output, names, or a function of the outputs"
+            f"type mismatch: loss is {kind_of(loss)}; it must be the name of an output, names, or a function of the outputs"
         )
     names = names_of("loss", loss)
     for name in names:

@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
 
 from . import errors
 from .cell import Cell, cell
+from .source import kind_of
 from .texts import expand
 
 Shapes = Dict[str, Tuple[int, ...]]
@@ -228,7 +229,7 @@ def layers_of(given: Cell) -> Layers:
     """
     if not isinstance(given, Cell):
         raise errors.TypeMismatchError(
-            f"type mismatch: the cell is {given!r}; it must be one that stepnet.layers or stepnet.from_torch has made"
+            f"type mismatch: the cell is {kind_of(given)}; it must be one that stepnet.layers or stepnet.from_torch has made"
         )
     found = _described(given)
     if found is not None and not found.fault() and _is_same_net(given, found):

@@ -6,6 +6,8 @@ import keyword
 from collections import namedtuple
 from typing import Any, Sequence
 
+from .source import did_you_mean
+
 
 def _field(name: str) -> str:
     """``name`` as a field of a named tuple: "layer0/h_last" becomes "layer0_h_last"."""
@@ -30,12 +32,19 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
     name_of = {field: name for field, name in zip(fields, names) if field not in index_of}
     base = namedtuple(type_name, fields)  # type: ignore[misc]
 
+    def no_output(key: str) -> str:
+        return f"there is no output {key!r}; outputs are {', '.join(names)}{did_you_mean(key, [*names, *fields])}"
+
+    def getattr_(self: Any, key: str) -> Any:  # is called where there is no such field
+        raise AttributeError(no_output(key))
+
     def getitem(self: Any, key: Any) -> Any:
         if isinstance(key, str):
             name = name_of.get(key, key)
             if name not in index_of:
-                raise KeyError(f"there is no output {key!r}; outputs are {', '.join(names)}")
+                raise KeyError(no_output(key))
             key = index_of[name]
         return tuple.__getitem__(self, key)
 
-    return type(type_name, (base,), {"__slots__": (), "__getitem__": getitem, "_names": tuple(names), "_name_of": name_of})
+    members = {"__getitem__": getitem, "__getattr__": getattr_, "_names": tuple(names), "_name_of": name_of}
+    return type(type_name, (base,), {"__slots__": (), **members})

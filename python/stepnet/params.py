@@ -8,12 +8,14 @@ from typing import Mapping
 import numpy
 
 from . import _stepnet
-from .errors import InputOutputError
+from .errors import InputOutputError, InvalidArgumentError
 from .gradients import Array, arrays_of
 from .source import path_of
 
 LONGEST_NAME = 1000
 """Bytes of a name that every format takes."""
+PICKLES = (".pt", ".pth", ".bin")
+"""How names of files end in which others expect a pickle of PyTorch."""
 
 
 def load_params(path: str | os.PathLike[str], *, widen: bool = False, seed: int = 0) -> dict[str, numpy.ndarray]:
@@ -42,16 +44,26 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
     as text where it ends in ``.pbtxt``, ``.prototxt`` or ``.txt``. dtypes stay as they are, but for bfloat16 in a
     ``.npz``, which is written as float32.
 
+    Args:
+        params: of tensors that require gradients the values are written, as of ``dict(module.named_parameters())``.
+        path: the file.
+
     Raises:
+        InvalidArgumentError: for a name that ends in ``.pt``, ``.pth`` or ``.bin``, as those of PyTorch's own files do.
         InputOutputError: for a file that cannot be written, or does not take such a name or dtype: names are printable,
             of at most 1000 bytes.
         TypeMismatchError: for what is no array, or has a dtype that no tensor has.
     """
     target, arrays = path_of("path", path), arrays_of("params", params)
+    if target.endswith(PICKLES):
+        raise InvalidArgumentError(
+            f"invalid argument: path is {target!r}, as files of torch.save are called, which are not written; it must end in "
+            ".safetensors, .npz, .minidb, .pb, .pbtxt, .prototxt or .txt"
+        )
     for name in arrays:
         if isinstance(name, str) and not (name.isprintable() and 0 < len(name.encode()) <= LONGEST_NAME):
             raise InputOutputError(
                 f"input/output error: cannot write {target}: a parameter is called {name[:80]!r}; "
                 f"names are printable and have 1 to {LONGEST_NAME} bytes"
             )
-    _stepnet.save_params(arrays, target)
+    _stepnet.save_params({name: getattr(each, "detach", lambda: each)() for name, each in arrays.items()}, target)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from typing import Any, Mapping, Union
+from typing import Any, Iterable, Mapping, Union
 
 from .errors import InvalidArgumentError, TypeMismatchError
 
@@ -19,6 +20,21 @@ def text_or_path(source: Source) -> tuple[str, bool]:
     raise TypeMismatchError(f"type mismatch: the source is a {type(source).__name__}; it must be a text or a path")
 
 
+def kind_of(given: Any) -> str:
+    """What a wrong argument is, for messages: of arrays dtype and shape and no elements; of other large things the type."""
+    kind = type(given).__name__
+    if hasattr(given, "shape") and hasattr(given, "dtype"):
+        return f"a {kind} {str(given.dtype).rpartition('.')[2]} {list(given.shape)}"
+    is_short = given is None or isinstance(given, (bool, int, float, str, bytes))
+    return repr(given)[:80] if is_short else f"a {kind}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to say behind an error of a name that is not known: the one that is most like it, where one is."""
+    like = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {like[0]}?" if like else ""
+
+
 def path_of(name: str, path: str | os.PathLike[str]) -> str:
     """The path that was given as the argument ``name``."""
     text: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
@@ -26,7 +42,7 @@ def path_of(name: str, path: str | os.PathLike[str]) -> str:
         if not text or "\0" in text:
             raise InvalidArgumentError(f"invalid argument: {name} is {text!r}; it must be the path of a file")
         return utf8(name, text)
-    raise TypeMismatchError(f"type mismatch: {name} is {path!r}; it must be a path: a text or an os.PathLike")
+    raise TypeMismatchError(f"type mismatch: {name} is {kind_of(path)}; it must be a path: a text or an os.PathLike")
 
 
 def utf8(name: str, text: str) -> str:

@@ -245,6 +245,38 @@ def test_arguments_of_another_type_are_named_with_what_they_must_be(lstm, cells,
         refuses(call, stepnet.TypeMismatchError, message)
 
 
+def test_arguments_in_another_order_are_named_by_type_and_shape(lstm, tmp_path):
+    params, gru = lstm.init(), stepnet.layers("gru", 3, 4)
+    vector = numpy.zeros(108, "float32")
+    for call, message in [
+        (lambda: stepnet.packed.split(gru, vector), "the cell is a ndarray float32 [108]; it must be one that stepnet.layers"),
+        (lambda: stepnet.packed.join(gru, params), "the cell is a dict; it must be one that stepnet.layers"),
+        (lambda: stepnet.to_torch(params, gru), "the cell is a dict; it must be one that stepnet.layers"),
+        (lambda: stepnet.save_params(tmp_path / "x.npz", params), "path is a dict; it must be a path"),
+        (lambda: lstm(X, params), f"params is a ndarray float32 {list(X.shape)}; it must be a dictionary of arrays by name"),
+    ]:
+        refuses(call, stepnet.TypeMismatchError, message)
+
+
+def test_what_was_meant_is_suggested(cells, lstm):
+    out = lstm(lstm.init(), x=X)
+    with pytest.raises(AttributeError, match="no output 'hlast'; outputs are h, h_last, c_last; did you mean h_last[?]"):
+        out.hlast
+    with pytest.raises(KeyError, match="no output 'clast'; outputs are h, h_last, c_last; did you mean c_last[?]"):
+        out["clast"]
+    assert not hasattr(out, "other")
+    refuses(lambda: stepnet.cell(cells / "lstm.cell", thread=2), stepnet.InvalidArgumentError, "no size thread; did you mean threads?")
+    with pytest.raises(stepnet.InvalidArgumentError, match="has no size Z$"):
+        stepnet.cell(cells / "lstm.cell", Z=2)
+
+
+def test_lengths_that_are_no_whole_numbers(random):
+    cell = stepnet.layers("gru", 3, 4, lengths=True)
+    x, lengths = numpy.zeros((5, 2, 3), "float32"), numpy.array([1.0, 2.0])
+    message = 'the input "lengths" of gru is float64 [2]; it must be int32 or int64'
+    refuses(lambda: cell(cell.init(), x=x, lengths=lengths), stepnet.TypeMismatchError, message)
+
+
 def test_numbers_of_numpy_are_numbers(cells):
     cell = stepnet.cell(cells / "lstm.cell", H=numpy.int64(4), threads=numpy.int32(1))
     assert len(cell.init(seed=numpy.uint64(3))) == 3
@@ -256,7 +288,7 @@ def test_names_that_mean_nothing_are_told(cells, lstm):
     net = cells / "elman.prototxt"
     strange = {"beta1: 2 beta2": 3}
     refuses(lambda: stepnet.train_net(net, loss="y", **strange), unknown, "the optimizer has no option 'beta1: 2 beta2'")
-    refuses(lambda: stepnet.packed.split(X, stepnet), stepnet.TypeMismatchError, "the cell is <module 'stepnet'")
+    refuses(lambda: stepnet.packed.split(X, stepnet), stepnet.TypeMismatchError, "the cell is a module; it must be one that")
 
 
 @pytest.mark.parametrize("path", ["", "no\0", "\udcff"])

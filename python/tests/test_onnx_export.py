@@ -262,8 +262,10 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, "w": "text"})
     with pytest.raises(stepnet.InvalidArgumentError, match='the parameter "w" of lstm is missing'):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {})
-    with pytest.raises(stepnet.InvalidArgumentError, match='"lstm" has no blob "g"'):
-        stepnet.onnx.export(lstm, tmp_path / "x.onnx", params, outputs=["g"])
+    with pytest.raises(stepnet.InvalidArgumentError, match='"lstm" has no blob "hh" that could be an output; did you mean h[?]'):
+        stepnet.onnx.export(lstm, tmp_path / "x.onnx", params, outputs=["hh"])
+    with pytest.raises(stepnet.TypeMismatchError, match="path is a dict; it must be a path"):
+        stepnet.onnx.export(lstm, params, tmp_path / "x.onnx")
     with pytest.raises(stepnet.InputOutputError, match="cannot be written"):
         stepnet.onnx.export(lstm, tmp_path / "none" / "x.onnx", params)
 

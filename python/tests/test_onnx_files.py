@@ -147,6 +147,7 @@ def test_graphs_that_are_not_in_order(tmp_path):
     assert 'it reads "b", which no node before it gives' in refusal(
         chain(("Tanh", "b", "y"), ("Tanh", "x", "b")), tmp_path
     )
+    assert "which is neither an input nor an initializer" in refusal(chain(("Add", "x q", "y")), tmp_path)
     assert 'it reads "y", which no node before it gives' in refusal(chain(("Add", "x y", "y")), tmp_path)
     assert 'the tensor "y" is there twice' in refusal(chain(("Tanh", "x", "y"), ("Relu", "x", "y")), tmp_path)
     assert 'the output "y" is given by no node' in refusal(chain(("Tanh", "x", "z")), tmp_path)

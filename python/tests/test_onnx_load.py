@@ -175,6 +175,13 @@ def test_what_a_unit_does_not_say_rightly(op_type, attributes, message, random, 
     assert f"= {op_type}(X, W, R, B, , h" in str(caught.value)
 
 
+def test_a_hidden_size_that_the_weights_do_not_have(random, tmp_path):
+    model, _ = unit("GRU", random)
+    next(each for each in model.graph.node[0].attribute if each.name == "hidden_size").i = 9
+    with pytest.raises(stepnet.InvalidNetError, match="its hidden_size is 9; R, its third input, has 12 rows; it must have 27"):
+        loaded(model, tmp_path)
+
+
 @pytest.mark.parametrize("activation", ["Tanh", "Sigmoid"])
 def test_a_clip_of_0_bounds_the_sums_of_an_rnn(activation, random, tmp_path):
     expect_as_runtime(*unit("RNN", random, clip=0.0, activations=[activation]), tmp_path)

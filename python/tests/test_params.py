@@ -137,3 +137,11 @@ def test_what_is_written_can_be_read(file, name, tmp_path):
     longest = "ü" * 500
     stepnet.save_params({longest: numpy.ones(2, "float32")}, tmp_path / file)
     assert list(stepnet.load_params(tmp_path / file)) == [longest]
+
+
+@pytest.mark.parametrize("ending", [".pt", ".pth", ".bin"])
+def test_names_of_files_of_pytorch_are_refused(ending, lstm, tmp_path):
+    path = tmp_path / f"model{ending}"
+    with pytest.raises(stepnet.InvalidArgumentError, match="as files of torch.save are called.*it must end in .safetensors"):
+        stepnet.save_params(lstm.init(), path)
+    assert not path.exists()

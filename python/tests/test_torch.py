@@ -416,3 +416,19 @@ def test_vectors_and_parameters_of_layers_that_are_no_arrays(change, message):
         stepnet.packed.join({**params, "bias_hh": change(params["bias_hh"])}, cell)
     with pytest.raises(stepnet.TypeMismatchError, match="params is a list; it must be a dictionary of arrays"):
         stepnet.packed.join(list(params.values()), cell)
+
+
+def test_a_parameter_that_requires_gradients_is_saved_and_refused_by_a_cell(lstm, module, tmp_path):
+    params = dict(module.named_parameters())
+    stepnet.save_params(params, tmp_path / "module.npz")
+    read = stepnet.load_params(tmp_path / "module.npz")
+    assert all(numpy.array_equal(read[name], each.detach()) for name, each in params.items())
+    with pytest.raises(stepnet.TypeMismatchError, match='the parameter "w" cannot be read: .*; stepnet.torch.Module is a cell'):
+        lstm(params, x=torch.randn(3, 2, 5))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_module_is_not_compiled_to_torchscript(module):
+    for each in (module, torch.nn.Sequential(module)):
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is compiled by torch.jit.script, and PyTorch sees nothing"):
+            torch.jit.script(each)

@@ -17,7 +17,7 @@ from ..cell import Argument, Array, Cell
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import names_of, numpy_of
 from ..net import Net
-from ..source import path_of
+from ..source import did_you_mean, path_of
 from .graph import GraphWriter, Value
 from .loader import Graph
 from .nets import Blobs, value_named, write_operators
@@ -36,7 +36,7 @@ def export(
     params: Mapping[str, Array] | None = None,
     *,
     inputs: Mapping[str, Array] | None = None,
-    outputs: Iterable[str] | None = None,
+    outputs: str | Iterable[str] | None = None,
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
 ) -> None:
     """Writes a cell or net as a file of ONNX, opset 18, with the parameters in it.
@@ -47,7 +47,7 @@ def export(
         params: an array for each of the cell's parameters; of a net, what takes the place of the parameters that it
             has, or of some of its inputs.
         inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
-        outputs: the names of the outputs to have; all, where nothing is said. Only what they depend on is exported.
+        outputs: the names of the outputs to have, or one name; all, where nothing is said. Only what they depend on is exported.
         dynamic_axes: for nets: names of dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``.
             Those of one name have one size. In cells these are the steps T and the batch B.
 
@@ -88,7 +88,7 @@ class Given:
         """What inputs are where a run is not given them."""
 
 
-def chosen_outputs(model: Cell | Net, outputs: Iterable[str] | None) -> list[str]:
+def chosen_outputs(model: Cell | Net, outputs: str | Iterable[str] | None) -> list[str]:
     if outputs is None:
         return list(model.outputs)
     return names_of("outputs", outputs)
@@ -244,7 +244,8 @@ def free_sizes(graph: GraphWriter, given: Given) -> dict[str, int]:
 
 def add_output(graph: GraphWriter, given: Given, blobs: Blobs, name: str) -> None:
     if name not in blobs:
-        raise InvalidArgumentError(f'invalid argument: "{given.name}" has no blob "{name}" that could be an output')
+        hint = did_you_mean(name, blobs)
+        raise InvalidArgumentError(f'invalid argument: "{given.name}" has no blob "{name}" that could be an output{hint}')
     value = blobs[name]
     if name in given.inputs and value.name == name:
         raise InvalidArgumentError(f'invalid argument: the output "{name}" of "{given.name}" is its input as it is')

@@ -94,7 +94,7 @@ class Scope:
             self.net.add("Transpose", [self._transposes[name]], [self._blobs[name]], axes=[1, 0])
             return self._blobs[name]
         if self.outer is None:
-            raise Unsupported(f'it reads "{name}", which no node before it gives')
+            raise Unsupported(f'it reads "{name}", which no node before it gives, and which is neither an input nor an initializer')
         return self.capture(self.outer.blob(name))
 
     def capture(self, blob: str) -> str:

@@ -243,7 +243,7 @@ def hidden_size(n: Node, num_gates: int, directions: int) -> int:
     if size < 1:
         raise Unsupported(f"its hidden_size is {size}; it must be at least 1")
     if rows is not None and rows != num_gates * size:
-        raise Unsupported(f"its hidden_size is {size}; R, its third input, has {rows} rows, {num_gates} for each")
+        raise Unsupported(f"its hidden_size is {size}; R, its third input, has {rows} rows; it must have {num_gates * size}")
     return int(size)
 
 
