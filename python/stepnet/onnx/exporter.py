@@ -244,7 +244,7 @@ def free_sizes(graph: GraphWriter, given: Given) -> dict[str, int]:
 
 def add_output(graph: GraphWriter, given: Given, blobs: Blobs, name: str) -> None:
     if name not in blobs:
-        hint = did_you_mean(name, blobs)
+        hint = did_you_mean(name, [blob for op in given.ops for blob in op.outputs])
         raise InvalidArgumentError(f'invalid argument: "{given.name}" has no blob "{name}" that could be an output{hint}')
     value = blobs[name]
     if name in given.inputs and value.name == name:
