@@ -6,6 +6,7 @@
 
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/find_stages.h"
+#include "stepnet/compiler/verify_moves.h"
 
 namespace stepnet {
 namespace {
@@ -55,9 +56,7 @@ class Verifier {
       if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
-    for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
-      for (const RowMove& move : *moves) CheckRowMove(move);
-    }
+    VerifyMoves(graph_);
     CheckStages();
     CheckSums();
   }
@@ -70,24 +69,6 @@ class Verifier {
 
   void CheckBase(int base) const {
     if (base < 0 || base >= graph_.num_bases) Throw(StrCat("there is no base ", base));
-  }
-
-  void CheckRowMove(const RowMove& move) const {
-    const bool has_source = move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd;
-    for (const BaseRows* rows : {&move.to, &move.from}) {
-      if (rows == &move.from && !has_source) continue;
-      CheckBase(rows->base);
-      const bool is_backward = HasLength(*rows) ? rows->begin > rows->end : rows->begins_at_steps && rows->begin < 0;
-      if (is_backward) Throw(StrCat(RowMoveText(move), ": rows end before they begin"));
-    }
-    const bool are_as_many =
-        !HasLength(move.to) || !HasLength(move.from) || move.to.end - move.to.begin == move.from.end - move.from.begin;
-    if (has_source && !are_as_many) Throw(StrCat(RowMoveText(move), ": these are not as many rows"));
-  }
-
-  // Whether it says how many rows these are, whatever a run has.
-  static bool HasLength(const BaseRows& rows) {
-    return !rows.begins_at_steps && rows.end != BaseRows::kEnd && (rows.begin < 0) == (rows.end < 0);
   }
 
   const StepValue& ValueAt(int value) const {
@@ -355,7 +336,8 @@ void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
   if (now.backward != before.backward) {
     throw GraphFault{StrCat("steps run ", before.backward ? "backward" : "forward", " before the pass")};
   }
-  if (now.num_bases != before.num_bases || now.num_lists != before.num_lists || now.target != before.target) {
+  if (now.num_bases != before.num_bases || now.lent != before.lent || now.num_lists != before.num_lists ||
+      now.target != before.target) {
     throw GraphFault{"there is other memory outside before the pass, or another target"};
   }
   // Copies of what is lent are added, and what steps write themselves need not be there.
@@ -388,6 +370,7 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
   first.backward = graph.backward;
   first.target = graph.target;
   first.num_bases = graph.num_bases;
+  first.lent = graph.lent;
   first.num_lists = graph.num_lists;
   first.before = graph.before;
   first.after = graph.after;

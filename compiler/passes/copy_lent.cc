@@ -8,7 +8,8 @@ bool CopyLent(StepGraph* graph) {
   std::vector<RowMove> copies;
   for (const Home& home : graph->homes) {
     const int base = home.slot.base;
-    if (!home.lent || to_copy.erase(base) == 0) continue;
+    const bool is_outside = home.kind == Home::Kind::kOutside;
+    if (!is_outside || !graph->lent.contains(base) || to_copy.erase(base) == 0) continue;
     copies.push_back({.kind = RowMove::Kind::kLend, .to = {.name = home.slot.blob, .base = base}});
   }
   graph->before.insert(graph->before.begin(), copies.begin(), copies.end());

@@ -96,7 +96,7 @@ bool AddInPlace(StepGraph* graph);
 // that overlap, and it may not work in place there, it reads a copy of the input.
 bool CopyInputs(StepGraph* graph);
 
-// What the caller has lent (Home::lent) and nodes write to is copied before the first step: steps change the copy.
+// What the caller has lent (StepGraph::lent) and nodes write to is copied before the first step: steps change the copy.
 bool CopyLent(StepGraph* graph);
 
 // What follows from what is the same in all steps, as from parameters alone, is computed once, before the first step.
