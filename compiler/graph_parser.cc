@@ -490,8 +490,15 @@ class GraphParser {
   void Finish() {
     for (StepNode& pack : graph_.nodes) {
       if (pack.kind != StepNode::Kind::kPack) continue;
-      const auto is_user = [&](const StepNode& node) { return node.IsOneOperator() && node.op_index == pack.op_index; };
-      const auto user = std::ranges::find_if(graph_.nodes, is_user);
+      // Several nodes may have its number: the one that reads what it makes, if there is one.
+      const auto has_number = [&](const StepNode& node) {
+        return node.IsOneOperator() && node.op_index == pack.op_index;
+      };
+      const auto reads = [&](const StepNode& node) {
+        return has_number(node) && node.packed != kNoValue && std::ranges::count(pack.outputs, node.packed) > 0;
+      };
+      auto user = std::ranges::find_if(graph_.nodes, reads);
+      if (user == graph_.nodes.end()) user = std::ranges::find_if(graph_.nodes, has_number);
       if (user == graph_.nodes.end()) {
         throw Error(ErrorCode::kSyntaxError, StrCat("a step graph packs for @", pack.op_index, ", which is not there"));
       }

@@ -107,9 +107,9 @@ struct StepGraph {
   std::string name;  // of the step net
   bool backward = false;
   const Target* target = &kCpuTarget;
-  int num_bases = 0;          // of memory outside
-  std::set<int> lent = {};    // bases that the caller owns: they hold what it gave, and a run changes only a copy
-  int num_lists = 0;          // of blobs outside
+  int num_bases = 0;        // of memory outside
+  std::set<int> lent = {};  // bases that the caller owns: they hold what it gave, and a run changes only a copy
+  int num_lists = 0;        // of blobs outside
   std::vector<Home> homes = {};
   std::vector<StepValue> values = {};
   std::vector<StepNode> nodes = {};      // in the order in which they run

@@ -57,6 +57,7 @@ class Verifier {
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
     VerifyMoves(graph_);
+    CheckNumbers();
     CheckStages();
     CheckSums();
   }
@@ -69,6 +70,48 @@ class Verifier {
 
   void CheckBase(int base) const {
     if (base < 0 || base >= graph_.num_bases) Throw(StrCat("there is no base ", base));
+  }
+
+  // An operator of a node: the node's own, or one of a region of several.
+  struct NumberedCall {
+    int op_index = -1;
+    int node = -1;
+    const OperatorCall* call = nullptr;
+    const RegionCall* of_region = nullptr;
+  };
+
+  // What runs an operator's kernel has its number: one node, or several that give a part of its outputs each. Nodes
+  // that only copy, which passes put beside products that they join, may have the number of such a product.
+  void CheckNumbers() const {
+    std::vector<NumberedCall> calls;
+    calls.reserve(graph_.nodes.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const StepNode& node = graph_.nodes[n];
+      if (node.IsOneOperator()) calls.push_back({node.op_index, static_cast<int>(n), node.call.get()});
+      for (const RegionCall& call : node.calls())
+        calls.push_back({call.op_index, static_cast<int>(n), call.call.get(), &call});
+    }
+    std::ranges::stable_sort(calls, {}, &NumberedCall::op_index);
+    for (size_t i = 1; i < calls.size(); ++i) {
+      for (size_t k = i; k-- > 0 && calls[k].op_index == calls[i].op_index;) {
+        if (OnlyCopies(calls[k]) || OnlyCopies(calls[i]) || ArePartsOfOne(calls[k], calls[i])) continue;
+        ThrowOf(calls[i].node, StrCat("@", calls[i].op_index, " is ", calls[k].call->Text(), ", too"));
+      }
+    }
+  }
+
+  bool OnlyCopies(const NumberedCall& of) const {
+    return graph_.nodes[of.node].kind == StepNode::Kind::kRegion && !of.call->schema().formula;
+  }
+
+  bool ArePartsOfOne(const NumberedCall& a, const NumberedCall& b) const {
+    if (a.of_region != nullptr || b.of_region != nullptr || a.call->type() != b.call->type()) return false;
+    const StepNode &first = graph_.nodes[a.node], &second = graph_.nodes[b.node];
+    if (first.inputs != second.inputs || first.outputs.size() != second.outputs.size()) return false;
+    for (size_t o = 0; o < first.outputs.size(); ++o) {
+      if (first.outputs[o] != kNoValue && second.outputs[o] != kNoValue) return false;
+    }
+    return true;
   }
 
   const StepValue& ValueAt(int value) const {
@@ -89,6 +132,10 @@ class Verifier {
       if (is_tensor && value.dynamic && home.kind != Home::Kind::kOutside) Throw(name() + " has a home of one size");
       if (home.kind == Home::Kind::kOutside && !value.dynamic && value.info.size_bytes() > home.slot.bytes) {
         Throw(StrCat(name(), " is ", value.info.Description(), ", in memory of ", home.slot.bytes, " bytes"));
+      }
+      const std::int64_t item = value.dynamic ? 1 : DTypeBytes(value.info.dtype);
+      if (home.kind == Home::Kind::kOutside && home.slot.row_bytes % item != 0) {
+        Throw(StrCat(name(), " is ", value.info.Description(), ", in rows of ", home.slot.row_bytes, " bytes"));
       }
       if (value.producer >= 0) continue;
       is_given_[v] = true;

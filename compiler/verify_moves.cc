@@ -49,7 +49,8 @@ class HeldRows {
   void Add(RowRange rows) {
     // Rows that follow each other become one range, which may follow another one.
     for (bool is_joined = true; is_joined;) {
-      const auto other = std::ranges::find_if(ranges_, [&](const RowRange& held) { return Join(held, rows).has_value(); });
+      const auto other =
+          std::ranges::find_if(ranges_, [&](const RowRange& held) { return Join(held, rows).has_value(); });
       is_joined = other != ranges_.end();
       if (!is_joined) break;
       rows = *Join(*other, rows);
@@ -73,8 +74,7 @@ class HeldRows {
 // Follows the moves through a run, of no steps or of some.
 class MoveVerifier {
  public:
-  MoveVerifier(const StepGraph& graph, bool has_steps)
-      : graph_(graph), has_steps_(has_steps), held_(graph.num_bases) {
+  MoveVerifier(const StepGraph& graph, bool has_steps) : graph_(graph), has_steps_(has_steps), held_(graph.num_bases) {
     for (const int base : graph.lent) held_.at(base).Add(kAllRows);
   }
 

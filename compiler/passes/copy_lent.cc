@@ -2,7 +2,9 @@
 #include "stepnet/compiler/passes/uses.h"
 
 namespace stepnet {
+namespace {
 
+// What the caller has lent (StepGraph::lent) and nodes write to is copied before the first step: steps change the copy.
 bool CopyLent(StepGraph* graph) {
   std::set<int> to_copy = WrittenBases(*graph);
   std::vector<RowMove> copies;
@@ -16,4 +18,8 @@ bool CopyLent(StepGraph* graph) {
   return !copies.empty();
 }
 
+const PassRegistration registration(
+    {.name = "copy_lent", .place = 150, .opt_level = 0, .required = true, .run = CopyLent});
+
+}  // namespace
 }  // namespace stepnet

@@ -74,9 +74,9 @@ TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
   ExpectRoundTrip(
       "step s {\n"
       "  before the first step:\n"
-      "  ^h at 0[0:2] = ^\"h init\" at 4\n"
+      "  ^h at 0[0:2] = ^\"h init\" at 4 lent\n"
       "  ^h at 0[2:] = zero\n"
-      "  ^dh at 1[-3:-1] = ^dy at 5\n"
+      "  ^dh at 1[-3:-1] = ^dy at 5 lent\n"
       "  ^dx at 2[T:] = zero\n"
       "  ^dw at 3 = zero, in runs of no steps\n"
       "  ^timestep at 6 = numbers\n"

@@ -14,7 +14,7 @@ std::string Product(const std::string& more) {
 }
 
 TEST(PackWeights, PacksOnceBeforeTheFirstStep) {
-  const std::string text = After(PackWeights, Product(""));
+  const std::string text = After("pack_weights", Product(""));
   EXPECT_TRUE(text.find("  once for all steps, in runs of ") != std::string::npos) << text;
   EXPECT_TRUE(text.find(" once = packed w for @0\n  in each step:\n") != std::string::npos) << text;
   EXPECT_TRUE(text.find("= FC(h_prev, w, b) with ^\"w packed\" @0 {}\n") != std::string::npos) << text;
@@ -22,7 +22,7 @@ TEST(PackWeights, PacksOnceBeforeTheFirstStep) {
 
 TEST(PackWeights, LeavesWeightsThatTheStepWrites) {
   const std::string before = Product("  w.1: float [64, 64] at 1 = Tanh(w) @1 {}\n");
-  EXPECT_EQ(After(PackWeights, before), before);
+  EXPECT_EQ(After("pack_weights", before), before);
 }
 
 }  // namespace
