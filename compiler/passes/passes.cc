@@ -1,6 +1,7 @@
 #include "stepnet/compiler/passes/passes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -59,6 +60,11 @@ PassRegistration::PassRegistration(const Pass& pass) {
   registry.passes.insert(std::ranges::upper_bound(registry.passes, pass.place, {}, &Pass::place), pass);
 }
 
+bool VerifiesAll() {
+  static const bool verifies_all = std::getenv("STEPNET_VERIFY_PASSES") != nullptr;
+  return verifies_all;
+}
+
 std::vector<Pass> Passes() {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
@@ -92,7 +98,7 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckRegistered(passes);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
-  const bool is_thorough = options.on_pass || extra;
+  const bool is_thorough = VerifiesAll() || options.on_pass || extra;
   GraphVerifier verifier(is_thorough);
   const auto look = [&](const std::string& pass) {
     verifier.Verify(*graph, pass);

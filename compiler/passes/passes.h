@@ -32,11 +32,16 @@ std::vector<Pass> Passes();
 // Nothing where there is no pass of this name.
 std::optional<Pass> FindPass(const std::string& name);
 
+// Whether every graph of the process is verified thoroughly: the environment variable STEPNET_VERIFY_PASSES is set, as
+// it is in tests.
+bool VerifiesAll();
+
 // Throws kInvalidArgument, with what there is, for a pass that does not exist or is required.
 void CheckDisabledPasses(const std::set<std::string>& names);
 
 // Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each
-// that has changed it, and tells on_pass of it; before the first one as of a pass "import". Throws as
+// that has changed it; thoroughly, and after each, where on_pass, an ExtraPass or VerifiesAll() asks for it
+// (docs/step_graph.md says what that is). Tells on_pass of each pass; before the first one of "import". Throws as
 // CheckDisabledPasses and VerifyGraph, and kInternal for passes of one name or place.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
