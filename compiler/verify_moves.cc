@@ -1,6 +1,11 @@
 #include "stepnet/compiler/verify_moves.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "stepnet/compiler/verify_operators.h"
 

@@ -10,7 +10,7 @@ constexpr char kInputs[] =
     "  x: float [1, 4] at 0[16 * t]\n"
     "  h_prev: float [1, 4] at 1[16 * t]\n";
 
-std::string After(const std::string& before) { return After("fuse_regions", before); }
+std::string After(const std::string& before) { return stepnet::After("fuse_regions", before); }
 void ExpectUnchanged(const std::string& text) { EXPECT_EQ(After(text), text); }
 std::string Loop(const std::string& lines) { return Step(kInputs + lines); }
 
