@@ -134,7 +134,7 @@ TrialResult TryGraph(const std::string& text) {
     const StepGraph again = ParseGraph(printed);
     if (GraphText(again) != printed) return {.fault = "is printed in two ways", .ran = true};
     if (IsVerified(again) != means_something) return {.fault = "means something else when it is read", .ran = true};
-    return {.fault = means_something ? RunVerified(graph) : "", .ran = true};
+    return {.fault = means_something ? RunVerified(again) : "", .ran = true};
   } catch (const Error& error) {
     return {.fault = std::string("is printed as what is refused: ") + error.what()};
   }
