@@ -1,4 +1,5 @@
 #include "pass_case.h"
+#include "stepnet/compiler/passes/merge_products.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
