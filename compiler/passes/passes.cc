@@ -98,8 +98,8 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckRegistered(passes);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
-  const bool is_thorough = VerifiesAll() || options.on_pass || extra;
-  GraphVerifier verifier(is_thorough);
+  const bool is_looked_at = options.on_pass || extra;
+  GraphVerifier verifier(/*thorough=*/is_looked_at || VerifiesAll());
   const auto look = [&](const std::string& pass) {
     verifier.Verify(*graph, pass);
     if (options.on_pass) options.on_pass(pass, *graph);
@@ -107,12 +107,12 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   look("import");
   for (const Pass& pass : passes) {
     if (options.opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
-    const std::string before = is_thorough ? GraphText(*graph) : std::string();
+    const std::string before = is_looked_at ? GraphText(*graph) : std::string();
     const bool is_changed = pass.run(graph);
-    if (is_thorough && !is_changed && GraphText(*graph) != before) {
+    if (is_looked_at && !is_changed && GraphText(*graph) != before) {
       throw Error(ErrorCode::kInternal, StrCat("the pass ", pass.name, " changed the graph and says that it did not"));
     }
-    if (is_changed || is_thorough) look(pass.name);
+    if (is_changed || is_looked_at) look(pass.name);
   }
   if (!extra) return;
   extra(graph);

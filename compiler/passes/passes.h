@@ -40,9 +40,9 @@ bool VerifiesAll();
 void CheckDisabledPasses(const std::set<std::string>& names);
 
 // Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each
-// that has changed it; thoroughly, and after each, where on_pass, an ExtraPass or VerifiesAll() asks for it
-// (docs/step_graph.md says what that is). Tells on_pass of each pass; before the first one of "import". Throws as
-// CheckDisabledPasses and VerifyGraph, and kInternal for passes of one name or place.
+// that has changed it; thoroughly where on_pass, an ExtraPass or VerifiesAll() asks for it (docs/step_graph.md). Tells
+// on_pass of each pass; before the first one of "import". Throws as CheckDisabledPasses and VerifyGraph, and kInternal
+// for passes of one name or place.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
 // Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
