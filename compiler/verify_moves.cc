@@ -39,53 +39,63 @@ struct RowRange {
   bool IsApart(const RowRange& other) const { return end.IsUpTo(other.begin) || other.end.IsUpTo(begin); }
 };
 
-const RowRange kAllRows = {.begin = {}, .end = {.from = RowPlace::From::kEnd}};
+constexpr RowRange kAllRows = {.begin = {}, .end = {.from = RowPlace::From::kEnd}};
 
-// Rows of a base that hold something.
+// Both, where one begins no later than the other ends.
+std::optional<RowRange> Joined(const RowRange& a, const RowRange& b) {
+  const bool a_is_first = a.begin.IsUpTo(b.begin);
+  const RowRange &first = a_is_first ? a : b, &second = a_is_first ? b : a;
+  if (!first.begin.IsUpTo(second.begin) || !second.begin.IsUpTo(first.end)) return std::nullopt;
+  if (first.end.IsUpTo(second.end)) return RowRange{first.begin, second.end};
+  if (second.end.IsUpTo(first.end)) return first;
+  return std::nullopt;
+}
+
+// Rows that hold something. Graphs are verified after each pass: this is one allocation.
 class HeldRows {
  public:
-  bool IsEmpty() const { return ranges_.empty(); }
-  bool Contain(const RowRange& rows) const {
-    return std::ranges::any_of(ranges_, [&](const RowRange& held) { return held.Contains(rows); });
+  explicit HeldRows(size_t max_size) { ranges_.reserve(max_size); }
+
+  bool Contain(int base, const RowRange& rows) const {
+    return std::ranges::any_of(ranges_,
+                               [&](const Held& held) { return held.base == base && held.rows.Contains(rows); });
   }
-  bool AreApart(const RowRange& rows) const {
-    return std::ranges::all_of(ranges_, [&](const RowRange& held) { return held.IsApart(rows); });
+  bool AreApart(int base, const RowRange& rows) const {
+    return std::ranges::all_of(ranges_, [&](const Held& held) { return held.base != base || held.rows.IsApart(rows); });
   }
-  void Add(RowRange rows) {
-    // Rows that follow each other become one range, which may follow another one.
-    for (bool is_joined = true; is_joined;) {
-      const auto other =
-          std::ranges::find_if(ranges_, [&](const RowRange& held) { return Join(held, rows).has_value(); });
-      is_joined = other != ranges_.end();
-      if (!is_joined) break;
-      rows = *Join(*other, rows);
-      ranges_.erase(other);
+  // Rows that follow each other become one range, which may follow another one.
+  void Add(int base, RowRange rows) {
+    for (size_t i = 0; i < ranges_.size();) {
+      const std::optional<RowRange> joined = ranges_[i].base == base ? Joined(ranges_[i].rows, rows) : std::nullopt;
+      if (!joined) {
+        ++i;
+        continue;
+      }
+      rows = *joined;
+      ranges_[i] = ranges_.back();
+      ranges_.pop_back();
+      i = 0;
     }
-    ranges_.push_back(rows);
+    ranges_.push_back({base, rows});
   }
 
  private:
-  static std::optional<RowRange> Join(const RowRange& a, const RowRange& b) {
-    const RowRange &first = a.begin.IsUpTo(b.begin) ? a : b, &second = &first == &a ? b : a;
-    if (!first.begin.IsUpTo(second.begin) || !second.begin.IsUpTo(first.end)) return std::nullopt;
-    if (first.end.IsUpTo(second.end)) return RowRange{first.begin, second.end};
-    if (second.end.IsUpTo(first.end)) return first;
-    return std::nullopt;
-  }
-
-  std::vector<RowRange> ranges_;
+  struct Held {
+    int base = 0;
+    RowRange rows;
+  };
+  std::vector<Held> ranges_;
 };
 
 // Follows the moves through a run, of no steps or of some.
 class MoveVerifier {
  public:
-  MoveVerifier(const StepGraph& graph, bool has_steps) : graph_(graph), has_steps_(has_steps), held_(graph.num_bases) {
-    for (const int base : graph.lent) held_.at(base).Add(kAllRows);
-  }
+  MoveVerifier(const StepGraph& graph, bool has_steps)
+      : graph_(graph), has_steps_(has_steps), held_(graph.before.size() + graph.nodes.size()) {}
 
   void Run() {
     for (const RowMove& move : graph_.before) Check(move, /*is_before=*/true);
-    if (has_steps_) RunNodes();
+    if (has_steps_ && !graph_.after.empty()) RunNodes();
     for (const RowMove& move : graph_.after) Check(move, /*is_before=*/false);
   }
 
@@ -95,19 +105,22 @@ class MoveVerifier {
     if (move.kind == RowMove::Kind::kLend) return CheckLend(move, is_before);
     const int base = move.to.base;
     const RowRange to = RangeOf(move.to);
-    if (graph_.lent.contains(base) && !copied_.contains(base)) ThrowOf(move, "the caller owns the rows that it writes");
+    const bool is_lent = graph_.lent.contains(base);
+    if (is_lent && !copied_.contains(base)) ThrowOf(move, "the caller owns the rows that it writes");
     if (move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd) {
       const RowRange from = RangeOf(move.from);
-      if (!held_[move.from.base].Contain(from)) ThrowOf(move, "nothing has given the rows that it reads");
+      if (!IsHeld(move.from.base, from)) ThrowOf(move, "nothing has given the rows that it reads");
       if (move.from.base == base && !to.IsApart(from)) ThrowOf(move, "it writes rows that it reads");
     }
     if (move.kind == RowMove::Kind::kAdd) {
-      if (!held_[base].Contain(to)) ThrowOf(move, "nothing has given the rows that it adds to");
+      if (!IsHeld(base, to)) ThrowOf(move, "nothing has given the rows that it adds to");
       return;
     }
-    if (!held_[base].AreApart(to)) ThrowOf(move, "it writes over rows that hold something");
-    held_[base].Add(to);
+    if (is_lent || !held_.AreApart(base, to)) ThrowOf(move, "it writes over rows that hold something");
+    held_.Add(base, to);
   }
+
+  bool IsHeld(int base, const RowRange& rows) const { return graph_.lent.contains(base) || held_.Contain(base, rows); }
 
   void CheckLend(const RowMove& move, bool is_before) {
     if (!graph_.lent.contains(move.to.base)) ThrowOf(move, "the caller has not lent that");
@@ -131,7 +144,7 @@ class MoveVerifier {
         const StepValue& value = graph_.values[output];
         const Home& home = graph_.homes[value.home];
         if (home.kind != Home::Kind::kOutside || value.added) continue;
-        held_[home.slot.base].Add(RowsOf(home.slot));
+        held_.Add(home.slot.base, RowsOf(home.slot));
       }
     }
   }
@@ -145,8 +158,8 @@ class MoveVerifier {
 
   const StepGraph& graph_;
   const bool has_steps_;
-  std::vector<HeldRows> held_;  // by base
-  std::set<int> copied_;        // bases that are lent, of which steps have a copy
+  HeldRows held_;         // of what is not lent
+  std::set<int> copied_;  // bases that are lent, of which steps have a copy
 };
 
 // Whether it says how many rows these are, whatever a run has.
