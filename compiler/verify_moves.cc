@@ -143,7 +143,8 @@ class MoveVerifier {
       for (const int output : node.given()) {
         const StepValue& value = graph_.values[output];
         const Home& home = graph_.homes[value.home];
-        if (home.kind != Home::Kind::kOutside || value.added) continue;
+        const bool is_by_rows = home.slot.row_bytes == 0 || home.slot.bytes >= home.slot.row_bytes;
+        if (home.kind != Home::Kind::kOutside || value.added || !is_by_rows) continue;
         held_.Add(home.slot.base, RowsOf(home.slot));
       }
     }
