@@ -137,14 +137,18 @@ class MoveVerifier {
     return range;
   }
 
-  // What all steps together write.
+  // What all steps together write, where moves behind them look.
   void RunNodes() {
+    const auto is_looked_at = [&](int base) {
+      return std::ranges::any_of(graph_.after,
+                                 [&](const RowMove& move) { return move.to.base == base || move.from.base == base; });
+    };
     for (const StepNode& node : graph_.nodes) {
       for (const int output : node.given()) {
         const StepValue& value = graph_.values[output];
         const Home& home = graph_.homes[value.home];
         const bool is_by_rows = home.slot.row_bytes == 0 || home.slot.bytes >= home.slot.row_bytes;
-        if (home.kind != Home::Kind::kOutside || value.added || !is_by_rows) continue;
+        if (home.kind != Home::Kind::kOutside || value.added || !is_by_rows || !is_looked_at(home.slot.base)) continue;
         held_.Add(home.slot.base, RowsOf(home.slot));
       }
     }
