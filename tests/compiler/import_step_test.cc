@@ -36,6 +36,7 @@ BoundMove Move(BoundMove::Kind kind, const std::string& blob, int base) {
 StepGraph Imported(const std::vector<std::string>& ops, const StepBindings& bindings) {
   StepGraph graph;
   graph.num_bases = 8;
+  graph.num_lists = 1;
   ImportStep(StepNet(ops), {}, bindings, &graph);
   VerifyGraph(graph, "import");
   return graph;
@@ -88,14 +89,13 @@ TEST(ImportStep, MovesStandBesideTheOperatorsThatNeedThem) {
 }
 
 TEST(ImportStep, WhatHasNoKnownShapeLivesInBlobs) {
-  const StepBindings bindings = {.blobs = {Rows("x", 0), Rows("y", 1)}};
-  EXPECT_EQ(TextOf({"s = Shape(x)", "y = Reshape(x, s)", "r = Tanh(y)"}, bindings).find("unknown"), std::string::npos)
-      << "a shape is known from shapes";
-  const std::string text =
-      TextOf({"n = Unique(i)", "d = Copy(n)"}, {.blobs = {BindWhole("i", 2, {.dtype = DType::kInt64, .shape = {4}})}});
-  EXPECT_EQ(text, Step("  i: int64 [4] at 2\n"
-                       "  n.1: unknown blob = Unique(i) by blobs @0 {}\n"
-                       "  d.1: unknown blob = Copy(n.1) by blobs @1 {}\n"));
+  StepBindings bindings = {.blobs = {Rows("y", 1)}};
+  bindings.blobs[0].readable = false;
+  bindings.blobs.push_back({.home = {.kind = Home::Kind::kDynamic, .slot = {.blob = "n"}, .list = 0}});
+  EXPECT_EQ(TextOf({"d = Copy(n)", "y = Tanh(d)"}, bindings), Step("  n: unknown blob of list 0\n"
+                                                                   "  d.1: unknown blob = Copy(n) by blobs @0 {}\n"
+                                                                   "  y.1: unknown blob = Tanh(d.1) by blobs @1 {}\n"
+                                                                   "  y.2: float [1, 2, 4] at 1[32 * t] = y.1\n"));
 }
 
 TEST(ImportStep, RefusesWhatNobodyWrites) {
@@ -104,8 +104,7 @@ TEST(ImportStep, RefusesWhatNobodyWrites) {
   EXPECT_EQ(TextOf({"a = Tanh(x)"}, bindings),
             Step("  x: float [1, 2, 4] at 0[32 * t]\n  a.1: float [1, 2, 4] = Tanh(x) @0 {}\n"));
   bindings.moves[0].required = true;
-  ExpectError([&] { Imported({"dv = Tanh(x)"}, bindings); },
-              "…nothing in the step net writes \"dw\"; did you mean \"dv\"?");
+  ExpectError([&] { Imported({"dv = Tanh(x)"}, bindings); }, "…nothing in the step net writes \"dw\"");
 }
 
 TEST(ImportStep, RefusesOtherSizesThanLinksHave) {

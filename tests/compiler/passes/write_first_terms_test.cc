@@ -25,7 +25,7 @@ TEST(WriteFirstTerms, EachStepAddsToWhatIsThere) {
 }
 
 TEST(WriteFirstTerms, SumsThatStartWithMoreThanZerosAreAddedTo) {
-  const std::string before = Sums("^dw_before at 3", "once for all steps", " added", " at 2");
+  const std::string before = Sums("^dw_before at 3 lent", "once for all steps", " added", " at 2");
   EXPECT_EQ(After("write_first_terms", before), before);
 }
 
