@@ -99,6 +99,11 @@ TEST(VerifyGraph, FindsOperatorsThatDoNotDoWhatIsSaid) {
       "node 0, a region to b.1: b.1 is float [1, 5]; Erf gives float [1, 4]");
 }
 
+TEST(VerifyGraph, FindsOperatorsThatGiveNothing) {
+  const std::string x = "  x: float [1, 4] at 0[16 * t]\n";
+  ExpectProblem(x + "  _ = Tanh(x) @0 {}\n", "node 0, _ = Tanh(x): Tanh gives nothing of what it has");
+}
+
 TEST(VerifyGraph, FindsOperatorsThatRunWithBlobsAndGiveMemory) {
   const std::string x = "  x: float [1, 4] at 0[16 * t]\n";
   const std::string fault = "node 0, a = Tanh(x): Tanh runs with blobs, and what it gives lives elsewhere";
