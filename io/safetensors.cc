@@ -13,6 +13,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
+#include "stepnet/io/memory_ahead.h"
 
 namespace stepnet {
 namespace {
@@ -363,13 +364,20 @@ FoundTensors ReadSafetensors(const std::string& path, const NameFilter& wanted, 
     const std::vector<Entry> entries = ReadHeader(&file);
     const std::int64_t data_at = file.size() - file.left();
     FoundTensors found;
+    std::vector<Tensor> places;
+    std::vector<std::int64_t> positions;  // of the elements of each, in the file
     for (const Entry& entry : entries) {
       if (!IsWanted(wanted, entry.name)) continue;
       const TensorInfo info = InfoOf(entry);
-      found.push_back({.name = entry.name, .info = info, .place = find_place(entry.name, info.dtype, info.shape)});
-      if (!found.back().place.defined()) continue;
-      file.SeekTo(data_at + entry.begin);
-      ReadElements(&file, found.back().place);
+      places.push_back(find_place(entry.name, info.dtype, info.shape));
+      positions.push_back(data_at + entry.begin);
+      found.push_back({.name = entry.name, .info = info, .place = places.back()});
+    }
+    const MemoryAhead ahead(places);
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (!places[i].defined()) continue;
+      file.SeekTo(positions[i]);
+      ReadElements(&file, places[i]);
     }
     return found;
   } catch (Error& error) {

@@ -14,7 +14,6 @@
 #include <hwy/highway.h>
 
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
 #include "stepnet/operators/vector_loops-inl.h"
@@ -23,12 +22,6 @@
 #define STEPNET_OPERATORS_ADAM_CC_
 namespace stepnet {
 
-// Arrays of one update, each output the array of its input or another.
-template <typename T>
-struct AdamArrays {
-  const T *parameter, *moment1, *moment2, *gradient;
-  T *next_parameter, *next_moment1, *next_moment2;
-};
 struct AdamFactors {
   double beta1, beta2;
   double keep;     // of the parameter: 1 + r d
@@ -44,23 +37,26 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void Update(const AdamArrays<T>& a, const AdamFactors& f, std::int64_t n) {
-  ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
-    const auto gradient = hn::LoadU(d, a.gradient + i);
-    const auto m = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta1)), hn::LoadU(d, a.moment1 + i),
+HWY_INLINE void Update(const OpRun& run, const AdamFactors& f) {
+  const T *parameters = run.In(0).As<T>(), *moments1 = run.In(1).As<T>(), *moments2 = run.In(2).As<T>();
+  const T* gradients = run.In(3).As<T>();
+  T *next_parameters = run.Out(0).As<T>(), *next_moments1 = run.Out(1).As<T>(), *next_moments2 = run.Out(2).As<T>();
+  ForVectors<T>(run.Out(0).size(), [&](auto d, std::int64_t i) HWY_ATTR {
+    const auto gradient = hn::LoadU(d, gradients + i);
+    const auto m = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta1)), hn::LoadU(d, moments1 + i),
                               hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta1)), gradient));
-    const auto v = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta2)), hn::LoadU(d, a.moment2 + i),
+    const auto v = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta2)), hn::LoadU(d, moments2 + i),
                               hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta2)), hn::Mul(gradient, gradient)));
     const auto direction = hn::Div(m, hn::Add(hn::Sqrt(v), hn::Set(d, static_cast<T>(f.epsilon))));
-    const auto kept = hn::Mul(hn::Set(d, static_cast<T>(f.keep)), hn::LoadU(d, a.parameter + i));
-    hn::StoreU(hn::MulAdd(hn::Set(d, static_cast<T>(f.rate)), direction, kept), d, a.next_parameter + i);
-    hn::StoreU(m, d, a.next_moment1 + i);
-    hn::StoreU(v, d, a.next_moment2 + i);
+    const auto kept = hn::Mul(hn::Set(d, static_cast<T>(f.keep)), hn::LoadU(d, parameters + i));
+    hn::StoreU(hn::MulAdd(hn::Set(d, static_cast<T>(f.rate)), direction, kept), d, next_parameters + i);
+    hn::StoreU(m, d, next_moments1 + i);
+    hn::StoreU(v, d, next_moments2 + i);
   });
 }
 
-void UpdateFloat(const AdamArrays<float>& a, const AdamFactors& f, std::int64_t n) { Update(a, f, n); }
-void UpdateDouble(const AdamArrays<double>& a, const AdamFactors& f, std::int64_t n) { Update(a, f, n); }
+void UpdateFloat(const OpRun& run, const AdamFactors& f) { Update<float>(run, f); }
+void UpdateDouble(const OpRun& run, const AdamFactors& f) { Update<double>(run, f); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
@@ -96,17 +92,9 @@ struct Adam {
   void Run(const OpRun& run) const {
     const std::optional<std::int64_t> iteration = IterationOf(run, 5, iteration_name);
     if (!iteration) return KeepAll(run);
-    const AdamFactors factors = FactorsOf(run, *iteration);
-    ForFloatType(run.Out(0).dtype, "Adam", [&](auto zero) {
-      using T = decltype(zero);
-      const AdamArrays<T> a = {run.In(0).As<T>(),  run.In(1).As<T>(),  run.In(2).As<T>(), run.In(3).As<T>(),
-                               run.Out(0).As<T>(), run.Out(1).As<T>(), run.Out(2).As<T>()};
-      if constexpr (std::is_same_v<T, float>) {
-        HWY_DYNAMIC_DISPATCH(UpdateFloat)(a, factors, run.Out(0).size());
-      } else {
-        HWY_DYNAMIC_DISPATCH(UpdateDouble)(a, factors, run.Out(0).size());
-      }
-    });
+    const bool is_float = run.Out(0).dtype == DType::kFloat;
+    (is_float ? HWY_DYNAMIC_DISPATCH(UpdateFloat) : HWY_DYNAMIC_DISPATCH(UpdateDouble))(run,
+                                                                                        FactorsOf(run, *iteration));
   }
 
   static void KeepAll(const OpRun& run) {
@@ -161,8 +149,7 @@ const Registration adam =
     Operator("Adam")
         .Doc(
             "A step of Adam: moment1' = beta1 moment1 + (1 - beta1) grad, moment2' = beta2 moment2 + (1 - beta2) "
-            "grad², "
-            "param' = (1 + lr weight_decay) param + lr c moment1' / (sqrt(moment2') + epsilon), where c = "
+            "grad², param' = (1 + lr weight_decay) param + lr c moment1' / (sqrt(moment2') + epsilon), where c = "
             "sqrt(1 - beta2^t) / (1 - beta1^t) and t = iter + 1. lr is added, so base_lr of LearningRate is below 0 "
             "here. torch.optim.AdamW with a rate of 0.001 is base_lr -0.001, epsilon 1e-8, bias_corrected_epsilon, and "
             "an Iter at the end of the net.")

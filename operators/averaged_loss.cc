@@ -32,10 +32,7 @@ const Registration averaged_loss_gradient =
         .ReadsShapes({0})
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloats(query);
-          if (query.In(1).shape.size() != 1) {
-            throw Error(ErrorCode::kShapeMismatch,
-                        StrCat(InputText(query, 1), "; AveragedLossGradient needs dy of one element"));
-          }
+          ExpectOneElement(query, 1, "dy");
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
         .Formula([](Formula& f) { f.Out({f.Scalar("dy") / std::max<std::int64_t>(f.RowsFrom("x", 0), 1)}); });

@@ -19,27 +19,6 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void ProductOfLoops(const T* a, const T* b, T* out, const BroadcastLoops& loops) {
-  if (loops.empty()) return;
-  if (loops.after == 1) {
-    for (std::int64_t i = 0; i < loops.before; ++i, a += loops.run, out += loops.run) {
-      ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
-        hn::StoreU(hn::Mul(hn::LoadU(d, a + j), hn::LoadU(d, b + j)), d, out + j);
-      });
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < loops.before; ++i) {
-    for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after, out += loops.after) {
-      const T repeated = b[j];
-      ForVectors<T>(loops.after, [&](auto d, std::int64_t k) HWY_ATTR {
-        hn::StoreU(hn::Mul(hn::LoadU(d, a + k), hn::Set(d, repeated)), d, out + k);
-      });
-    }
-  }
-}
-
-template <typename T>
 HWY_INLINE T SumOf(const T* a, std::int64_t n) {
   return SumVectors<T>(n, [&](auto d, std::int64_t k) HWY_ATTR { return hn::LoadU(d, a + k); });
 }
@@ -74,12 +53,6 @@ HWY_INLINE void SumOfLoops(const T* a, T* out, const BroadcastLoops& loops) {
   }
 }
 
-void ProductFloat(const float* a, const float* b, float* out, const BroadcastLoops& loops) {
-  ProductOfLoops(a, b, out, loops);
-}
-void ProductDouble(const double* a, const double* b, double* out, const BroadcastLoops& loops) {
-  ProductOfLoops(a, b, out, loops);
-}
 void SumFloat(const float* a, float* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
 void SumDouble(const double* a, double* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
 
@@ -90,17 +63,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
-HWY_EXPORT(ProductFloat);
-HWY_EXPORT(ProductDouble);
 HWY_EXPORT(SumFloat);
 HWY_EXPORT(SumDouble);
 
-void BroadcastProduct(const float* a, const float* b, float* out, const BroadcastLoops& loops) {
-  HWY_DYNAMIC_DISPATCH(ProductFloat)(a, b, out, loops);
-}
-void BroadcastProduct(const double* a, const double* b, double* out, const BroadcastLoops& loops) {
-  HWY_DYNAMIC_DISPATCH(ProductDouble)(a, b, out, loops);
-}
 void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops) {
   HWY_DYNAMIC_DISPATCH(SumFloat)(a, out, loops);
 }

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "stepnet/core/broadcast_rule.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/regions/region_kernels.h"
 
 namespace stepnet {
 
@@ -35,11 +37,6 @@ void ReduceGradient(GradientBuilder& g, int i, const std::string& of);
 // The same of the gradient of output 0, which belongs to others too.
 void PassGradient(GradientBuilder& g, int i);
 
-// out[i, j, k] = a[i, j, k] * b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
-// a, b; otherwise it overlaps neither.
-void BroadcastProduct(const float* a, const float* b, float* out, const BroadcastLoops& loops);
-void BroadcastProduct(const double* a, const double* b, double* out, const BroadcastLoops& loops);
-
 // out[j] = sum over i, k of a[i, j, k]. `out` does not overlap a, unless they are the same and a has `run` elements.
 void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops);
 void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);
@@ -48,6 +45,16 @@ void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);
 template <typename T>
 T AverageFactor(bool average, std::int64_t elements) {
   return average && elements > 0 ? T{1} / static_cast<T>(elements) : T{1};
+}
+
+// out[i] = x[i] * factor; `out` may be x.
+template <typename T>
+void Scale(std::int64_t n, const T* x, T factor, T* out) {
+  const RowOperandKernel multiply = RowOperandChainOf({.before = ChainStep::kMultiply}, kDTypeOf<T>);
+  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+    const void* const operands[] = {x + begin, &factor};
+    multiply(out + begin, operands, {.of_rows = 0b10}, 1, end - begin);
+  });
 }
 
 }  // namespace stepnet

@@ -93,10 +93,9 @@ const Registration clip_by_global_norm =
           outputs.push_back({.dtype = query.In(0).dtype, .shape = Shape({1})});
           return outputs;
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [max_norm = double{op.Float("max_norm")}](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "ClipByGlobalNorm", [&](auto zero) { Clip<decltype(zero)>(run, max_norm); });
-          };
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(
+              op, [max_norm = double{op.Float("max_norm")}]<typename T>(const OpRun& run) { Clip<T>(run, max_norm); });
         });
 
 }  // namespace

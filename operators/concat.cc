@@ -1,5 +1,7 @@
 // Concat joins tensors along one dimension, Split cuts one up. Concat is the gradient of Split; that of Concat cuts as
 // Split does, and takes the sizes of the parts from the shapes of what was joined, which are known before it runs.
+#include <span>
+
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
@@ -16,21 +18,11 @@ std::int64_t AxisArgument(const OperatorCall& op) {
   return op.String("order") == "NHWC" ? 3 : 1;
 }
 
-// Everything in front of the axis, along it, and behind it.
-struct Extents {
-  std::int64_t before;
-  std::int64_t size;
-  std::int64_t after;
-};
-
-Extents ExtentsAt(const Shape& shape, int axis) { return {shape.SizeTo(axis), shape[axis], shape.SizeFrom(axis + 1)}; }
-
 void CheckConcatInput(const ShapeQuery& query, int i, int axis, bool adds_axis) {
   const TensorInfo& first = query.In(0);
   const TensorInfo& other = query.In(i);
   const auto describe = [&](const char* rule) {
-    return StrCat(query.op().inputs()[0], " is ", first.Description(), " and ", query.op().inputs()[i], " is ",
-                  other.Description(), "; Concat needs inputs of one dtype", rule);
+    return StrCat(InputText(query, 0), " and ", InputText(query, i), "; Concat needs inputs of one dtype", rule);
   };
   if (other.dtype != first.dtype) throw Error(ErrorCode::kTypeMismatch, describe(""));
   if (adds_axis) {
@@ -82,15 +74,13 @@ std::vector<TensorInfo> ConcatShapes(const ShapeQuery& query) {
 void RunConcat(const OpRun& run, std::int64_t axis_argument, bool adds_axis) {
   const TensorView& out = run.Out(0);
   const int axis = out.shape->CanonicalAxis(axis_argument);
-  const Extents extents = ExtentsAt(*out.shape, axis);
   std::int64_t at = 0;
   for (int i = 0; i < run.num_inputs(); ++i) {
-    const std::int64_t size = adds_axis ? 1 : run.In(i).dim(axis);
-    const std::int64_t length = size * extents.after;
-    CopyRuns(out.dtype, At(run.In(i), 0), length, At(out, at * extents.after), extents.size * extents.after, length,
-             extents.before);
-    at += size;
-    run.Out(1).As<std::int32_t>()[i] = static_cast<std::int32_t>(size);
+    const TensorView& part = run.In(i);
+    const std::int64_t length = part.shape->SizeFrom(axis);
+    CopyRuns(out.dtype, At(part, 0), length, At(out, at), out.shape->SizeFrom(axis), length, out.shape->SizeTo(axis));
+    at += length;
+    run.Out(1).As<std::int32_t>()[i] = adds_axis ? 1 : static_cast<std::int32_t>(part.dim(axis));
   }
 }
 
@@ -99,7 +89,6 @@ void ExpandConcat(Expansion& e) {
   const bool adds_axis = e.op().Bool("add_axis");
   const Shape& first = e.In(0).shape;
   const int axis = (adds_axis ? first.Inserted(0, 1) : first).CanonicalAxis(AxisArgument(e.op()));
-  const std::int64_t before = first.SizeTo(axis);
   std::vector<std::int64_t> sizes;
   std::int64_t length = 0;  // of a run
   for (int i = 0; i < e.num_inputs(); ++i) {
@@ -109,7 +98,8 @@ void ExpandConcat(Expansion& e) {
   std::int64_t at = 0;
   for (int i = 0; i < e.num_inputs(); ++i) {
     const std::int64_t columns = e.In(i).shape.SizeFrom(axis);
-    e.Copy(before, columns, {.operand = i, .row_length = columns}, {.operand = 0, .row_length = length, .first = at});
+    e.Copy(first.SizeTo(axis), columns, {.operand = i, .row_length = columns},
+           {.operand = 0, .row_length = length, .first = at});
     at += columns;
   }
   e.Constants(1, DType::kInt32, sizes);
@@ -154,8 +144,8 @@ std::vector<std::int64_t> PartSizes(const ShapeQuery& query, int axis) {
   if (!argument.empty()) return argument;
   const std::int64_t parts = op.num_outputs();
   if (x.shape[axis] % parts != 0) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(), "; dimension ", axis,
-                                                  " cannot be split into ", parts, " equal parts"));
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(InputText(query, 0), "; dimension ", axis, " cannot be split into ", parts, " equal parts"));
   }
   return std::vector<std::int64_t>(static_cast<size_t>(parts), x.shape[axis] / parts);
 }
@@ -185,46 +175,39 @@ std::vector<TensorInfo> SplitShapes(const ShapeQuery& query) {
   return parts;
 }
 
-void RunSplit(const OpRun& run, std::int64_t axis_argument, bool drops_axis) {
-  const TensorView& x = run.In(0);
-  const int axis = x.shape->CanonicalAxis(axis_argument);
-  const Extents extents = ExtentsAt(*x.shape, axis);
-  std::int64_t at = 0;
-  for (int o = 0; o < run.num_outputs(); ++o) {
-    const std::int64_t size = drops_axis ? 1 : run.Out(o).dim(axis);
-    const std::int64_t length = size * extents.after;
-    CopyRuns(x.dtype, At(x, at * extents.after), extents.size * extents.after, At(run.Out(o), 0), length, length,
-             extents.before);
-    at += size;
-  }
+// Parts may lack the axis.
+KernelFactory SplitKernel() {
+  return [](const OperatorCall& op) -> RunFn {
+    return [axis_argument = AxisArgument(op)](const OpRun& run) {
+      const TensorView& x = run.In(0);
+      const int axis = x.shape->CanonicalAxis(axis_argument);
+      std::int64_t at = 0;
+      for (const TensorView& part : run.outputs()) {
+        const std::int64_t length = part.shape->SizeFrom(axis);
+        CopyRuns(x.dtype, At(x, at), x.shape->SizeFrom(axis), At(part, 0), length, length, x.shape->SizeTo(axis));
+        at += length;
+      }
+    };
+  };
 }
 
-// Copies of the parts of operand 0, of so many elements each in a run of what lies from the axis on.
-void ExpandParts(Expansion& e, int axis, const std::vector<std::int64_t>& columns) {
+// Copies of the parts of operand 0.
+void ExpandParts(Expansion& e, std::span<const TensorInfo> parts) {
   const Shape& x = e.In(0).shape;
+  const int axis = x.CanonicalAxis(AxisArgument(e.op()));
   std::int64_t at = 0;
-  for (size_t o = 0; o < columns.size(); ++o) {
-    e.Copy(x.SizeTo(axis), columns[o], {.operand = 0, .row_length = x.SizeFrom(axis), .first = at},
-           {.operand = static_cast<int>(o), .row_length = columns[o]});
-    at += columns[o];
+  for (int o = 0; o < static_cast<int>(parts.size()); ++o) {
+    const std::int64_t length = parts[o].shape.SizeFrom(axis);
+    e.Copy(x.SizeTo(axis), length, {.operand = 0, .row_length = x.SizeFrom(axis), .first = at},
+           {.operand = o, .row_length = length});
+    at += length;
   }
 }
 
 // Where the sizes are values of an input they may be others in each run.
 void ExpandSplit(Expansion& e) {
-  if (e.num_inputs() > 1 && e.outputs().empty()) return;
-  const Shape& x = e.In(0).shape;
-  const int axis = x.CanonicalAxis(AxisArgument(e.op()));
-  std::vector<std::int64_t> given = e.op().Ints("split");
-  if (e.num_inputs() > 1) {
-    for (const TensorInfo& part : e.outputs()) given.push_back(e.op().Bool("add_axis") ? 1 : part.shape[axis]);
-  }
-  std::vector<std::int64_t> columns;
-  for (int o = 0; o < e.op().num_outputs(); ++o) {
-    const std::int64_t size = given.empty() ? x[axis] / e.op().num_outputs() : given[o];
-    columns.push_back(size * x.SizeFrom(axis + 1));
-  }
-  ExpandParts(e, axis, columns);
+  if (!e.outputs().empty()) return ExpandParts(e, e.outputs());
+  if (e.num_inputs() == 1) ExpandParts(e, SplitShapes(e.query()));
 }
 
 // A part that nothing differentiates has a gradient of zeros; leaving it out would shift the parts behind it.
@@ -263,11 +246,7 @@ const Registration split =
         .Shapes(SplitShapes)
         .Expands(ExpandSplit)
         .Gradient(SplitGradient)
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [axis = AxisArgument(op), drops_axis = op.Bool("add_axis")](const OpRun& run) {
-            RunSplit(run, axis, drops_axis);
-          };
-        });
+        .Cpu(SplitKernel());
 
 // The gradients of what was joined have its shapes.
 std::vector<TensorInfo> ConcatGradientShapes(const ShapeQuery& query) {
@@ -292,14 +271,6 @@ std::vector<TensorInfo> ConcatGradientShapes(const ShapeQuery& query) {
              InputText(query, 0)));
 }
 
-void ExpandConcatGradient(Expansion& e) {
-  const Shape& dy = e.In(0).shape;
-  const int axis = dy.CanonicalAxis(AxisArgument(e.op()));
-  std::vector<std::int64_t> columns;
-  for (int i = 1; i < e.num_inputs(); ++i) columns.push_back(e.In(i).shape.SizeFrom(axis));
-  ExpandParts(e, axis, columns);
-}
-
 const Registration concat_gradient = Operator("ConcatGradient")
                                          .Doc("dx_i is the part of dy that x_i became.")
                                          .Input("dy", "output of Concat, or its gradient")
@@ -310,12 +281,9 @@ const Registration concat_gradient = Operator("ConcatGradient")
                                          .Arg("add_axis", false, "the parts are of size 1 and have no dimension `axis`")
                                          .ReadsShapes({1})
                                          .Shapes(ConcatGradientShapes)
-                                         .Expands(ExpandConcatGradient)
+                                         .Expands([](Expansion& e) { ExpandParts(e, ConcatGradientShapes(e.query())); })
                                          .Gradient(SplitGradient)
-                                         .Cpu([](const OperatorCall& op) -> RunFn {
-                                           return [axis = AxisArgument(op), drops_axis = op.Bool("add_axis")](
-                                                      const OpRun& run) { RunSplit(run, axis, drops_axis); };
-                                         });
+                                         .Cpu(SplitKernel());
 
 }  // namespace
 }  // namespace stepnet

@@ -55,29 +55,26 @@ void ConvolveGroup(const ConvSizes& sizes, std::int64_t pixels, const T* patches
 
 RunFn ConvKernel(const OperatorCall& op) {
   PrepareGemm();
-  return [arguments = ConvArguments(op), type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-      using T = decltype(zero);
-      const ConvSizes sizes(*run.In(0).shape, *run.In(1).shape, arguments);
-      const T* filter = run.In(1).As<T>();
-      const T* bias = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
-      const std::int64_t pixels = sizes.pixels_out(), patch = sizes.patch();
-      const bool copies = !sizes.PatchIsPixel();
-      T* scratch = copies ? run.ScratchOf<T>(std::min(ImagesAtOnce(sizes), sizes.images) * pixels * patch) : nullptr;
-      const std::int64_t stride = !sizes.channels_last ? pixels : copies ? patch : sizes.channels;
-      ForImages(sizes, [&](std::int64_t first, std::int64_t count) {
-        const T* images = run.In(0).As<T>() + first * sizes.channels * sizes.pixels_in();
-        T* y = run.Out(0).As<T>() + first * sizes.outputs * pixels;
-        for (std::int64_t g = 0; g < sizes.groups; ++g) {
-          if (copies) ImagesToPatches(sizes, g, count, images, scratch);
-          const T* patches = copies ? scratch : images + GroupOffset(sizes, g * sizes.channels_of_group(), pixels);
-          const std::int64_t output = g * sizes.outputs_of_group();
-          ConvolveGroup<T>(sizes, count * pixels, patches, stride, filter + output * patch,
-                           bias == nullptr ? nullptr : bias + output, y + GroupOffset(sizes, output, pixels));
-        }
-      });
+  return FloatKernel(op, [arguments = ConvArguments(op)]<typename T>(const OpRun& run) {
+    const ConvSizes sizes(*run.In(0).shape, *run.In(1).shape, arguments);
+    const T* filter = run.In(1).As<T>();
+    const T* bias = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
+    const std::int64_t pixels = sizes.pixels_out(), patch = sizes.patch();
+    const bool copies = !sizes.PatchIsPixel();
+    T* scratch = copies ? run.ScratchOf<T>(std::min(ImagesAtOnce(sizes), sizes.images) * pixels * patch) : nullptr;
+    const std::int64_t stride = !sizes.channels_last ? pixels : copies ? patch : sizes.channels;
+    ForImages(sizes, [&](std::int64_t first, std::int64_t count) {
+      const T* images = run.In(0).As<T>() + first * sizes.channels * sizes.pixels_in();
+      T* y = run.Out(0).As<T>() + first * sizes.outputs * pixels;
+      for (std::int64_t g = 0; g < sizes.groups; ++g) {
+        if (copies) ImagesToPatches(sizes, g, count, images, scratch);
+        const T* patches = copies ? scratch : images + GroupOffset(sizes, g * sizes.channels_of_group(), pixels);
+        const std::int64_t output = g * sizes.outputs_of_group();
+        ConvolveGroup<T>(sizes, count * pixels, patches, stride, filter + output * patch,
+                         bias == nullptr ? nullptr : bias + output, y + GroupOffset(sizes, output, pixels));
+      }
     });
-  };
+  });
 }
 
 // dfilter += dy patches^T, and patches = what they get of dy when `wants_dx`, for one group of `pixels` pixels.
@@ -120,32 +117,29 @@ struct GradientOutputs {
 RunFn ConvGradientKernel(const OperatorCall& op) {
   PrepareGemm();
   const GradientOutputs outputs(op.Bool("no_bias"), op.num_outputs());
-  return [arguments = ConvArguments(op), outputs, type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-      using T = decltype(zero);
-      const ConvSizes sizes(*run.In(0).shape, *run.In(1).shape, arguments);
-      const std::int64_t pixels = sizes.pixels_out(), patch = sizes.patch();
-      T* dfilter = run.Out(0).As<T>();
-      T* dx = outputs.dx < 0 ? nullptr : run.Out(outputs.dx).As<T>();
-      std::fill_n(dfilter, run.Out(0).size(), T{0});
-      if (dx != nullptr) std::fill_n(dx, run.Out(outputs.dx).size(), T{0});
-      if (outputs.db >= 0) SumOutputs(sizes, run.In(2).As<T>(), run.Out(outputs.db).As<T>());
-      T* patches = run.ScratchOf<T>(std::min(ImagesAtOnce(sizes), sizes.images) * pixels * patch);
-      ForImages(sizes, [&](std::int64_t first, std::int64_t count) {
-        const std::int64_t image_size = sizes.channels * sizes.pixels_in();
-        const T* dy = run.In(2).As<T>() + first * sizes.outputs * pixels;
-        for (std::int64_t g = 0; g < sizes.groups; ++g) {
-          const std::int64_t output = g * sizes.outputs_of_group();
-          ImagesToPatches(sizes, g, count, run.In(0).As<T>() + first * image_size, patches);
-          AddGroupGradients(sizes, count * pixels, run.In(1).As<T>() + output * patch,
-                            dy + GroupOffset(sizes, output, pixels), dx != nullptr, patches, dfilter + output * patch);
-          for (std::int64_t i = 0; dx != nullptr && i < count; ++i) {
-            AddPatchesToImage(sizes, g, patches + i * pixels * patch, dx + (first + i) * image_size);
-          }
+  return FloatKernel(op, [arguments = ConvArguments(op), outputs]<typename T>(const OpRun& run) {
+    const ConvSizes sizes(*run.In(0).shape, *run.In(1).shape, arguments);
+    const std::int64_t pixels = sizes.pixels_out(), patch = sizes.patch();
+    T* dfilter = run.Out(0).As<T>();
+    T* dx = outputs.dx < 0 ? nullptr : run.Out(outputs.dx).As<T>();
+    std::fill_n(dfilter, run.Out(0).size(), T{0});
+    if (dx != nullptr) std::fill_n(dx, run.Out(outputs.dx).size(), T{0});
+    if (outputs.db >= 0) SumOutputs(sizes, run.In(2).As<T>(), run.Out(outputs.db).As<T>());
+    T* patches = run.ScratchOf<T>(std::min(ImagesAtOnce(sizes), sizes.images) * pixels * patch);
+    ForImages(sizes, [&](std::int64_t first, std::int64_t count) {
+      const std::int64_t image_size = sizes.channels * sizes.pixels_in();
+      const T* dy = run.In(2).As<T>() + first * sizes.outputs * pixels;
+      for (std::int64_t g = 0; g < sizes.groups; ++g) {
+        const std::int64_t output = g * sizes.outputs_of_group();
+        ImagesToPatches(sizes, g, count, run.In(0).As<T>() + first * image_size, patches);
+        AddGroupGradients(sizes, count * pixels, run.In(1).As<T>() + output * patch,
+                          dy + GroupOffset(sizes, output, pixels), dx != nullptr, patches, dfilter + output * patch);
+        for (std::int64_t i = 0; dx != nullptr && i < count; ++i) {
+          AddPatchesToImage(sizes, g, patches + i * pixels * patch, dx + (first + i) * image_size);
         }
-      });
+      }
     });
-  };
+  });
 }
 
 std::vector<TensorInfo> ConvShapes(const ShapeQuery& query) {

@@ -53,22 +53,19 @@ const Registration label_cross_entropy =
         .Output("y", "[N]")
         .Shapes(LabelShapes)
         .Gradient("LabelCrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu({.make = [](const OperatorCall&) -> RunFn {
-                return [](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "LabelCrossEntropy", [&](auto zero) {
-                    using T = decltype(zero);
-                    const std::int64_t rows = run.Out(0).size();
-                    const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-                    const T* x = run.In(0).As<T>();
-                    T* y = run.Out(0).As<T>();
-                    for (std::int64_t i = 0; i < rows; ++i) {
-                      const std::int64_t label = LabelAt(run, 1, i, classes);
-                      y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kFloor<T>);
-                    }
-                    VectorLog(y, y, rows);
-                    for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
-                  });
-                };
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, []<typename T>(const OpRun& run) {
+                  const std::int64_t rows = run.Out(0).size();
+                  const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                  const T* x = run.In(0).As<T>();
+                  T* y = run.Out(0).As<T>();
+                  for (std::int64_t i = 0; i < rows; ++i) {
+                    const std::int64_t label = LabelAt(run, 1, i, classes);
+                    y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kFloor<T>);
+                  }
+                  VectorLog(y, y, rows);
+                  for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
+                });
               },
               .checks_values = true});
 
@@ -84,23 +81,20 @@ const Registration label_cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu({.make = [](const OperatorCall&) -> RunFn {
-                return [](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "LabelCrossEntropyGradient", [&](auto zero) {
-                    using T = decltype(zero);
-                    const std::int64_t rows = run.In(2).size();
-                    const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-                    const T* x = run.In(0).As<T>();
-                    T* dx = run.Out(0).As<T>();
-                    std::fill_n(dx, run.Out(0).size(), T{0});
-                    for (std::int64_t i = 0; i < rows; ++i) {
-                      const std::int64_t label = LabelAt(run, 1, i, classes);
-                      if (label == kNoClass) continue;
-                      const std::int64_t at = i * classes + label;
-                      dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kFloor<T>);
-                    }
-                  });
-                };
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, []<typename T>(const OpRun& run) {
+                  const std::int64_t rows = run.In(2).size();
+                  const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                  const T* x = run.In(0).As<T>();
+                  T* dx = run.Out(0).As<T>();
+                  std::fill_n(dx, run.Out(0).size(), T{0});
+                  for (std::int64_t i = 0; i < rows; ++i) {
+                    const std::int64_t label = LabelAt(run, 1, i, classes);
+                    if (label == kNoClass) continue;
+                    const std::int64_t at = i * classes + label;
+                    dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kFloor<T>);
+                  }
+                });
               },
               .checks_values = true});
 

@@ -1,6 +1,7 @@
 #include "stepnet/operators/dtypes.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "stepnet/core/cancellation.h"
@@ -54,6 +55,39 @@ void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::b
                   static_cast<size_t>((end - begin) * bytes));
     });
   }
+}
+
+namespace {
+
+// `dims` end with that of the runs.
+void CopyRunsOf(DType dtype, std::span<const BoxDim> dims, const std::byte* from, std::byte* to) {
+  const BoxDim& dim = dims[0];
+  if (dims.size() == 1) return CopyRuns(dtype, from, dim.size, to, dim.size, dim.size, 1);
+  if (dims.size() == 2) return CopyRuns(dtype, from, dim.from_step, to, dim.to_step, dims[1].size, dim.size);
+  const std::int64_t bytes = DTypeBytes(dtype);
+  for (std::int64_t i = 0; i < dim.size; ++i) {
+    CopyRunsOf(dtype, dims.subspan(1), from + i * dim.from_step * bytes, to + i * dim.to_step * bytes);
+  }
+}
+
+}  // namespace
+
+void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, std::byte* to) {
+  std::array<BoxDim, Shape::kMaxRank + 1> merged;
+  size_t count = 0;
+  for (const BoxDim& dim : dims) {
+    if (dim.size == 0) return;
+    if (dim.size == 1) continue;
+    BoxDim* const last = count > 0 ? &merged[count - 1] : nullptr;
+    if (last != nullptr && last->from_step == dim.size * dim.from_step && last->to_step == dim.size * dim.to_step) {
+      *last = {.size = last->size * dim.size, .from_step = dim.from_step, .to_step = dim.to_step};
+    } else {
+      merged[count++] = dim;
+    }
+  }
+  const bool ends_with_runs = count > 0 && merged[count - 1].from_step == 1 && merged[count - 1].to_step == 1;
+  if (!ends_with_runs) merged[count++] = {.size = 1, .from_step = 1, .to_step = 1};
+  CopyRunsOf(dtype, std::span(merged).first(count), from, to);
 }
 
 void ClearElements(DType dtype, std::byte* to, std::int64_t n) {

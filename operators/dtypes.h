@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "stepnet/core/error.h"
@@ -51,9 +52,24 @@ inline std::byte* At(const TensorView& tensor, std::int64_t i) {
   return static_cast<std::byte*>(tensor.data) + i * DTypeBytes(tensor.dtype);
 }
 
+// Element i of int32 or int64.
+inline std::int64_t IntAt(const TensorView& tensor, std::int64_t i) {
+  return tensor.dtype == DType::kInt64 ? tensor.As<std::int64_t>()[i] : tensor.As<std::int32_t>()[i];
+}
+
 // Copies `rows` runs of `length` elements. Runs start `from_step` and `to_step` elements after one another.
 void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
               std::int64_t length, std::int64_t rows);
+
+// A dimension of a box of elements: its size, and how far apart in memory elements lie that are neighbours along it.
+struct BoxDim {
+  std::int64_t size;
+  std::int64_t from_step;
+  std::int64_t to_step;
+};
+// Copies a box whose dimensions, at most Shape::kMaxRank, lie in any way in what it is copied from and to. Runs that
+// are one after the other in both are copied as one.
+void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, std::byte* to);
 
 // Sets `n` elements to 0, false or "".
 void ClearElements(DType dtype, std::byte* to, std::int64_t n);

@@ -12,8 +12,8 @@ ShapeRule SameFloats() {
       const TensorInfo& other = query.In(i);
       if (other == first) continue;
       throw Error(other.dtype == first.dtype ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-                  StrCat(query.op().type(), " needs inputs of one shape and type; ", query.op().inputs()[0], " is ",
-                         first.Description(), " and ", query.op().inputs()[i], " is ", other.Description()));
+                  StrCat(query.op().type(), " needs inputs of one shape and type; ", InputText(query, 0), " and ",
+                         InputText(query, i)));
     }
     return std::vector<TensorInfo>{{.dtype = first.dtype, .shape = first.shape}};
   };

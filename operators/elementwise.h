@@ -1,7 +1,8 @@
-// Map: kernels of operators that work element by element.
+// Kernels of operators on float or double: FloatKernel, and Map for those that work element by element.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "stepnet/core/any_order.h"
 #include "stepnet/core/cancellation.h"
@@ -25,30 +26,33 @@ void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
 // Shape rule: all inputs are float or all are double, of one shape; one output of that dtype and shape.
 ShapeRule SameFloats();
 
+// Kernel that calls fn.operator()<T>(run), where T, float or double, is the type of output 0:
+//   FloatKernel(op, [scale = op.Float("scale")]<typename T>(const OpRun& run) { … })
+template <typename Fn>
+RunFn FloatKernel(const OperatorCall& op, Fn fn) {
+  return [fn = std::move(fn), type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) { fn.template operator()<decltype(zero)>(run); });
+  };
+}
+
 // Kernel that calls fn(x[i]) or fn(x[i], y[i]) for each element, where fn takes float or double (a generic lambda).
 // The shape rule has seen to it that all inputs have the dtype and size of the output.
 template <typename Fn>
 RunFn Map(const OperatorCall& op, Fn fn) {
-  return [fn, type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-      using T = decltype(zero);
-      const std::int64_t n = run.Out(0).size();
-      T* out = run.Out(0).As<T>();
-      const T* x = run.In(0).As<T>();
-      if constexpr (requires { fn(zero, zero); }) {
+  return FloatKernel(op, [fn]<typename T>(const OpRun& run) {
+    T* out = run.Out(0).As<T>();
+    const T* x = run.In(0).As<T>();
+    InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+      if constexpr (requires { fn(T{}, T{}); }) {
         const T* y = run.In(1).As<T>();
-        InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-          STEPNET_ANY_ORDER
-          for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i], y[i]);
-        });
+        STEPNET_ANY_ORDER
+        for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i], y[i]);
       } else {
-        InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-          STEPNET_ANY_ORDER
-          for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i]);
-        });
+        STEPNET_ANY_ORDER
+        for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i]);
       }
     });
-  };
+  });
 }
 
 }  // namespace stepnet

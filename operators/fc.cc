@@ -207,13 +207,6 @@ struct Weights {
   }
 };
 
-// The matrix from a column on.
-template <typename T>
-MatrixView<T> ColumnsFrom(MatrixView<T> matrix, std::int64_t column) {
-  matrix.data += column * (matrix.transposed ? matrix.stride : 1);
-  return matrix;
-}
-
 // Weights in panels, for products of rows with them.
 Packing WeightsInPanels(bool transposed, bool is_gradient) {
   const auto weights_of = [=](const OperatorCall& op, const Shape& w) {
@@ -279,41 +272,19 @@ void MultiplyRowByRows(const OpRun& run, const Weights<W>& weights, const T* x, 
   }
 }
 
-// y = x w + b by the library that multiplies, in blocks of columns, or of rows where there are many.
-template <typename T, typename W>
-void MultiplyInBlocks(const OpRun& run, const Sizes& sizes, MatrixView<W> w, const T* x, T* y, bool adds, const T* b) {
-  const auto [m, k, n] = sizes;
-  const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
-  const std::int64_t size = of_rows ? m : n;
-  const auto [first, last] = run.Share(blocks);
-  for (std::int64_t block = first; block < last; ++block) {
-    const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
-    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-    const std::int64_t columns = of_rows ? n : end - begin;
-    Gemm<T>(of_rows ? end - begin : m, columns, k, {x + row * k, k},
-            Promoted<T>(run, k, columns, ColumnsFrom(w, column)), y + row * n + column, n, adds,
-            b == nullptr ? b : b + column);
-  }
-}
-
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
   PrepareGemm();
-  return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-      using T = decltype(zero);
-      const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
-      const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
-      T* const y = run.Out(0).As<T>();
-      ForWeights<T>(run.In(1), [&](const auto* w) {
-        const Weights weights(layout, w, *run.In(1).shape, /*is_gradient=*/false);
-        if (run.packed() != nullptr) return MultiplyByPanels(run, sizes.m, weights, x, y, run.Adds(0), b);
-        if (IsRowTimesRows(sizes.m, layout.transposed)) {
-          return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
-        }
-        MultiplyInBlocks(run, sizes, weights.matrix, x, y, run.Adds(0), b);
-      });
+  return FloatKernel(op, [layout = Layout(op, transposed)]<typename T>(const OpRun& run) {
+    const std::int64_t m = layout.SizesOf(*run.In(0).shape, *run.In(1).shape).m;
+    const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
+    T* const y = run.Out(0).As<T>();
+    ForWeights<T>(run.In(1), [&](const auto* w) {
+      const Weights weights(layout, w, *run.In(1).shape, /*is_gradient=*/false);
+      if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
+      if (IsRowTimesRows(m, layout.transposed)) return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
+      MultiplyInBlocks(run, m, weights.n, weights.k, {x, weights.k}, weights.matrix, y, run.Adds(0), b);
     });
-  };
+  });
 }
 
 // Sums columns [begin, end) of m rows of n.
@@ -351,11 +322,10 @@ template <typename T>
 void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, int dx) {
   const std::int64_t m = sizes.m;
   const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/true);
-  const auto [n, k] = std::pair(weights.n, weights.k);
   const T* const dy = run.In(2).As<T>();
   T* const to = run.Out(dx).As<T>();
   if (run.packed() != nullptr) return MultiplyByPanels<T, T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
-  MultiplyInBlocks<T, T>(run, {.m = m, .k = k, .n = n}, weights.matrix, dy, to, run.Adds(dx), nullptr);
+  MultiplyInBlocks<T, T>(run, m, weights.n, weights.k, {dy, weights.k}, weights.matrix, to, run.Adds(dx));
 }
 
 RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
@@ -364,7 +334,7 @@ RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
   const auto is_given = [&](int output) { return std::ranges::count(op.Ints("without"), output) == 0; };
   const bool gives_dw = is_given(0), gives_db = dx == 2 && is_given(1), gives_dx = is_given(dx);
   return [=, layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
-    ForFloatType(run.In(0).dtype, type, [&](auto zero) {
+    ForFloatType(run.In(0).dtype, type, [&](auto zero) {  // outputs may be left out
       using T = decltype(zero);
       const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const bool dw = gives_dw && run.Wants(0), db = gives_db && run.Wants(1);

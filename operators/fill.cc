@@ -46,8 +46,8 @@ Shape FillShape(const ShapeQuery& query) {
     sizes = query.In(0).shape.ToVector();
   } else {
     if (query.In(0).shape.rank() != 1) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", query.In(0).Description(), "; ", op.type(),
-                                                    " with input_as_shape needs sizes [rank]"));
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(InputText(query, 0), "; ", op.type(), " with input_as_shape needs sizes [rank]"));
     }
     sizes = query.IntsOf(0);
   }

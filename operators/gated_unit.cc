@@ -19,6 +19,28 @@ void ExpectGates(const ShapeQuery& query, const GatedUnit& unit, const Shape& st
                                                 " x ", state[1], "]; ", InputText(query, unit.gates())));
 }
 
+void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
+  ExpectFloat(query, 0);
+  const Shape state = Matrix(query.In(0).shape);
+  if (state.rank() != 2) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(query.op().type(), " needs states [1, N, D] or [N, D]; ", InputText(query, 0)));
+  }
+  for (int i = 1; i < unit.num_states; ++i) ExpectAlike(query, 0, i);
+  ExpectSameType(query, 0, unit.gates());
+  ExpectGates(query, unit, state);
+  if (unit.has_lengths) {
+    ExpectType(query, unit.lengths(), {DType::kInt32});
+    if (query.In(unit.lengths()).shape != Shape({state[0]})) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs ", state[0], " lengths, one a row; ",
+                                                    InputText(query, unit.lengths())));
+    }
+  }
+  ExpectType(query, unit.timestep(), {DType::kInt32});
+  ExpectOneElement(query, unit.timestep(), "a timestep");
+  for (int i = 0; i < unit.num_like_state; ++i) ExpectAlike(query, 0, unit.like_state(i));
+}
+
 }  // namespace
 
 GatedUnit::GatedUnit(const OperatorCall& op, int num_states, int num_gates, int num_like_state)
@@ -45,29 +67,15 @@ void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetPr
                                          unit.num_inputs(), " inputs; here are ", op.num_inputs())});
 }
 
-void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
-  ExpectFloat(query, 0);
-  const Shape state = Matrix(query.In(0).shape);
-  if (state.rank() != 2) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().type(), " needs states [1, N, D] or [N, D]; ", InputText(query, 0)));
-  }
-  for (int i = 1; i < unit.num_states; ++i) ExpectAlike(query, 0, i);
-  ExpectSameType(query, 0, unit.gates());
-  ExpectGates(query, unit, state);
-  if (unit.has_lengths) {
-    ExpectType(query, unit.lengths(), {DType::kInt32});
-    if (query.In(unit.lengths()).shape != Shape({state[0]})) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs ", state[0], " lengths, one a row; ",
-                                                    InputText(query, unit.lengths())));
-    }
-  }
-  ExpectType(query, unit.timestep(), {DType::kInt32});
-  if (query.In(unit.timestep()).shape.size() != 1) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().type(), " needs a timestep of one element; ", InputText(query, unit.timestep())));
-  }
-  for (int i = 0; i < unit.num_like_state; ++i) ExpectAlike(query, 0, unit.like_state(i));
+ShapeRule GatedUnitShapes(int num_states, int num_gates, int num_like_state) {
+  return [=](const ShapeQuery& query) {
+    const GatedUnit unit(query.op(), num_states, num_gates, num_like_state);
+    CheckInputs(query, unit);
+    const DType dtype = query.In(0).dtype;
+    std::vector<TensorInfo> outputs(num_states, {.dtype = dtype, .shape = query.In(0).shape});
+    if (num_like_state > 0) outputs.push_back({.dtype = dtype, .shape = query.In(unit.gates()).shape});
+    return outputs;
+  };
 }
 
 Expr KeptWhereEnded(Formula& f, std::string_view before, const Expr& next) {

@@ -33,8 +33,9 @@ std::vector<ArgumentSpec> GatedUnitArguments();
 // Adds a problem unless there are as many inputs as sequence_lengths asks for.
 void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetProblem>* problems);
 
-// Throws kTypeMismatch or kShapeMismatch unless the inputs fit together.
-void CheckInputs(const ShapeQuery& query, const GatedUnit& unit);
+// Shape rule: the states or, of a gradient, which has inputs like them, those of states and gates. Throws kTypeMismatch
+// or kShapeMismatch unless the inputs fit together.
+ShapeRule GatedUnitShapes(int num_states, int num_gates, int num_like_state = 0);
 
 // `next` in the rows whose sequence has not ended; in others `before`, a state, or 0 with drop_states.
 Expr KeptWhereEnded(Formula& f, std::string_view before, const Expr& next);

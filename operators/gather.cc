@@ -6,6 +6,7 @@
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -18,28 +19,18 @@ Error NoSuchRow(const char* op, std::int64_t i, std::int64_t row, std::int64_t r
 
 // The row that element i of an input names. One of no row is a fault of the run.
 constexpr std::int64_t kNoRow = -1;
-template <typename Index>
 std::int64_t RowAt(const OpRun& run, int input, std::int64_t i, std::int64_t rows, const char* op) {
-  const std::int64_t row = run.In(input).As<Index>()[i];
+  const std::int64_t row = IntAt(run.In(input), i);
   if (row >= 0 && row < rows) return row;
   run.Fault(input, i, [&](std::int64_t element) { return NoSuchRow(op, element, row, rows); });
   return kNoRow;
 }
 
-void CheckIndices(const ShapeQuery& query, int i) {
-  const TensorInfo& indices = query.In(i);
-  if (indices.dtype != DType::kInt32 && indices.dtype != DType::kInt64) {
-    throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().inputs()[i], " is ", indices.Description(), "; ",
-                                                 query.op().type(), " needs indices of int32 or int64"));
-  }
-}
-
 std::vector<TensorInfo> GatherShapes(const ShapeQuery& query) {
   const TensorInfo& data = query.In(0);
-  CheckIndices(query, 1);
+  ExpectType(query, 1, {DType::kInt32, DType::kInt64});
   if (data.shape.rank() == 0) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().inputs()[0], " is ", data.Description(), "; Gather needs data [N, …]"));
+    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; Gather needs data [N, …]"));
   }
   std::vector<std::int64_t> sizes = query.In(1).shape.ToVector();
   for (int i = 1; i < data.shape.rank(); ++i) sizes.push_back(data.shape[i]);
@@ -51,16 +42,14 @@ void RunGather(const OpRun& run) {
   const TensorView& indices = run.In(1);
   const TensorView& out = run.Out(0);
   const std::int64_t row_size = data.shape->SizeFrom(1);
-  ForIndexType(indices.dtype, "the indices of Gather", [&](auto zero) {
-    for (std::int64_t i = 0; i < indices.size(); ++i) {
-      const std::int64_t row = RowAt<decltype(zero)>(run, 1, i, data.dim(0), "Gather");
-      if (row == kNoRow) {
-        ClearElements(out.dtype, At(out, i * row_size), row_size);
-        continue;
-      }
+  for (std::int64_t i = 0; i < indices.size(); ++i) {
+    const std::int64_t row = RowAt(run, 1, i, data.dim(0), "Gather");
+    if (row == kNoRow) {
+      ClearElements(out.dtype, At(out, i * row_size), row_size);
+    } else {
       CopyRuns(data.dtype, At(data, row * row_size), row_size, At(out, i * row_size), row_size, row_size, 1);
     }
-  });
+  }
 }
 
 const Registration gather =
@@ -90,13 +79,10 @@ std::int64_t RowsNeeded(const std::vector<std::int64_t>& indices) {
 }
 
 std::vector<TensorInfo> SparseToDenseShapes(const ShapeQuery& query) {
-  CheckIndices(query, 0);
+  ExpectType(query, 0, {DType::kInt32, DType::kInt64});
   const TensorInfo& indices = query.In(0);
   const TensorInfo& values = query.In(1);
-  if (values.dtype != DType::kFloat && values.dtype != DType::kDouble) {
-    throw Error(ErrorCode::kTypeMismatch,
-                StrCat("SparseToDense adds float or double; ", query.op().inputs()[1], " is ", values.Description()));
-  }
+  ExpectFloat(query, 1);
   bool fits = values.shape.rank() >= indices.shape.rank();
   for (int i = 0; fits && i < indices.shape.rank(); ++i) fits = values.shape[i] == indices.shape[i];
   std::vector<std::int64_t> sizes = {0};
@@ -122,16 +108,14 @@ void AddRows(const OpRun& run) {
   const TensorView& indices = run.In(0);
   const TensorView& out = run.Out(0);
   const std::int64_t row_size = out.shape->SizeFrom(1);
-  ForIndexType(indices.dtype, "the indices of SparseToDense", [&](auto zero) {
-    for (std::int64_t i = 0; i < indices.size(); ++i) {
-      const T* from = run.In(1).As<T>() + i * row_size;
-      CountWork(row_size);
-      const std::int64_t row = RowAt<decltype(zero)>(run, 0, i, out.dim(0), "SparseToDense");
-      if (row == kNoRow) continue;
-      T* to = out.As<T>() + row * row_size;
-      for (std::int64_t k = 0; k < row_size; ++k) to[k] += from[k];
-    }
-  });
+  for (std::int64_t i = 0; i < indices.size(); ++i) {
+    const T* from = run.In(1).As<T>() + i * row_size;
+    CountWork(row_size);
+    const std::int64_t row = RowAt(run, 0, i, out.dim(0), "SparseToDense");
+    if (row == kNoRow) continue;
+    T* to = out.As<T>() + row * row_size;
+    for (std::int64_t k = 0; k < row_size; ++k) to[k] += from[k];
+  }
 }
 
 const Registration sparse_to_dense =
@@ -147,12 +131,11 @@ const Registration sparse_to_dense =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});
         })
-        .Cpu({.make = [](const OperatorCall&) -> RunFn {
-                return [](const OpRun& run) {
-                  const TensorView& out = run.Out(0);
-                  ClearElements(out.dtype, At(out, 0), out.size());
-                  ForFloatType(out.dtype, "SparseToDense", [&](auto zero) { AddRows<decltype(zero)>(run); });
-                };
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, []<typename T>(const OpRun& run) {
+                  ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
+                  AddRows<T>(run);
+                });
               },
               .checks_values = true});
 

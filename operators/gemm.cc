@@ -155,13 +155,6 @@ void Prepare(std::int64_t m, std::int64_t n, T* c, std::int64_t c_stride, bool a
   }
 }
 
-// A part of a matrix from row i and column j on.
-template <typename T>
-MatrixView<T> From(MatrixView<T> matrix, std::int64_t i, std::int64_t j) {
-  matrix.data += matrix.transposed ? j * matrix.stride + i : i * matrix.stride + j;
-  return matrix;
-}
-
 // Nobody can stop the library that multiplies, so no product that it is given takes long: some milliseconds on the
 // widest vectors, and less than 50 on narrow ones. Sums of many terms are cut up first, then rows and columns are
 // halved in turn, since products of few of them take longer. Where sums are cut decides how they round, so these are no
@@ -237,8 +230,8 @@ void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, Matri
   for (std::int64_t i = 0; i < m; i += max.m) {
     for (std::int64_t j = 0; j < n; j += max.n) {
       for (std::int64_t l = 0; l < k; l += max.k) {
-        MultiplyBlock(std::min(max.m, m - i), std::min(max.n, n - j), std::min(max.k, k - l), From(a, i, l),
-                      From(b, l, j), c + i * c_stride + j, c_stride, accumulates || l > 0);
+        MultiplyBlock(std::min(max.m, m - i), std::min(max.n, n - j), std::min(max.k, k - l), a.From(i, l),
+                      b.From(l, j), c + i * c_stride + j, c_stride, accumulates || l > 0);
       }
     }
   }

@@ -17,6 +17,11 @@ struct MatrixView {
   const T* data;
   std::int64_t stride;
   bool transposed = false;
+
+  // Without its first rows and columns, as the product reads it.
+  MatrixView From(std::int64_t row, std::int64_t column) const {
+    return {data + (transposed ? column * stride + row : row * stride + column), stride, transposed};
+  }
 };
 
 // C [M, N] = A [M, K] B [K, N], plus C when `accumulates`, plus bias [N] in every row where bias is not null.

@@ -20,50 +20,40 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Computes as many columns as eight vectors hold, kGemvColumns floats in vectors of 64 bytes: so many sums hide the
-// latency of one multiplication behind the others.
-template <class V, typename T>
-HWY_INLINE void EightVectors(V v, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
-                             T* HWY_RESTRICT y, bool accumulates) {
-  const size_t lanes = hn::Lanes(v);
-  const auto start = [&](size_t i) { return accumulates ? hn::LoadU(v, y + i * lanes) : hn::Zero(v); };
-  auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5), s6 = start(6),
-       s7 = start(7);
-  for (std::int64_t l = 0; l < k; ++l, b += stride) {
-    const auto factor = hn::Set(v, x[l]);
-    s0 = hn::MulAdd(factor, hn::LoadU(v, b), s0);
-    s1 = hn::MulAdd(factor, hn::LoadU(v, b + lanes), s1);
-    s2 = hn::MulAdd(factor, hn::LoadU(v, b + 2 * lanes), s2);
-    s3 = hn::MulAdd(factor, hn::LoadU(v, b + 3 * lanes), s3);
-    s4 = hn::MulAdd(factor, hn::LoadU(v, b + 4 * lanes), s4);
-    s5 = hn::MulAdd(factor, hn::LoadU(v, b + 5 * lanes), s5);
-    s6 = hn::MulAdd(factor, hn::LoadU(v, b + 6 * lanes), s6);
-    s7 = hn::MulAdd(factor, hn::LoadU(v, b + 7 * lanes), s7);
+// Computes the columns of kVectors vectors, by sums of every kTerms-th term, which are added up two by two: eight sums,
+// or four, hide the latency of one multiplication behind the others.
+template <int kVectors, int kTerms, class D, typename T>
+HWY_INLINE void SomeVectors(D d, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
+                            T* HWY_RESTRICT y, bool accumulates) {
+  static_assert(kTerms == 1 || kTerms == 4);
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<D> sums[kTerms][kVectors];
+  STEPNET_UNROLL
+  for (int t = 0; t < kTerms; ++t) {
+    STEPNET_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      sums[t][v] = t == 0 && accumulates ? hn::LoadU(d, y + v * lanes) : hn::Zero(d);
+    }
   }
-  hn::StoreU(s0, v, y);
-  hn::StoreU(s1, v, y + lanes);
-  hn::StoreU(s2, v, y + 2 * lanes);
-  hn::StoreU(s3, v, y + 3 * lanes);
-  hn::StoreU(s4, v, y + 4 * lanes);
-  hn::StoreU(s5, v, y + 5 * lanes);
-  hn::StoreU(s6, v, y + 6 * lanes);
-  hn::StoreU(s7, v, y + 7 * lanes);
-}
-
-// Computes as many columns as one vector holds, four rows of B at a time for the same reason.
-template <class V, typename T>
-HWY_INLINE void OneVector(V v, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
-                          T* HWY_RESTRICT y, bool accumulates) {
-  auto s0 = accumulates ? hn::LoadU(v, y) : hn::Zero(v), s1 = hn::Zero(v), s2 = hn::Zero(v), s3 = hn::Zero(v);
+  const auto add_term = [&](int t, std::int64_t l) HWY_ATTR {
+    const auto factor = hn::Set(d, x[l]);
+    STEPNET_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      sums[t][v] = hn::MulAdd(factor, hn::LoadU(d, b + l * stride + v * lanes), sums[t][v]);
+    }
+  };
   std::int64_t l = 0;
-  for (; l + 4 <= k; l += 4, b += 4 * stride) {
-    s0 = hn::MulAdd(hn::Set(v, x[l]), hn::LoadU(v, b), s0);
-    s1 = hn::MulAdd(hn::Set(v, x[l + 1]), hn::LoadU(v, b + stride), s1);
-    s2 = hn::MulAdd(hn::Set(v, x[l + 2]), hn::LoadU(v, b + 2 * stride), s2);
-    s3 = hn::MulAdd(hn::Set(v, x[l + 3]), hn::LoadU(v, b + 3 * stride), s3);
+  for (; l + kTerms <= k; l += kTerms) {
+    STEPNET_UNROLL
+    for (int t = 0; t < kTerms; ++t) add_term(t, l + t);
   }
-  for (; l < k; ++l, b += stride) s0 = hn::MulAdd(hn::Set(v, x[l]), hn::LoadU(v, b), s0);
-  hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), v, y);
+  for (; l < k; ++l) add_term(0, l);
+  STEPNET_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    auto sum = sums[0][v];
+    if constexpr (kTerms == 4) sum = hn::Add(hn::Add(sum, sums[1][v]), hn::Add(sums[2][v], sums[3][v]));
+    hn::StoreU(sum, d, y + v * lanes);
+  }
 }
 
 template <typename T>
@@ -71,10 +61,10 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
   const hn::ScalableTag<T> v;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
   std::int64_t j = 0;
-  for (; j + 8 * lanes <= n; j += 8 * lanes) EightVectors(v, k, x, b + j, n, y + j, accumulates);
-  for (; j + lanes <= n; j += lanes) OneVector(v, k, x, b + j, n, y + j, accumulates);
+  for (; j + 8 * lanes <= n; j += 8 * lanes) SomeVectors<8, 1>(v, k, x, b + j, n, y + j, accumulates);
+  for (; j + lanes <= n; j += lanes) SomeVectors<1, 4>(v, k, x, b + j, n, y + j, accumulates);
   const hn::CappedTag<T, 1> one;
-  for (; j < n; ++j) OneVector(one, k, x, b + j, n, y + j, accumulates);
+  for (; j < n; ++j) SomeVectors<1, 4>(one, k, x, b + j, n, y + j, accumulates);
 }
 
 // The first `count` of a vector, zeros behind them.

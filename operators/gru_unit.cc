@@ -35,10 +35,7 @@ Operator GruUnit() {
                    "with drop_states."))
       .Output("h", "the shape of h_prev, state after the step")
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, 0, problems); })
-      .Shapes([](const ShapeQuery& query) {
-        CheckInputs(query, GatedUnit(query.op(), kStates, kGates));
-        return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-      })
+      .Shapes(GatedUnitShapes(kStates, kGates))
       .Gradient([](GradientBuilder& builder) {
         std::vector<std::string> inputs = builder.op().inputs();
         inputs.insert(inputs.end(), {builder.O(0), builder.GO(0)});
@@ -62,12 +59,7 @@ Operator GruUnitGradient() {
       .Output("dh_prev", "the shape of h_prev")
       .Output("dgates", "the shape of gates")
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, kLikeState, problems); })
-      .Shapes([](const ShapeQuery& query) {
-        const GatedUnit unit(query.op(), kStates, kGates, kLikeState);
-        CheckInputs(query, unit);
-        const TensorInfo state = {.dtype = query.In(0).dtype, .shape = query.In(0).shape};
-        return std::vector<TensorInfo>{state, {.dtype = state.dtype, .shape = query.In(unit.gates()).shape}};
-      })
+      .Shapes(GatedUnitShapes(kStates, kGates, kLikeState))
       .Formula(DerivativeOf("GRUUnit"));
   return op;
 }

@@ -65,6 +65,12 @@ void ExpectAlike(const ShapeQuery& query, int i, int j) {
                                                 " and ", InputText(query, j)));
 }
 
+void ExpectOneElement(const ShapeQuery& query, int i, const char* what) {
+  if (query.In(i).shape.size() == 1) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(query.op().type(), " needs ", what, " of one element; ", InputText(query, i)));
+}
+
 std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(
     std::function<void(const OperatorCall&)> rule) {
   return [rule = std::move(rule)](const OperatorCall& op, std::vector<NetProblem>* problems) {

@@ -24,6 +24,9 @@ void ExpectSameType(const ShapeQuery& query, int i, int j);
 // Throws kTypeMismatch or kShapeMismatch unless input j is of the type and shape of input i.
 void ExpectAlike(const ShapeQuery& query, int i, int j);
 
+// Throws kShapeMismatch unless input i, which is `what`, has one element.
+void ExpectOneElement(const ShapeQuery& query, int i, const char* what);
+
 // A check that reports what `rule` throws: for rules of the operator alone, which shape rules and kernels ask too.
 std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(
     std::function<void(const OperatorCall&)> rule);

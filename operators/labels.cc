@@ -1,5 +1,6 @@
 #include "stepnet/operators/labels.h"
 
+#include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
@@ -13,9 +14,7 @@ void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows) {
 }
 
 std::int64_t LabelAt(const OpRun& run, int input, std::int64_t i, std::int64_t num_classes) {
-  const TensorView& labels = run.In(input);
-  const std::int64_t label =
-      labels.dtype == DType::kInt64 ? labels.As<std::int64_t>()[i] : labels.As<std::int32_t>()[i];
+  const std::int64_t label = IntAt(run.In(input), i);
   if (label >= 0 && label < num_classes) return label;
   run.Fault(input, i, [&](std::int64_t element) {
     return Error(ErrorCode::kInvalidArgument,

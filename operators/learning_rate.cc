@@ -14,8 +14,7 @@ const Registration iter =
     Operator("Iter")
         .Doc(
             "Counts the steps of training: adds 1 to iter, in place. The net that initialises the model makes the "
-            "blob. "
-            "At the end of a training net it counts the steps that are done, from 0 in the first step on.")
+            "blob. At the end of a training net it counts the steps that are done, from 0 in the first step on.")
         .Input("iter", "int64, one element, at least 0")
         .Output("next", "the same blob")
         .EnforceInPlace({{0, 0}})

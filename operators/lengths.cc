@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/operators/input_checks.h"
+
 namespace stepnet {
 namespace {
 
@@ -25,7 +27,7 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
   const bool right_shape = lengths.shape.rank() == 1 && (count < 0 || lengths.shape[0] == count);
   if (right_type && right_shape) return;
   throw Error(right_type ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-              StrCat(query.op().inputs()[i], " is ", lengths.Description(), "; ", query.op().type(), " needs lengths ",
+              StrCat(InputText(query, i), "; ", query.op().type(), " needs lengths ",
                      type == LengthsType::kInt32 ? "int32" : "int32 or int64", " [",
                      count < 0 ? "number of sequences" : StrCat(count), "]"));
 }
@@ -34,26 +36,19 @@ void CheckLength(Formula& f, int input, const Expr& length, const Expr& element,
   f.Check(And(length >= 0, length <= limit), WrongLength("{}", f.op().inputs()[input], "{}", limit), element, length);
 }
 
-Lengths::Lengths(const TensorView& lengths, std::int64_t limit) : count_(lengths.size()), limit_(limit) {
-  if (lengths.dtype == DType::kInt64) {
-    wide_ = lengths.As<std::int64_t>();
-  } else {
-    narrow_ = lengths.As<std::int32_t>();
-  }
-}
-
-Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit) : Lengths(lengths, limit) {
+Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit)
+    : lengths_(lengths), limit_(limit) {
   AddUp(name, [](std::int64_t element, const auto& make_error) { throw make_error(element); });
 }
 
 Lengths::Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit)
-    : Lengths(run.In(input), limit) {
+    : lengths_(run.In(input)), limit_(limit) {
   AddUp(name, [&](std::int64_t element, const auto& make_error) { run.Fault(input, element, make_error); });
 }
 
 template <typename FaultFn>
 void Lengths::AddUp(const std::string& name, const FaultFn& fault) {
-  for (std::int64_t i = 0; i < count_; ++i) {
+  for (std::int64_t i = 0; i < count(); ++i) {
     if (Given(i) != (*this)[i]) {
       fault(i, [&](std::int64_t element) {
         return Error(ErrorCode::kInvalidArgument, WrongLength(StrCat(element), name, StrCat(Given(i)), limit_));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/operators/dtypes.h"
 
 namespace stepnet {
 
@@ -29,22 +30,19 @@ class Lengths {
   Lengths(const Lengths&) = delete;
   Lengths& operator=(const Lengths&) = delete;
 
-  std::int64_t count() const { return count_; }
+  std::int64_t count() const { return lengths_.size(); }
   std::int64_t operator[](std::int64_t i) const { return std::clamp<std::int64_t>(Given(i), 0, limit_); }
   std::int64_t sum() const { return sum_; }
   std::int64_t max() const { return max_; }
 
  private:
-  Lengths(const TensorView& lengths, std::int64_t limit);
-  std::int64_t Given(std::int64_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  std::int64_t Given(std::int64_t i) const { return IntAt(lengths_, i); }
   // Calls `fault(element, error)` for each element that is wrong.
   template <typename FaultFn>
   void AddUp(const std::string& name, const FaultFn& fault);
 
-  const std::int32_t* narrow_ = nullptr;  // one of the two
-  const std::int64_t* wide_ = nullptr;
-  std::int64_t count_;
-  std::int64_t limit_;
+  const TensorView lengths_;
+  const std::int64_t limit_;
   std::int64_t sum_ = 0;
   std::int64_t max_ = 0;
 };

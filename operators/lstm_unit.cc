@@ -33,10 +33,7 @@ Operator LstmUnit() {
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         CheckArity(op, GatedUnit(op, kStates, kGates), problems);
       })
-      .Shapes([](const ShapeQuery& query) {
-        CheckInputs(query, GatedUnit(query.op(), kStates, kGates));
-        return std::vector<TensorInfo>(kStates, {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
-      })
+      .Shapes(GatedUnitShapes(kStates, kGates))
       .Gradient([](GradientBuilder& builder) {
         std::vector<std::string> inputs = builder.op().inputs();
         inputs.insert(inputs.end(), {builder.O(0), builder.O(1), builder.GO(0), builder.GO(1)});
@@ -68,12 +65,7 @@ Operator LstmUnitGradient() {
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         CheckArity(op, GatedUnit(op, kStates, kGates, kLikeState), problems);
       })
-      .Shapes([](const ShapeQuery& query) {
-        const GatedUnit unit(query.op(), kStates, kGates, kLikeState);
-        CheckInputs(query, unit);
-        const TensorInfo state = {.dtype = query.In(0).dtype, .shape = query.In(0).shape};
-        return std::vector<TensorInfo>{state, state, {.dtype = state.dtype, .shape = query.In(unit.gates()).shape}};
-      })
+      .Shapes(GatedUnitShapes(kStates, kGates, kLikeState))
       .Formula(DerivativeOf("LSTMUnit"));
   return op;
 }

@@ -17,10 +17,9 @@ struct Factor {
   std::int64_t rows, columns;
   bool transposed;
 
-  std::int64_t outer_as_left() const { return transposed ? columns : rows; }   // M
-  std::int64_t inner_as_left() const { return transposed ? rows : columns; }   // K
-  std::int64_t inner_as_right() const { return transposed ? columns : rows; }  // K
-  std::int64_t outer_as_right() const { return transposed ? rows : columns; }  // N
+  // As the product reads it.
+  std::int64_t rows_read() const { return transposed ? columns : rows; }
+  std::int64_t columns_read() const { return transposed ? rows : columns; }
 };
 
 template <typename T>
@@ -86,8 +85,8 @@ std::vector<TensorInfo> MatMulShapes(const ShapeQuery& query) {
   ExpectFloats(query);
   const MatMulArguments arguments(query.op());
   const Factor a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
-  if (a.inner_as_left() != b.inner_as_right()) ThrowMismatch(query, "a [M, K] and b [K, N]");
-  return {{.dtype = query.In(0).dtype, .shape = {a.outer_as_left(), b.outer_as_right()}}};
+  if (a.columns_read() != b.rows_read()) ThrowMismatch(query, "a [M, K] and b [K, N]");
+  return {{.dtype = query.In(0).dtype, .shape = {a.rows_read(), b.columns_read()}}};
 }
 
 void MatMulGradient(GradientBuilder& g) {
@@ -101,7 +100,7 @@ void MatMulGradient(GradientBuilder& g) {
 int MatMulParts(const ShapeQuery& query, std::span<const TensorInfo>) {
   const MatMulArguments arguments(query.op());
   const Factor a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
-  return static_cast<int>(BlocksOfGemm(a.outer_as_left(), b.outer_as_right(), a.inner_as_left()).count);
+  return static_cast<int>(BlocksOfGemm(a.rows_read(), b.columns_read(), a.columns_read()).count);
 }
 
 // Rows of a are rows of y. What multiplies the rows of two matrices with each other, the gradient of weights, sums over
@@ -116,46 +115,15 @@ std::optional<RowOperands> MatMulRows(const ShapeQuery& query) {
   return std::nullopt;
 }
 
-// `matrix` without its first `begin` rows, or columns, as the product reads it.
-template <typename T>
-MatrixView<T> WithoutFirst(MatrixView<T> matrix, std::int64_t begin, bool columns) {
-  matrix.data += begin * (columns == matrix.transposed ? matrix.stride : 1);
-  return matrix;
-}
-
-// y [M, N], in blocks.
-template <typename T, typename W>
-void MultiplyMatrices(const OpRun& run, const Factor& a, const Factor& b, const T* left_data, const W* right_data,
-                      T* y) {
-  const std::int64_t m = a.outer_as_left(), n = b.outer_as_right(), k = a.inner_as_left();
-  const MatrixView<T> left = View<T>(a, left_data);
-  const MatrixView<W> right = View<W>(b, right_data);
-  const GemmBlocks blocks = BlocksOfGemm(m, n, k);
-  const auto [first, last] = run.Share(blocks.count);
-  for (std::int64_t block = first; block < last; ++block) {
-    const std::int64_t size = blocks.of_rows ? m : n;
-    const std::int64_t begin = size * block / blocks.count, end = size * (block + 1) / blocks.count;
-    if (blocks.of_rows) {
-      Gemm<T>(end - begin, n, k, WithoutFirst(left, begin, false), Promoted<T>(run, k, n, right), y + begin * n, n,
-              run.Adds(0));
-    } else {
-      Gemm<T>(m, end - begin, k, left, Promoted<T>(run, k, end - begin, WithoutFirst(right, begin, true)), y + begin, n,
-              run.Adds(0));
-    }
-  }
-}
-
 RunFn MatMulKernel(const OperatorCall& op) {
   PrepareGemm();
-  return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-      using T = decltype(zero);
-      const Factor a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
-      ForWeights<T>(run.In(1), [&](const auto* right) {
-        MultiplyMatrices(run, a, b, run.In(0).As<T>(), right, run.Out(0).As<T>());
-      });
+  return FloatKernel(op, [arguments = MatMulArguments(op)]<typename T>(const OpRun& run) {
+    const Factor a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
+    ForWeights<T>(run.In(1), [&](const auto* right) {
+      MultiplyInBlocks(run, a.rows_read(), b.columns_read(), a.columns_read(), View(a, run.In(0).As<T>()),
+                       View(b, right), run.Out(0).As<T>(), run.Adds(0));
     });
-  };
+  });
 }
 
 // BatchMatMul.
@@ -212,15 +180,15 @@ std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
     ThrowMismatch(query, "matrices, or vectors that are not transposed");
   }
   const auto [left, right] = FactorsOf(a, b, trans_a, trans_b);
-  if (left.inner_as_left() != right.inner_as_right()) ThrowMismatch(query, "a [..., M, K] and b [..., K, N]");
+  if (left.columns_read() != right.rows_read()) ThrowMismatch(query, "a [..., M, K] and b [..., K, N]");
   Batch batch;
   if (!MakeBatch(a, b, &batch)) ThrowMismatch(query, "outer dimensions that are equal or 1");
   std::vector<std::int64_t> dims(batch.sizes.begin(), batch.sizes.begin() + batch.rank);
   for (int i = 0; i < batch.rank; ++i) {
     if (!broadcasts && a[i] != b[i]) ThrowMismatch(query, "equal outer dimensions, or broadcast = 1");
   }
-  if (a.rank() > 1) dims.push_back(left.outer_as_left());
-  if (b.rank() > 1) dims.push_back(right.outer_as_right());
+  if (a.rank() > 1) dims.push_back(left.rows_read());
+  if (b.rank() > 1) dims.push_back(right.columns_read());
   if (a.rank() == 1 && b.rank() == 1) dims.push_back(1);
   return {{.dtype = query.In(0).dtype, .shape = Shape(dims)}};
 }
@@ -230,7 +198,7 @@ void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchFactor
                    T* y) {
   const Factor& left = factors.a;
   const Factor& right = factors.b;
-  const std::int64_t m = left.outer_as_left(), n = right.outer_as_right(), k = left.inner_as_left();
+  const std::int64_t m = left.rows_read(), n = right.columns_read(), k = left.columns_read();
   Batch batch;
   MakeBatch(a_shape, b_shape, &batch);
   std::int64_t count = 1, b_count = 1;
@@ -257,25 +225,21 @@ void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchFactor
 
 RunFn BatchMatMulKernel(const OperatorCall& op) {
   PrepareGemm();
-  return [trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b"), type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-      using T = decltype(zero);
-      const Shape& a = *run.In(0).shape;
-      const Shape& b = *run.In(1).shape;
-      MultiplyBatch<T>(a, b, FactorsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(),
-                       run.Out(0).As<T>());
-    });
-  };
+  return FloatKernel(op, [trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b")]<typename T>(const OpRun& run) {
+    const Shape& a = *run.In(0).shape;
+    const Shape& b = *run.In(1).shape;
+    MultiplyBatch<T>(a, b, FactorsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(), run.Out(0).As<T>());
+  });
 }
 
 Cost MatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  return ProductCost(query, outputs, MatMulArguments(query.op()).A(query.In(0).shape).inner_as_left());
+  return ProductCost(query, outputs, MatMulArguments(query.op()).A(query.In(0).shape).columns_read());
 }
 
 Cost BatchMatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   const OperatorCall& op = query.op();
   const BatchFactors factors = FactorsOf(query.In(0).shape, query.In(1).shape, op.Bool("trans_a"), op.Bool("trans_b"));
-  return ProductCost(query, outputs, factors.a.inner_as_left());
+  return ProductCost(query, outputs, factors.a.columns_read());
 }
 
 ProductFactor FactorOf(int input, const Factor& matrix) {

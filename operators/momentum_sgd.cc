@@ -10,7 +10,6 @@
 #include <hwy/highway.h>
 
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
 #include "stepnet/operators/vector_loops-inl.h"
@@ -19,12 +18,6 @@
 #define STEPNET_OPERATORS_MOMENTUM_SGD_CC_
 namespace stepnet {
 
-// Arrays of one update, each output the array of its input or another.
-template <typename T>
-struct MomentumArrays {
-  const T *gradient, *momentum, *parameter;
-  T *step, *next_momentum, *next_parameter;
-};
 struct MomentumFactors {
   double rate, momentum, weight_decay;
   bool nesterov;
@@ -38,24 +31,26 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void Update(const MomentumArrays<T>& a, const MomentumFactors& f, std::int64_t n) {
+HWY_INLINE void Update(const OpRun& run, const MomentumFactors& f) {
+  const T *gradients = run.In(0).As<T>(), *momenta = run.In(1).As<T>(), *parameters = run.In(3).As<T>();
+  T *steps = run.Out(0).As<T>(), *next_momenta = run.Out(1).As<T>(), *next_parameters = run.Out(2).As<T>();
   const bool nesterov = f.nesterov;
-  ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
+  ForVectors<T>(run.Out(0).size(), [&](auto d, std::int64_t i) HWY_ATTR {
     const auto mu = hn::Set(d, static_cast<T>(f.momentum));
-    const auto parameter = hn::LoadU(d, a.parameter + i);
-    const auto momentum = hn::LoadU(d, a.momentum + i);
+    const auto parameter = hn::LoadU(d, parameters + i);
+    const auto momentum = hn::LoadU(d, momenta + i);
     const auto gradient =
-        hn::MulAdd(hn::Set(d, static_cast<T>(f.weight_decay)), parameter, hn::LoadU(d, a.gradient + i));
+        hn::MulAdd(hn::Set(d, static_cast<T>(f.weight_decay)), parameter, hn::LoadU(d, gradients + i));
     const auto next = hn::MulAdd(mu, momentum, hn::Mul(hn::Set(d, static_cast<T>(f.rate)), gradient));
     const auto step = nesterov ? hn::MulAdd(mu, hn::Sub(next, momentum), next) : next;
-    hn::StoreU(next, d, a.next_momentum + i);
-    hn::StoreU(step, d, a.step + i);
-    hn::StoreU(hn::Sub(parameter, step), d, a.next_parameter + i);
+    hn::StoreU(next, d, next_momenta + i);
+    hn::StoreU(step, d, steps + i);
+    hn::StoreU(hn::Sub(parameter, step), d, next_parameters + i);
   });
 }
 
-void UpdateFloat(const MomentumArrays<float>& a, const MomentumFactors& f, std::int64_t n) { Update(a, f, n); }
-void UpdateDouble(const MomentumArrays<double>& a, const MomentumFactors& f, std::int64_t n) { Update(a, f, n); }
+void UpdateFloat(const OpRun& run, const MomentumFactors& f) { Update<float>(run, f); }
+void UpdateDouble(const OpRun& run, const MomentumFactors& f) { Update<double>(run, f); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
@@ -80,10 +75,8 @@ const Registration momentum_sgd_update =
     Operator("MomentumSGDUpdate")
         .Doc(
             "A step of gradient descent with momentum: momentum' = mu momentum + lr (grad + weight_decay param), step "
-            "= "
-            "momentum', param' = param - step; with nesterov step = (1 + mu) momentum' - mu momentum. mu is the "
-            "argument "
-            "momentum. lr is subtracted, so base_lr of LearningRate is above 0 here.")
+            "= momentum', param' = param - step; with nesterov step = (1 + mu) momentum' - mu momentum. mu is the "
+            "argument momentum. lr is subtracted, so base_lr of LearningRate is above 0 here.")
         .Input("grad", "any shape, float or double")
         .Input("momentum", "the shape and type of grad; zeros before the first step")
         .Input("lr", "one float or double")
@@ -106,23 +99,15 @@ const Registration momentum_sgd_update =
         })
         // By hand, because six arrays at once take half as long as instructions on blocks.
         .Cpu([](const OperatorCall& op) -> RunFn {
-          const MomentumFactors factors = {.rate = 0,
-                                           .momentum = op.Float("momentum"),
-                                           .weight_decay = op.Float("weight_decay"),
-                                           .nesterov = op.Bool("nesterov")};
-          return [factors, type = op.type()](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              MomentumFactors f = factors;
-              f.rate = RateOf(run.In(2));
-              const MomentumArrays<T> a = {run.In(0).As<T>(),  run.In(1).As<T>(),  run.In(3).As<T>(),
-                                           run.Out(0).As<T>(), run.Out(1).As<T>(), run.Out(2).As<T>()};
-              if constexpr (std::is_same_v<T, float>) {
-                HWY_DYNAMIC_DISPATCH(UpdateFloat)(a, f, run.Out(0).size());
-              } else {
-                HWY_DYNAMIC_DISPATCH(UpdateDouble)(a, f, run.Out(0).size());
-              }
-            });
+          const MomentumFactors given = {.rate = 0,
+                                         .momentum = op.Float("momentum"),
+                                         .weight_decay = op.Float("weight_decay"),
+                                         .nesterov = op.Bool("nesterov")};
+          return [given](const OpRun& run) {
+            MomentumFactors factors = given;
+            factors.rate = RateOf(run.In(2));
+            const bool is_float = run.Out(0).dtype == DType::kFloat;
+            (is_float ? HWY_DYNAMIC_DISPATCH(UpdateFloat) : HWY_DYNAMIC_DISPATCH(UpdateDouble))(run, factors);
           };
         });
 

@@ -4,6 +4,7 @@
 
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {
@@ -11,11 +12,11 @@ namespace {
 
 constexpr std::int64_t kAnyLength = std::numeric_limits<std::int32_t>::max();
 
-void CheckRows(std::int64_t rows, const Lengths& lengths, const OperatorCall& op, const TensorInfo& x) {
-  if (rows == lengths.sum()) return;
+void CheckRows(const ShapeQuery& query, const Lengths& lengths) {
+  if (query.In(0).shape[0] == lengths.sum()) return;
   throw Error(ErrorCode::kShapeMismatch,
-              StrCat(op.inputs()[0], " is ", x.Description(), " and the lengths in ", op.inputs()[1], " add up to ",
-                     lengths.sum(), "; PackRNNSequence needs x [sum of the lengths, …]"));
+              StrCat(InputText(query, 0), " and the lengths in ", query.op().inputs()[1], " add up to ", lengths.sum(),
+                     "; PackRNNSequence needs x [sum of the lengths, …]"));
 }
 
 Shape WithTail(std::vector<std::int64_t> sizes, const Shape& x, int from) {
@@ -28,7 +29,7 @@ std::vector<TensorInfo> PackShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 1) {
     throw Error(ErrorCode::kShapeMismatch,
-                StrCat(op.inputs()[0], " is ", x.Description(), "; PackRNNSequence needs x [sum of the lengths, …]"));
+                StrCat(InputText(query, 0), "; PackRNNSequence needs x [sum of the lengths, …]"));
   }
   CheckLengthsInfo(query, 1, -1);
   const std::int64_t count = query.In(1).shape[0];
@@ -44,7 +45,7 @@ std::vector<TensorInfo> PackShapes(const ShapeQuery& query) {
   }
   if (!query.ValueKnown(1)) throw ValueUnknown{1};
   const Lengths lengths(query.In(1).value.View(), op.inputs()[1], kAnyLength);
-  CheckRows(x.shape[0], lengths, op, x);
+  CheckRows(query, lengths);
   return {{.dtype = x.dtype, .shape = WithTail({lengths.max(), count}, x.shape, 1)}};
 }
 
@@ -52,8 +53,7 @@ std::vector<TensorInfo> UnpackShapes(const ShapeQuery& query) {
   const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 2) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(op.inputs()[0], " is ", x.Description(), "; UnpackRNNSequence needs x [T, B, …]"));
+    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; UnpackRNNSequence needs x [T, B, …]"));
   }
   CheckLengthsInfo(query, 1, x.shape[1]);
   if (!query.ValueKnown(1)) throw ValueUnknown{1};

@@ -121,11 +121,9 @@ std::byte* Pad(const OpRun& run, int input, std::int64_t width, std::int64_t row
   return to + width * row * DTypeBytes(dtype);
 }
 
-void RunAddPadding(const OpRun& run, const Widths& widths, const std::string& lengths_name) {
+void RunAddPadding(const OpRun& run, const Widths& widths, const Sequences& sequences) {
   const TensorView& x = run.In(0);
   const std::int64_t row = x.shape->SizeFrom(1);
-  const Sequences sequences(run, x.dim(0), lengths_name, 0);
-  if (!sequences.fit()) return ClearOutputs(run);
   std::int64_t from = 0;
   std::byte* to = At(run.Out(0), 0);
   const int end_input = run.num_inputs() > 3 ? 3 : 2;
@@ -139,11 +137,9 @@ void RunAddPadding(const OpRun& run, const Widths& widths, const std::string& le
   WriteLengths(run, sequences, widths.both());
 }
 
-void RunRemovePadding(const OpRun& run, const Widths& widths, const std::string& lengths_name) {
+void RunRemovePadding(const OpRun& run, const Widths& widths, const Sequences& sequences) {
   const TensorView& x = run.In(0);
   const std::int64_t row = x.shape->SizeFrom(1);
-  const Sequences sequences(run, x.dim(0), lengths_name, widths.both());
-  if (!sequences.fit()) return ClearOutputs(run);
   std::int64_t from = 0;
   std::int64_t to = 0;
   for (std::int64_t i = 0; i < sequences.count(); ++i) {
@@ -155,11 +151,9 @@ void RunRemovePadding(const OpRun& run, const Widths& widths, const std::string&
   WriteLengths(run, sequences, -widths.both());
 }
 
-void RunGatherPadding(const OpRun& run, const Widths& widths, const std::string& lengths_name) {
+void RunGatherPadding(const OpRun& run, const Widths& widths, const Sequences& sequences) {
   const TensorView& x = run.In(0);
   const std::int64_t row = x.shape->SizeFrom(1);
-  const Sequences sequences(run, x.dim(0), lengths_name, widths.both());
-  if (!sequences.fit()) return ClearOutputs(run);
   ForFloatType(x.dtype, "GatherPadding", [&](auto zero) {
     using T = decltype(zero);
     for (int o = 0; o < run.num_outputs(); ++o) std::fill_n(run.Out(o).As<T>(), row, T{0});
@@ -178,13 +172,15 @@ void RunGatherPadding(const OpRun& run, const Widths& widths, const std::string&
   });
 }
 
-using RunWithWidths = void (*)(const OpRun&, const Widths&, const std::string&);
-KernelFactory WithWidths(RunWithWidths kernel) {
-  return [kernel](const OperatorCall& op) -> RunFn {
-    return [kernel, widths = Widths(op), name = op.num_inputs() > 1 ? op.inputs()[1] : ""](const OpRun& run) {
-      kernel(run, widths, name);
-    };
-  };
+// A kernel on the sequences of input 0, which have their padding or are yet to get it.
+Kernel OfSequences(void (*kernel)(const OpRun&, const Widths&, const Sequences&), bool are_padded) {
+  return {.make = [=](const OperatorCall& op) -> RunFn {
+            return [=, widths = Widths(op), name = op.num_inputs() > 1 ? op.inputs()[1] : ""](const OpRun& run) {
+              const Sequences sequences(run, run.In(0).dim(0), name, are_padded ? widths.both() : 0);
+              sequences.fit() ? kernel(run, widths, sequences) : ClearOutputs(run);
+            };
+          },
+          .checks_values = true};
 }
 
 // The gradients of both operators read the lengths that the forward operator wrote.
@@ -218,7 +214,7 @@ const Registration add_padding =
           for (int i = 2; i < g.op().num_inputs(); ++i) gather.outputs.push_back(g.GI(i));
           g.Add(std::move(gather));
         })
-        .Cpu({.make = WithWidths(RunAddPadding), .checks_values = true});
+        .Cpu(OfSequences(RunAddPadding, /*are_padded=*/false));
 
 const Registration remove_padding =
     Operator("RemovePadding")
@@ -232,7 +228,7 @@ const Registration remove_padding =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "AddPadding", .inputs = GradientInputs(g), .outputs = {g.GI(0)}});
         })
-        .Cpu({.make = WithWidths(RunRemovePadding), .checks_values = true});
+        .Cpu(OfSequences(RunRemovePadding, /*are_padded=*/true));
 
 const Registration gather_padding =
     Operator("GatherPadding")
@@ -248,7 +244,7 @@ const Registration gather_padding =
           PaddedShapes(query, 0);
           return {{.dtype = x.dtype, .shape = x.shape.Tail()}, {.dtype = x.dtype, .shape = x.shape.Tail()}};
         })
-        .Cpu({.make = WithWidths(RunGatherPadding), .checks_values = true});
+        .Cpu(OfSequences(RunGatherPadding, /*are_padded=*/true));
 
 }  // namespace
 }  // namespace stepnet

@@ -318,17 +318,6 @@ std::int64_t ColumnsOfCall(std::int64_t m, std::int64_t k) {
   return std::max(columns / kMaxPanelColumns, std::int64_t{1}) * kMaxPanelColumns;
 }
 
-template <typename T>
-void Transpose(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
-               std::int64_t y_stride) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    TransposeMatrix(rows, columns, reinterpret_cast<const std::uint16_t*>(x), x_stride,
-                    reinterpret_cast<std::uint16_t*>(y), y_stride);
-  } else {
-    TransposeMatrix(rows, columns, x, x_stride, y, y_stride);
-  }
-}
-
 }  // namespace
 
 template <typename T>
@@ -339,7 +328,7 @@ void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t fi
     T* const to = panels + begin * k;
     CountWork(width * k);
     if (b.transposed) {
-      Transpose(columns, k, b.data + begin * b.stride, b.stride, to, width);
+      TransposeMatrix(columns, k, b.data + begin * b.stride, b.stride, to, width);
     } else {
       for (std::int64_t l = 0; l < k; ++l) std::copy_n(b.data + l * b.stride + begin, columns, to + l * width);
     }

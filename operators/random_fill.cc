@@ -1,5 +1,6 @@
 // Fills with random numbers, which are no formulas: they run once, to make parameters, and formulas do not know a shape
 // that the elements of an input say. Element i is a function of seed, operator, run, step and i alone (core/random.h).
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -10,46 +11,48 @@
 namespace stepnet {
 namespace {
 
-// Calls fn(i, words) for each group of up to four elements, words holding four random words.
-template <typename Fn>
-void ForEachBlock(const OpRun& run, std::uint64_t seed, std::uint64_t id, std::int64_t n, Fn fn) {
-  const RandomStream random = run.Random(seed, id);
+using RandomWords = std::array<std::uint32_t, 4>;
+
+// Where the numbers of an operator come from.
+struct RandomSource {
+  explicit RandomSource(const OperatorCall& op) : seed(op.seed()), id(op.random_id()) {}
+  std::uint64_t seed, id;
+};
+
+// Element i becomes fn(words, i % 4), where words are the random words of four elements.
+template <typename T, typename Fn>
+void FillEach(const OpRun& run, const RandomSource& source, const Fn& fn) {
+  const RandomStream random = run.Random(source.seed, source.id);
+  const std::int64_t n = run.Out(0).size();
+  T* out = run.Out(0).As<T>();
   constexpr std::int64_t kWorkOfGroup = 64;
   InBlocks((n + 3) / 4, kWorkOfGroup, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) fn(4 * i, random.Block(static_cast<std::uint64_t>(i)));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const RandomWords words = random.Block(static_cast<std::uint64_t>(i));
+      for (size_t k = 0; k < 4 && 4 * i + static_cast<std::int64_t>(k) < n; ++k) {
+        out[4 * i + static_cast<std::int64_t>(k)] = static_cast<T>(fn(words, k));
+      }
+    }
   });
 }
 
 double UnitInterval(std::uint32_t word) { return word * 0x1p-32; }  // [0, 1)
 
-void FillUniform(const OpRun& run, std::uint64_t seed, std::uint64_t id, double low, double high) {
-  const TensorView& y = run.Out(0);
-  ForFloatType(y.dtype, "a random fill", [&](auto zero) {
-    using T = decltype(zero);
-    T* out = y.As<T>();
-    ForEachBlock(run, seed, id, y.size(), [&](std::int64_t i, const auto& words) {
-      for (std::int64_t k = 0; k < 4 && i + k < y.size(); ++k) {
-        out[i + k] = static_cast<T>(low + (high - low) * UnitInterval(words[static_cast<size_t>(k)]));
-      }
-    });
-  });
+template <typename T>
+void FillUniform(const OpRun& run, const RandomSource& source, double low, double high) {
+  FillEach<T>(run, source,
+              [&](const RandomWords& words, size_t k) { return low + (high - low) * UnitInterval(words[k]); });
 }
 
 // Source: Box, Muller, "A Note on the Generation of Random Normal Deviates", Annals of Mathematical Statistics, 1958:
 // two uniform words make two normal numbers.
-void FillGaussian(const OpRun& run, std::uint64_t seed, std::uint64_t id, double mean, double std) {
-  const TensorView& y = run.Out(0);
-  ForFloatType(y.dtype, "a random fill", [&](auto zero) {
-    using T = decltype(zero);
-    T* out = y.As<T>();
-    ForEachBlock(run, seed, id, y.size(), [&](std::int64_t i, const auto& words) {
-      for (std::int64_t k = 0; k < 4 && i + k < y.size(); ++k) {
-        const auto pair = static_cast<size_t>(k - k % 2);
-        const double radius = std::sqrt(-2 * std::log((words[pair] + 1.0) * 0x1p-32));  // of (0, 1]: no log(0)
-        const double angle = 2 * std::numbers::pi * UnitInterval(words[pair + 1]);
-        out[i + k] = static_cast<T>(mean + std * radius * (k % 2 == 0 ? std::cos(angle) : std::sin(angle)));
-      }
-    });
+template <typename T>
+void FillGaussian(const OpRun& run, const RandomSource& source, double mean, double std) {
+  FillEach<T>(run, source, [&](const RandomWords& words, size_t k) {
+    const size_t pair = k - k % 2;
+    const double radius = std::sqrt(-2 * std::log((words[pair] + 1.0) * 0x1p-32));  // of (0, 1]: no log(0)
+    const double angle = 2 * std::numbers::pi * UnitInterval(words[pair + 1]);
+    return mean + std * radius * (k % 2 == 0 ? std::cos(angle) : std::sin(angle));
   });
 }
 
@@ -83,12 +86,12 @@ double SizeWithout(const TensorView& y, int dim) {
 const Registration xavier_fill =
     RandomFill("XavierFill", "Uniform in [-s, s], s = sqrt(3 / fan_in), fan_in being the number of elements of a row.",
                1)
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [seed = op.seed(), id = op.random_id()](const OpRun& run) {
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, [source = RandomSource(op)]<typename T>(const OpRun& run) {
             if (run.Out(0).size() == 0) return;
             const double scale = std::sqrt(3 / SizeWithout(run.Out(0), 0));
-            FillUniform(run, seed, id, -scale, scale);
-          };
+            FillUniform<T>(run, source, -scale, scale);
+          });
         });
 
 // Source: He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", ICCV 2015, section 2.2.
@@ -97,21 +100,22 @@ const Registration msra_fill =
                "Normal with mean 0 and deviation sqrt(2 / fan_out), fan_out being the number of elements over the size "
                "of dimension 1.",
                2)
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [seed = op.seed(), id = op.random_id()](const OpRun& run) {
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, [source = RandomSource(op)]<typename T>(const OpRun& run) {
             if (run.Out(0).size() == 0) return;
-            FillGaussian(run, seed, id, 0, std::sqrt(2 / SizeWithout(run.Out(0), 1)));
-          };
+            FillGaussian<T>(run, source, 0, std::sqrt(2 / SizeWithout(run.Out(0), 1)));
+          });
         });
 
-const Registration gaussian_fill =
-    RandomFill("GaussianFill", "Normally distributed numbers.")
-        .Arg("mean", 0.0f, "mean")
-        .Arg("std", 1.0f, "standard deviation", AtLeast(0))
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [seed = op.seed(), id = op.random_id(), mean = op.Float("mean"),
-                  std = op.Float("std")](const OpRun& run) { FillGaussian(run, seed, id, mean, std); };
-        });
+const Registration gaussian_fill = RandomFill("GaussianFill", "Normally distributed numbers.")
+                                       .Arg("mean", 0.0f, "mean")
+                                       .Arg("std", 1.0f, "standard deviation", AtLeast(0))
+                                       .Cpu([](const OperatorCall& op) {
+                                         return FloatKernel(op, [source = RandomSource(op), mean = op.Float("mean"),
+                                                                 std = op.Float("std")]<typename T>(const OpRun& run) {
+                                           FillGaussian<T>(run, source, mean, std);
+                                         });
+                                       });
 
 void CheckRange(double low, double high, const OperatorCall& op) {
   const bool is_finite = std::isfinite(low) && std::isfinite(high);
@@ -125,10 +129,10 @@ const Registration uniform_fill =
     RandomFill("UniformFill", "Numbers uniform between min and max.")
         .Arg("min", 0.0f, "least")
         .Arg("max", 1.0f, "greatest")
-        .Cpu([](const OperatorCall& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) {
           CheckRange(op.Float("min"), op.Float("max"), op);
-          return [seed = op.seed(), id = op.random_id(), low = op.Float("min"),
-                  high = op.Float("max")](const OpRun& run) { FillUniform(run, seed, id, low, high); };
+          return FloatKernel(op, [source = RandomSource(op), low = op.Float("min"), high = op.Float("max")]<typename T>(
+                                     const OpRun& run) { FillUniform<T>(run, source, low, high); });
         });
 
 constexpr double kInt32Min = -0x1p31;
@@ -147,14 +151,9 @@ const Registration uniform_int_fill =
           CheckRange(static_cast<double>(op.Int("min")), static_cast<double>(op.Int("max")), op);
           const std::int64_t low = op.Int("min");
           const auto count = static_cast<std::uint64_t>(op.Int("max") - low + 1);  // at most 2^32
-          return [seed = op.seed(), id = op.random_id(), low, count](const OpRun& run) {
-            auto* out = run.Out(0).As<std::int32_t>();
-            const std::int64_t n = run.Out(0).size();
-            ForEachBlock(run, seed, id, n, [&](std::int64_t i, const auto& words) {
-              for (std::int64_t k = 0; k < 4 && i + k < n; ++k) {
-                const auto offset = static_cast<std::int64_t>(words[static_cast<size_t>(k)] * count >> 32);
-                out[i + k] = static_cast<std::int32_t>(low + offset);
-              }
+          return [source = RandomSource(op), low, count](const OpRun& run) {
+            FillEach<std::int32_t>(run, source, [&](const RandomWords& words, size_t k) {
+              return low + static_cast<std::int64_t>(words[k] * count >> 32);
             });
           };
         });

@@ -21,16 +21,13 @@ Operator RangeFillOperator() {
         }
         return {std::move(y)};
       })
-      .Cpu([](const OperatorCall&) -> RunFn {
-        return [](const OpRun& run) {
-          ForFloatType(run.Out(0).dtype, "RangeFill", [&](auto zero) {
-            using T = decltype(zero);
-            T* y = run.Out(0).As<T>();
-            InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
-              for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(i);
-            });
+      .Cpu([](const OperatorCall& op) {
+        return FloatKernel(op, []<typename T>(const OpRun& run) {
+          T* y = run.Out(0).As<T>();
+          InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(i);
           });
-        };
+        });
       });
   return DTypeArg(op, "1 float, 13 double. Default: that of an input of float or double whose shape y takes, or float");
 }

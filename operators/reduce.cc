@@ -78,8 +78,7 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
     SumGroups(run, groups, run.In(0).As<T>(), out);
   }
   if (!average) return;
-  const T factor = AverageFactor<T>(average, groups.summed_size);
-  BroadcastProduct(out, &factor, out, {.after = n});
+  Scale(n, out, AverageFactor<T>(average, groups.summed_size), out);
 }
 
 // Says nothing where there are more groups than a region has dimensions, or no elements.
@@ -150,11 +149,10 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
         e.Sum(0, SumOf(0, groups, AverageFactor<double>(average, groups.summed_size)));
       })
       .Formula(FormulaWhere{AreRowsReduced, SumOfRow(average)})
-      .Cpu([average](const OperatorCall& op) -> RunFn {
-        return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
-          ForFloatType(run.Out(0).dtype, type,
-                       [&](auto zero) { Reduce<decltype(zero)>(run, GroupsOf(axes, *run.In(0).shape), average); });
-        };
+      .Cpu([average](const OperatorCall& op) {
+        return FloatKernel(op, [average, axes = op.Ints("axes")]<typename T>(const OpRun& run) {
+          Reduce<T>(run, GroupsOf(axes, *run.In(0).shape), average);
+        });
       });
   return op;
 }
@@ -181,24 +179,20 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
         return SameAsInput(1)(query);
       })
       .Expands([average](Expansion& e) { ExpandGradient(e, average); })
-      .Cpu([average](const OperatorCall& op) -> RunFn {
-        return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
+      .Cpu([average](const OperatorCall& op) {
+        return FloatKernel(op, [average, axes = op.Ints("axes")]<typename T>(const OpRun& run) {
           if (run.Out(0).size() == 0) return;
           const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
-          const std::byte* dy = At(run.In(0), 0);
-          std::byte* dx = At(run.Out(0), 0);
+          const TensorView& dy = run.In(0);
+          const std::byte* from = At(dy, 0);
           if (average) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t n = run.In(0).size();
-              const T factor = AverageFactor<T>(average, groups.summed_size);
-              T* const scaled = run.ScratchOf<T>(n);
-              BroadcastProduct(run.In(0).As<T>(), &factor, scaled, {.after = n});
-              dy = reinterpret_cast<const std::byte*>(scaled);
-            });
+            T* const scaled = run.ScratchOf<T>(dy.size());
+            Scale(dy.size(), dy.As<T>(), AverageFactor<T>(average, groups.summed_size), scaled);
+            from = reinterpret_cast<const std::byte*>(scaled);
           }
-          Repeat(groups, 0, run.Out(0).dtype, &dy, &dx);
-        };
+          std::byte* to = At(run.Out(0), 0);
+          Repeat(groups, 0, dy.dtype, &from, &to);
+        });
       });
   return op;
 }

@@ -6,47 +6,48 @@
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/known_value.h"
 
 namespace stepnet {
 namespace {
 
-Error CannotReshape(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes,
-                    const char* why) {
-  return Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(),
-                                                 " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
+Error CannotReshape(const ShapeQuery& query, const std::vector<std::int64_t>& sizes, const char* why) {
+  return Error(ErrorCode::kShapeMismatch,
+               StrCat(InputText(query, 0), " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
 }
 
 // The shape that `sizes` asks for: 0 is the size that x has in this place, one -1 is whatever is left.
-Shape Resolve(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes) {
+Shape Resolve(const ShapeQuery& query, const std::vector<std::int64_t>& sizes) {
+  const Shape& x = query.In(0).shape;
   // Sizes kept by a 0 cancel out, so that -1 has a meaning in tensors without elements too.
   std::vector<std::int64_t> resolved = sizes;
-  std::vector<std::int64_t> left_of_x = x.shape.ToVector();
+  std::vector<std::int64_t> left_of_x = x.ToVector();
   std::vector<std::int64_t> left_of_y;
   int unknown = -1;
   for (int i = 0; i < static_cast<int>(sizes.size()); ++i) {
     if (sizes[i] == -1) {
-      if (unknown >= 0) throw CannotReshape(op, x, sizes, "more than one size is -1");
+      if (unknown >= 0) throw CannotReshape(query, sizes, "more than one size is -1");
       unknown = i;
     } else if (sizes[i] < 0) {
-      throw CannotReshape(op, x, sizes, "a size is negative");
+      throw CannotReshape(query, sizes, "a size is negative");
     } else if (sizes[i] > 0) {
       left_of_y.push_back(sizes[i]);
-    } else if (i >= x.shape.rank()) {
-      throw CannotReshape(op, x, sizes, "a size of 0 keeps a dimension, and there is none in this place");
+    } else if (i >= x.rank()) {
+      throw CannotReshape(query, sizes, "a size of 0 keeps a dimension, and there is none in this place");
     } else {
-      resolved[i] = x.shape[i];
+      resolved[i] = x[i];
       left_of_x[i] = 1;
     }
   }
   const std::int64_t from = Shape(left_of_x).size();
   const std::int64_t to = Shape(left_of_y).size();
   if (unknown >= 0) {
-    if (from % to != 0) throw CannotReshape(op, x, sizes, "the number of elements is no multiple of the sizes given");
+    if (from % to != 0) throw CannotReshape(query, sizes, "the number of elements is no multiple of the sizes given");
     resolved[unknown] = from / to;
   }
   const Shape shape(resolved);
-  if (shape.size() != x.shape.size()) throw CannotReshape(op, x, sizes, "the numbers of elements differ");
+  if (shape.size() != x.size()) throw CannotReshape(query, sizes, "the numbers of elements differ");
   return shape;
 }
 
@@ -57,14 +58,14 @@ std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
     throw Error(ErrorCode::kInvalidArgument, "Reshape needs the new shape either as an argument or as an input");
   }
   if (query.num_inputs() == 1) {
-    return {{.dtype = x.dtype, .shape = Resolve(op, x, op.Ints("shape"))},
+    return {{.dtype = x.dtype, .shape = Resolve(query, op.Ints("shape"))},
             KnownInts(DType::kInt64, x.shape.ToVector())};
   }
   const std::vector<std::int64_t> sizes = query.IntsOf(1);
   // A shape that another operator recorded may hold sizes that are 0; without elements, a 0 is taken for what it says.
   const bool literal =
       x.shape.size() == 0 && std::ranges::find(sizes, -1) == sizes.end() && std::ranges::find(sizes, 0) != sizes.end();
-  return {{.dtype = x.dtype, .shape = literal ? Shape(sizes) : Resolve(op, x, sizes)},
+  return {{.dtype = x.dtype, .shape = literal ? Shape(sizes) : Resolve(query, sizes)},
           KnownInts(query.In(1).dtype, x.shape.ToVector())};
 }
 
@@ -96,8 +97,7 @@ const Registration reshape =
         .Input("x", "any shape and dtype")
         .OptionalInput("new_shape",
                        "int32 or int64 [rank of y], instead of the argument shape; where x has no elements and no size "
-                       "is -1, a 0 is "
-                       "one of 0 elements")
+                       "is -1, a 0 is one of 0 elements")
         .Output("y", "the new shape")
         .Output("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
         .Arg("shape", std::vector<std::int64_t>{}, "the new shape", AtLeast(-1))
@@ -114,7 +114,14 @@ const Registration reshape =
         })
         .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn { return RunReshape; }});
 
-// What operators do that give y another shape and nothing else, so that it becomes part of the regions around it.
+// An operator that gives the elements another shape and does nothing else, so that it becomes part of the regions
+// around it.
+Operator Reshaping(const char* type, const char* doc, const char* x, const char* y, ShapeRule shapes) {
+  Operator op(type);
+  op.Doc(doc).Input("x", x).Output("y", y).Shapes(std::move(shapes)).Expands(ExpandCopy).OnEveryDevice(CopyKernel());
+  return op;
+}
+
 // The argument dims, ascending and without repetition.
 std::vector<std::int64_t> DimsArgument(const OperatorCall& op) {
   std::vector<std::int64_t> dims = op.Ints("dims");
@@ -133,8 +140,8 @@ std::vector<TensorInfo> SqueezeShapes(const ShapeQuery& query) {
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
     if (*dim >= x.shape.rank() || x.shape[static_cast<int>(*dim)] != 1) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
-                                                    "; Squeeze needs a dimension ", *dim, " of size 1"));
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(InputText(query, 0), "; Squeeze needs a dimension ", *dim, " of size 1"));
     }
     sizes.erase(sizes.begin() + *dim);
   }
@@ -146,96 +153,71 @@ std::vector<TensorInfo> ExpandDimsShapes(const ShapeQuery& query) {
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (const std::int64_t dim : DimsArgument(query.op())) {
     if (dim > static_cast<std::int64_t>(sizes.size())) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
-                                                    "; ExpandDims cannot add a dimension ", dim, " to ", sizes.size()));
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(InputText(query, 0), "; ExpandDims cannot add a dimension ", dim, " to ", sizes.size()));
     }
     sizes.insert(sizes.begin() + dim, 1);
   }
   return {{.dtype = x.dtype, .shape = Shape(sizes)}};
 }
 
-const Registration squeeze = Operator("Squeeze")
-                                 .Doc("Removes dimensions of size 1.")
-                                 .Input("x", "any shape and dtype, of size 1 in dims")
-                                 .Output("y", "the shape of x without dims")
-                                 .RequiredArg("dims", ArgumentType::kInts, "dimensions of x to remove", AtLeast(0))
-                                 .Check(CheckDimsGiven)
-                                 .Shapes(SqueezeShapes)
-                                 .InPlace({{0, 0}})
-                                 .Expands(ExpandCopy)
-                                 .Gradient("ExpandDims", {"dy"}, {"dx"})
-                                 .OnEveryDevice(CopyKernel());
+const Registration squeeze =
+    Reshaping("Squeeze", "Removes dimensions of size 1.", "any shape and dtype, of size 1 in dims",
+              "the shape of x without dims", SqueezeShapes)
+        .RequiredArg("dims", ArgumentType::kInts, "dimensions of x to remove", AtLeast(0))
+        .Check(CheckDimsGiven)
+        .InPlace({{0, 0}})
+        .Gradient("ExpandDims", {"dy"}, {"dx"});
 
 const Registration expand_dims =
-    Operator("ExpandDims")
-        .Doc("Adds dimensions of size 1.")
-        .Input("x", "any shape and dtype")
-        .Output("y", "the shape of x with a 1 at each of dims")
+    Reshaping("ExpandDims", "Adds dimensions of size 1.", "any shape and dtype",
+              "the shape of x with a 1 at each of dims", ExpandDimsShapes)
         .RequiredArg("dims", ArgumentType::kInts, "dimensions of y that are new", AtLeast(0))
         .Check(CheckDimsGiven)
-        .Shapes(ExpandDimsShapes)
         .InPlace({{0, 0}})
-        .Expands(ExpandCopy)
-        .Gradient("Squeeze", {"dy"}, {"dx"})
-        .OnEveryDevice(CopyKernel());
+        .Gradient("Squeeze", {"dy"}, {"dx"});
 
 // Reads the shape of x, so these do not work in place.
 void AddResizeLikeGradient(GradientBuilder& g) {
   g.Add({.type = "ResizeLike", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
 }
 
+std::vector<TensorInfo> FlattenShapes(const ShapeQuery& query) {
+  const TensorInfo& x = query.In(0);
+  const std::int64_t axis = query.op().Int("axis");
+  if (axis > x.shape.rank()) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(InputText(query, 0), "; Flatten with axis ", axis, " needs that many dimensions"));
+  }
+  const int split = static_cast<int>(axis);
+  return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
+}
+
+std::vector<TensorInfo> ResizeLikeShapes(const ShapeQuery& query) {
+  const TensorInfo &x = query.In(0), &like = query.In(1);
+  if (x.shape.size() == like.shape.size()) return {{.dtype = x.dtype, .shape = like.shape}};
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ResizeLike needs as many elements in both"));
+}
+
 const Registration flatten =
-    Operator("Flatten")
-        .Doc("A matrix of the elements of x: dimensions before `axis` become rows, the others columns.")
-        .Input("x", "[A_0, …, A_n], any dtype")
-        .Output("y", "[A_0 * … * A_(axis-1), A_axis * … * A_n]")
+    Reshaping("Flatten", "A matrix of the elements of x: dimensions before `axis` become rows, the others columns.",
+              "[A_0, …, A_n], any dtype", "[A_0 * … * A_(axis-1), A_axis * … * A_n]", FlattenShapes)
         .Arg("axis", 1, "0 to the rank of x", AtLeast(0))
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          const TensorInfo& x = query.In(0);
-          const std::int64_t axis = query.op().Int("axis");
-          if (axis > x.shape.rank()) {
-            throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
-                                                          "; Flatten with axis ", axis, " needs that many dimensions"));
-          }
-          const int split = static_cast<int>(axis);
-          return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
-        })
-        .Expands(ExpandCopy)
-        .Gradient(AddResizeLikeGradient)
-        .OnEveryDevice(CopyKernel());
+        .Gradient(AddResizeLikeGradient);
 
 const Registration flatten_to_vec =
-    Operator("FlattenToVec")
-        .Doc("The elements of x in one dimension.")
-        .Input("x", "any shape and dtype")
-        .Output("y", "[number of elements]")
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          return {{.dtype = query.In(0).dtype, .shape = Shape({query.In(0).shape.size()})}};
-        })
-        .Expands(ExpandCopy)
-        .Gradient(AddResizeLikeGradient)
-        .OnEveryDevice(CopyKernel());
+    Reshaping("FlattenToVec", "The elements of x in one dimension.", "any shape and dtype", "[number of elements]",
+              [](const ShapeQuery& query) -> std::vector<TensorInfo> {
+                return {{.dtype = query.In(0).dtype, .shape = Shape({query.In(0).shape.size()})}};
+              })
+        .Gradient(AddResizeLikeGradient);
 
-const Registration resize_like =
-    Operator("ResizeLike")
-        .Doc("The elements of x under the shape of another tensor.")
-        .Input("x", "any shape and dtype")
-        .Input("like", "as many elements as x; only its shape matters")
-        .Output("y", "the shape of like")
-        .ReadsShapes({1})
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          const TensorInfo& x = query.In(0);
-          const TensorInfo& like = query.In(1);
-          if (x.shape.size() != like.shape.size()) {
-            throw Error(ErrorCode::kShapeMismatch,
-                        StrCat(query.op().inputs()[0], " is ", x.Description(), " and ", query.op().inputs()[1], " is ",
-                               like.Description(), "; ResizeLike needs as many elements in both"));
-          }
-          return {{.dtype = x.dtype, .shape = like.shape}};
-        })
-        .Expands(ExpandCopy)
-        .Gradient(AddResizeLikeGradient)
-        .OnEveryDevice(CopyKernel());
+const Registration resize_like = Reshaping("ResizeLike", "The elements of x under the shape of another tensor.",
+                                           "any shape and dtype", "the shape of like", ResizeLikeShapes)
+                                     .Input("like", "as many elements as x; only its shape matters")
+                                     .ReadsShapes({1})
+                                     .Gradient(AddResizeLikeGradient);
 
 }  // namespace
 }  // namespace stepnet

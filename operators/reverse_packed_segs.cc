@@ -1,6 +1,7 @@
 // ReversePackedSegs: turns each sequence of a padded batch around; what lies beyond its length stays.
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {
@@ -9,8 +10,7 @@ namespace {
 std::vector<TensorInfo> ReverseShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 2) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().inputs()[0], " is ", x.Description(), "; ReversePackedSegs needs x [T, B, …]"));
+    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ReversePackedSegs needs x [T, B, …]"));
   }
   if (query.num_inputs() > 1) CheckLengthsInfo(query, 1, x.shape[1], LengthsType::kInt32OrInt64);
   return {{.dtype = x.dtype, .shape = x.shape}};

@@ -167,8 +167,7 @@ const Registration rnn =
             "tanh(a + e); lstm (gates i, f, g, o) c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'), with a projection "
             "W_h2r times that; gru (gates r, z, n) n = tanh(a_n + r e_n), h' = (1 - z) n + z h. A net with gradients "
             "(AddBackwardStepNets) trains: there p drops. Steps at or beyond the length of a sequence are not read, "
-            "and "
-            "output is 0 there; a length of 0 passes the states through.")
+            "and output is 0 there; a length of 0 passes the states through.")
         .Input("data", "[T, B, I], float or double")
         .Input("parameters",
                "[n] of the type of data: first all weights, by layer, then by direction, i2h [G*H, I or dir*R], h2h "
@@ -186,8 +185,7 @@ const Registration rnn =
              Between(0, 1))
         .Arg("lstm_state_clip_min", 0.0f,
              "of lstm: where c is used, what is less counts as this; c itself stays. Given together with the maximum, "
-             "or "
-             "nothing is clipped")
+             "or nothing is clipped")
         .Arg("lstm_state_clip_max", 0.0f, "the same of what is greater")
         .Arg("lstm_state_clip_nan", false, "a c that is NaN counts as lstm_state_clip_min")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {

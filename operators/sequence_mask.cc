@@ -196,9 +196,7 @@ const Registration sequence_mask =
         })
         .Formula(MaskFormula, {.checks_values = true})
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [mask = SequenceMask(op)](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });
-                };
+                return FloatKernel(op, [mask = SequenceMask(op)]<typename T>(const OpRun& run) { mask.Run<T>(run); });
               },
               .checks_values = true});
 

@@ -52,83 +52,42 @@ Box BoxOf(const Shape& x, std::span<const std::int64_t> starts, std::span<const 
 
 Shape ShapeOf(const Box& box, int rank) { return Shape(std::span(box.size.data(), static_cast<size_t>(rank))); }
 
-// The starts (or ends) of one run: from an input where there is one, else from the argument.
-class Bounds {
- public:
-  Bounds(const std::vector<std::int64_t>& argument) : bounds_(argument) {}  // NOLINT(google-explicit-constructor)
-  // REQUIRES: the shape rule has asked CheckNumberOfBounds.
-  Bounds(const TensorView& tensor, const char* what) {
-    ForIndexType(tensor.dtype, StrCat(what, " of Slice"), [&](auto zero) {
-      const auto* data = tensor.As<decltype(zero)>();
-      std::copy(data, data + tensor.size(), read_.begin());
-    });
-    bounds_ = std::span(read_.data(), static_cast<size_t>(tensor.size()));
-  }
-  Bounds(const Bounds&) = delete;
-  Bounds& operator=(const Bounds&) = delete;
-
-  std::span<const std::int64_t> get() const { return bounds_; }
-
- private:
-  Indices read_ = {};
-  std::span<const std::int64_t> bounds_;
+// What starts and ends are where they are no inputs.
+struct SliceArguments {
+  explicit SliceArguments(const OperatorCall& op) : starts(op.Ints("starts")), ends(op.Ints("ends")) {}
+  std::vector<std::int64_t> starts, ends;
 };
+
+// Calls fn(starts, ends) with those of a run: inputs 1 and 2, or the arguments. REQUIRES: the shape rule has asked
+// CheckNumberOfBounds.
+template <typename Fn>
+void WithBounds(const OpRun& run, bool are_inputs, const SliceArguments& arguments, const Fn& fn) {
+  if (!are_inputs) return fn(std::span(arguments.starts), std::span(arguments.ends));
+  Indices starts = {}, ends = {};
+  const auto read = [&](int input, Indices* to) {
+    const TensorView& bounds = run.In(input);
+    for (std::int64_t i = 0; i < bounds.size(); ++i) (*to)[i] = IntAt(bounds, i);
+    return std::span<const std::int64_t>(to->data(), static_cast<size_t>(bounds.size()));
+  };
+  fn(read(1, &starts), read(2, &ends));
+}
 
 // Copies between a tensor and the slice that `box` cuts out of it.
-class BoxCopy {
- public:
-  BoxCopy(const TensorView& whole, const TensorView& part, const Box& box, bool to_part)
-      : whole_(whole), part_(part), box_(box), to_part_(to_part) {
-    const Shape& shape = *whole.shape;
-    for (int i = 0; i < shape.rank(); ++i) {
-      if (box.size[i] != shape[i]) inner_ = i;
-    }
+void CopySlice(const TensorView& whole, const TensorView& part, const Box& box, bool to_part) {
+  if (part.size() == 0) return;
+  std::array<BoxDim, Shape::kMaxRank> dims;
+  std::int64_t first = 0, whole_step = 1, part_step = 1;
+  for (int i = whole.rank() - 1; i >= 0; --i) {
+    const std::int64_t size = box.size[i];
+    dims[i] = {
+        .size = size, .from_step = to_part ? whole_step : part_step, .to_step = to_part ? part_step : whole_step};
+    first += box.begin[i] * whole_step;
+    whole_step *= whole.dim(i);
+    part_step *= size;
   }
-
-  void Run() const {
-    if (part_.size() == 0) return;
-    if (whole_.rank() == 0) {
-      CopyBlock(0, 0, 1, 1, 1, 1);
-    } else if (inner_ == 0) {
-      const std::int64_t row = whole_.shape->SizeFrom(1);
-      CopyBlock(box_.begin[0] * row, 0, row, row, box_.size[0] * row, 1);
-    } else {
-      Descend(0, 0, 0);
-    }
-  }
-
- private:
-  // Dimensions from inner_ on lie without gaps in both tensors; the one in front of it is the loop of CopyRuns.
-  void Descend(int dim, std::int64_t whole_at, std::int64_t part_at) const {
-    const std::int64_t whole_step = whole_.shape->SizeFrom(dim + 1);
-    const std::int64_t part_step = part_.shape->SizeFrom(dim + 1);
-    whole_at += box_.begin[dim] * whole_step;
-    if (dim == inner_ - 1) {
-      const std::int64_t row = whole_.shape->SizeFrom(inner_ + 1);
-      CopyBlock(whole_at + box_.begin[inner_] * row, part_at, whole_step, part_step, box_.size[inner_] * row,
-                box_.size[dim]);
-      return;
-    }
-    for (std::int64_t i = 0; i < box_.size[dim]; ++i) {
-      Descend(dim + 1, whole_at + i * whole_step, part_at + i * part_step);
-    }
-  }
-
-  void CopyBlock(std::int64_t whole_at, std::int64_t part_at, std::int64_t whole_step, std::int64_t part_step,
-                 std::int64_t length, std::int64_t rows) const {
-    if (to_part_) {
-      CopyRuns(part_.dtype, At(whole_, whole_at), whole_step, At(part_, part_at), part_step, length, rows);
-    } else {
-      CopyRuns(part_.dtype, At(part_, part_at), part_step, At(whole_, whole_at), whole_step, length, rows);
-    }
-  }
-
-  const TensorView& whole_;
-  const TensorView& part_;
-  const Box& box_;
-  bool to_part_;
-  int inner_ = 0;  // the last dimension that is cut
-};
+  const std::byte* const from = to_part ? At(whole, first) : At(part, 0);
+  CopyBox(part.dtype, std::span(dims).first(whole.rank()), from, to_part ? At(part, 0) : At(whole, first));
+}
 
 void CheckBoundsGiven(const OperatorCall& op, int num_bound_inputs) {
   const bool has_arguments = op.HasArg("starts") || op.HasArg("ends");
@@ -148,8 +107,7 @@ std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
   TensorInfo y{.dtype = x.dtype, .shape = ShapeOf(box, x.shape.rank())};
   if (HasKnownValue(query, 0)) {  // a size taken out of a shape
     y.value = Tensor(y.dtype, y.shape);
-    const TensorView part = y.value.View();
-    BoxCopy(x.value.View(), part, box, /*to_part=*/true).Run();
+    CopySlice(x.value.View(), y.value.View(), box, /*to_part=*/true);
   }
   return {std::move(y)};
 }
@@ -212,23 +170,23 @@ std::vector<TensorInfo> SliceGradientShapes(const ShapeQuery& query) {
 }
 
 // Zeros where starts and ends do not fit, which is a fault of the run.
-void RunSliceGradient(const OpRun& run, const Bounds& starts, const Bounds& ends) {
+void RunSliceGradient(const OpRun& run, std::span<const std::int64_t> starts, std::span<const std::int64_t> ends) {
   const TensorView& dy = run.In(run.num_inputs() - 1);
   const TensorView& dx = run.Out(0);
   ClearElements(dx.dtype, At(dx, 0), dx.size());
   Box box;
   try {
-    box = BoxOf(*dx.shape, starts.get(), ends.get());
-    for (int d = 0; d < std::ssize(starts.get()); ++d) {
+    box = BoxOf(*dx.shape, starts, ends);
+    for (int d = 0; d < std::ssize(starts); ++d) {
       if (box.size[d] == dy.dim(d)) continue;
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("Slice from ", starts.get()[d], " to ", ends.get()[d], " along dimension ", d, " of a tensor ",
-                         *dx.shape, " is not what dy ", *dy.shape, " is the gradient of"));
+                  StrCat("Slice from ", starts[d], " to ", ends[d], " along dimension ", d, " of a tensor ", *dx.shape,
+                         " is not what dy ", *dy.shape, " is the gradient of"));
     }
   } catch (const Error& error) {
     return run.Fault(1, 0, [&](std::int64_t) { return Error(ErrorCode::kInvalidArgument, error.message()); });
   }
-  BoxCopy(dx, dy, box, /*to_part=*/false).Run();
+  CopySlice(dx, dy, box, /*to_part=*/false);
 }
 
 const Registration slice =
@@ -252,22 +210,15 @@ const Registration slice =
           g.Add(std::move(op));
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
-          return [starts = op.Ints("starts"), ends = op.Ints("ends")](const OpRun& run) {
-            const auto copy = [&](const Bounds& from, const Bounds& to) {
-              const Box box = BoxOf(*run.In(0).shape, from.get(), to.get());
+          return [arguments = SliceArguments(op)](const OpRun& run) {
+            WithBounds(run, run.num_inputs() == 3, arguments, [&](auto starts, auto ends) {
+              const Box box = BoxOf(*run.In(0).shape, starts, ends);
               if (ShapeOf(box, run.In(0).rank()) != *run.Out(0).shape) {
                 throw Error(ErrorCode::kInternal,
                             "the starts and ends of Slice changed after its shapes were inferred");
               }
-              BoxCopy(run.In(0), run.Out(0), box, /*to_part=*/true).Run();
-            };
-            if (run.num_inputs() == 3) {
-              const Bounds from(run.In(1), "starts");
-              const Bounds to(run.In(2), "ends");
-              copy(from, to);
-            } else {
-              copy(starts, ends);
-            }
+              CopySlice(run.In(0), run.Out(0), box, /*to_part=*/true);
+            });
           };
         });
 
@@ -287,14 +238,9 @@ const Registration slice_gradient =
         })
         .Shapes(SliceGradientShapes)
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [starts = op.Ints("starts"), ends = op.Ints("ends")](const OpRun& run) {
-                  if (run.num_inputs() == 4) {
-                    const Bounds from(run.In(1), "starts");
-                    const Bounds to(run.In(2), "ends");
-                    RunSliceGradient(run, from, to);
-                  } else {
-                    RunSliceGradient(run, starts, ends);
-                  }
+                return [arguments = SliceArguments(op)](const OpRun& run) {
+                  WithBounds(run, run.num_inputs() == 4, arguments,
+                             [&](auto starts, auto ends) { RunSliceGradient(run, starts, ends); });
                 };
               },
               .checks_values = true});

@@ -204,10 +204,8 @@ const Registration softmax_with_loss =
           g.Add(std::move(op));
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [args = LossArgs(op)](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "SoftmaxWithLoss",
-                               [&](auto zero) { RunForward<decltype(zero)>(args, run); });
-                };
+                return FloatKernel(op,
+                                   [args = LossArgs(op)]<typename T>(const OpRun& run) { RunForward<T>(args, run); });
               },
               .checks_values = true});
 
@@ -232,17 +230,12 @@ const Registration softmax_with_loss_gradient =
           CheckInputs(query, last == 4);
           ExpectAlike(query, 0, last - 1);
           ExpectSameType(query, 0, last);
-          if (query.In(last).shape.size() != 1) {
-            throw Error(ErrorCode::kShapeMismatch,
-                        StrCat(InputText(query, last), "; SoftmaxWithLossGradient needs dloss of one element"));
-          }
+          ExpectOneElement(query, last, "dloss");
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [args = LossArgs(op)](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "SoftmaxWithLossGradient",
-                               [&](auto zero) { RunBackward<decltype(zero)>(args, run); });
-                };
+                return FloatKernel(op,
+                                   [args = LossArgs(op)]<typename T>(const OpRun& run) { RunBackward<T>(args, run); });
               },
               .checks_values = true});
 

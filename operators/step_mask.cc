@@ -30,8 +30,7 @@ const Registration step_mask =
     Operator("StepMask")
         .Doc(
             "Marks the steps of sequences in a padded batch: mask[t, b] is true where t < lengths[b]. With it, Where "
-            "and "
-            "broadcast_on_rows choose between what a step computed and what stands for padding.")
+            "and broadcast_on_rows choose between what a step computed and what stands for padding.")
         .Input("x", "[T, B, …], any dtype; its elements are not read")
         .Input("lengths", "int32 or int64 [B], from 0 to T")
         .Output("mask", "bool [T, B]")

@@ -9,6 +9,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/op_run.h"
+#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/gemm.h"
 
 namespace stepnet {
@@ -22,9 +23,6 @@ void ForWeights(const TensorView& w, Fn&& fn) {
   fn(w.As<T>());
 }
 
-// The same numbers.
-void Promote(std::int64_t n, const BFloat16* from, float* to);
-
 // B [K, N] for Gemm: itself, or the floats that it stands for, in the run's scratch memory. Made anew for each block of
 // a product, it is in the cache when the block is computed. It has the strides of what it copies, as libraries choose
 // by them how they add up.
@@ -36,11 +34,29 @@ MatrixView<T> Promoted(const OpRun& run, std::int64_t k, std::int64_t n, MatrixV
     const std::int64_t rows = b.transposed ? n : k, columns = b.transposed ? k : n;
     if (rows == 0 || columns == 0) return {.data = nullptr, .stride = b.stride, .transposed = b.transposed};
     T* const floats = run.ScratchOf<T>((rows - 1) * b.stride + columns);
+    const RegionKernel promote = KernelOf(ExprOp::kCast, kDTypeOf<W>, kDTypeOf<T>);
     for (std::int64_t r = 0; r < rows; ++r) {
       CountWork(columns);
-      Promote(columns, b.data + r * b.stride, floats + r * b.stride);
+      promote(floats + r * b.stride, b.data + r * b.stride, nullptr, nullptr, nullptr, columns);
     }
     return {.data = floats, .stride = b.stride, .transposed = b.transposed};
+  }
+}
+
+// y [M, N] = a [M, K] b [K, N], plus y when `adds`, plus bias [N] in every row where it is not null: the run's share of
+// the blocks of the product.
+template <typename T, typename W>
+void MultiplyInBlocks(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a,
+                      MatrixView<W> b, T* y, bool adds, const T* bias = nullptr) {
+  const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
+  const std::int64_t size = of_rows ? m : n;
+  const auto [first, last] = run.Share(blocks);
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
+    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
+    const std::int64_t columns = of_rows ? n : end - begin;
+    Gemm<T>(of_rows ? end - begin : m, columns, k, a.From(row, 0), Promoted<T>(run, k, columns, b.From(0, column)),
+            y + row * n + column, n, adds, bias == nullptr ? bias : bias + column);
   }
 }
 

@@ -52,10 +52,7 @@ Operator TotalGradient(const std::string& type, const std::string& doc) {
       .Arg("average", false, kAverageDoc)
       .Shapes([](const ShapeQuery& query) {
         ExpectFloats(query);
-        if (query.In(1).shape.size() != 1) {
-          throw Error(ErrorCode::kShapeMismatch,
-                      StrCat(query.op().type(), " needs the gradient of one number; ", InputText(query, 1)));
-        }
+        ExpectOneElement(query, 1, "a gradient");
         return SameAsInput(0)(query);
       });
   return op;
@@ -69,49 +66,44 @@ const Registration sum_elements =
           const bool average = e.op().Bool("average");
           e.Sum(0, {.sizes = {n}, .summed = {true}, .factor = AverageFactor<double>(average, n)});
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t n = run.In(0).size();
-              T* y = run.Out(0).As<T>();
-              BroadcastSum(run.In(0).As<T>(), y, {.after = n});
-              *y *= AverageFactor<T>(average, n);
-            });
-          };
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
+            const std::int64_t n = run.In(0).size();
+            T* y = run.Out(0).As<T>();
+            BroadcastSum(run.In(0).As<T>(), y, {.after = n});
+            *y *= AverageFactor<T>(average, n);
+          });
         });
 
 const Registration sum_elements_gradient =
     TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.")
         .Formula([](Formula& f) { f.Out({f.Scalar("dy") * Factor(f)}); })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t n = run.Out(0).size();
-              const T gradient = *run.In(1).As<T>() * AverageFactor<T>(average, n);
-              T* dx = run.Out(0).As<T>();
-              InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, gradient); });
-            });
-          };
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
+            const std::int64_t n = run.Out(0).size();
+            const T gradient = *run.In(1).As<T>() * AverageFactor<T>(average, n);
+            T* dx = run.Out(0).As<T>();
+            InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, gradient); });
+          });
         });
 
-const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the squares of all elements.")
-                                          .Gradient("SumSqrElementsGradient", {"x", "dy"}, {"dx"})
-                                          .Cpu([](const OperatorCall& op) -> RunFn {
-                                            return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
-                                              ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-                                                using T = decltype(zero);
-                                                const std::int64_t n = run.In(0).size();
-                                                const T* x = run.In(0).As<T>();
-                                                T* squares = run.ScratchOf<T>(n);
-                                                T* y = run.Out(0).As<T>();
-                                                BroadcastProduct(x, x, squares, {.run = n});
-                                                BroadcastSum(squares, y, {.after = n});
-                                                *y *= AverageFactor<T>(average, n);
-                                              });
-                                            };
-                                          });
+const Registration sum_sqr_elements =
+    Total("SumSqrElements", "The sum of the squares of all elements.")
+        .Gradient("SumSqrElementsGradient", {"x", "dy"}, {"dx"})
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
+            const std::int64_t n = run.In(0).size();
+            const T* x = run.In(0).As<T>();
+            T* squares = run.ScratchOf<T>(n);
+            const RegionKernel multiply = KernelOf(ExprOp::kMultiply, kDTypeOf<T>, kDTypeOf<T>);
+            InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+              multiply(squares + begin, x + begin, x + begin, nullptr, nullptr, end - begin);
+            });
+            T* y = run.Out(0).As<T>();
+            BroadcastSum(squares, y, {.after = n});
+            *y *= AverageFactor<T>(average, n);
+          });
+        });
 
 const Registration sum_sqr_elements_gradient =
     TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.")
@@ -119,15 +111,11 @@ const Registration sum_sqr_elements_gradient =
           const Expr factor = 2 * f.Scalar("dy") * Factor(f);
           f.Out({f.In("x") * factor});
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t n = run.Out(0).size();
-              const T factor = 2 * *run.In(1).As<T>() * AverageFactor<T>(average, n);
-              BroadcastProduct(run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
-            });
-          };
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
+            const std::int64_t n = run.Out(0).size();
+            Scale(n, run.In(0).As<T>(), 2 * *run.In(1).As<T>() * AverageFactor<T>(average, n), run.Out(0).As<T>());
+          });
         });
 
 }  // namespace

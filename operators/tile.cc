@@ -80,23 +80,20 @@ const Registration tile_gradient =
           return {{.dtype = dy.dtype, .shape = dy.shape.With(axis, dy.shape[axis] / tiles)}};
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
-          return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
+          return FloatKernel(op, [axis = op.Int("axis"), tiles = op.Int("tiles")]<typename T>(const OpRun& run) {
             const TensorView& dx = run.Out(0);
             const std::int64_t block = dx.shape->SizeFrom(dx.shape->CanonicalAxis(axis));
             const std::int64_t blocks = block > 0 ? dx.size() / block : 0;
-            ForFloatType(dx.dtype, "TileGradient", [&](auto zero) {
-              using T = decltype(zero);
-              const T* from = run.In(0).As<T>();
-              T* to = dx.As<T>();
-              for (std::int64_t i = 0; i < blocks; ++i, to += block) {
-                std::fill_n(to, block, T{0});
-                for (std::int64_t k = 0; k < tiles; ++k, from += block) {
-                  CountWork(block);
-                  for (std::int64_t j = 0; j < block; ++j) to[j] += from[j];
-                }
+            const T* from = run.In(0).As<T>();
+            T* to = dx.As<T>();
+            for (std::int64_t i = 0; i < blocks; ++i, to += block) {
+              std::fill_n(to, block, T{0});
+              for (std::int64_t k = 0; k < tiles; ++k, from += block) {
+                CountWork(block);
+                for (std::int64_t j = 0; j < block; ++j) to[j] += from[j];
               }
-            });
-          };
+            }
+          });
         });
 
 }  // namespace

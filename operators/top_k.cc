@@ -93,9 +93,8 @@ const Registration top_k =
           g.Add({.type = "TopKGradient", .inputs = {g.GO(0), g.O(1), g.I(0)}, .outputs = {g.GI(0)}});
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
-          return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "TopK", [&](auto zero) { RunTopK<decltype(zero)>(run, axis, k); });
-          };
+          return FloatKernel(
+              op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) { RunTopK<T>(run, axis, k); });
         });
 
 std::vector<TensorInfo> TopKGradientShapes(const ShapeQuery& query) {
@@ -132,24 +131,23 @@ void RunTopKGradient(const OpRun& run, std::int64_t axis, std::int64_t k) {
   }
 }
 
-const Registration top_k_gradient = Operator("TopKGradient")
-                                        .Doc("dx = dvalues where TopK found its values, 0 elsewhere.")
-                                        .Input("dvalues", "[…, k, …], float or double")
-                                        .Input("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
-                                        .Input("x", "[…, A, …]; only its shape matters")
-                                        .Output("dx", "[…, A, …]")
-                                        .ReadsShapes({2})
-                                        .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
-                                        .Arg("axis", -1, kAxisDoc)
-                                        .Shapes(TopKGradientShapes)
-                                        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                                                return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
-                                                  ForFloatType(run.Out(0).dtype, "TopKGradient", [&](auto zero) {
-                                                    RunTopKGradient<decltype(zero)>(run, axis, k);
-                                                  });
-                                                };
-                                              },
-                                              .checks_values = true});
+const Registration top_k_gradient =
+    Operator("TopKGradient")
+        .Doc("dx = dvalues where TopK found its values, 0 elsewhere.")
+        .Input("dvalues", "[…, k, …], float or double")
+        .Input("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
+        .Input("x", "[…, A, …]; only its shape matters")
+        .Output("dx", "[…, A, …]")
+        .ReadsShapes({2})
+        .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
+        .Arg("axis", -1, kAxisDoc)
+        .Shapes(TopKGradientShapes)
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return FloatKernel(op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) {
+                  RunTopKGradient<T>(run, axis, k);
+                });
+              },
+              .checks_values = true});
 
 // `comes_first(a, i, b, j)`: element i, which is a, is to be found rather than element j, which is b.
 template <typename ComesFirst>
@@ -217,24 +215,21 @@ const Registration accuracy =
         })
         .StopsGradient()
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [top_k = op.Int("top_k")](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "Accuracy", [&](auto zero) {
-                    using T = decltype(zero);
-                    const std::int64_t rows = run.In(0).dim(0);
-                    const std::int64_t classes = run.In(0).dim(1);
-                    std::int64_t correct = 0;
-                    for (std::int64_t i = 0; i < rows; ++i) {
-                      const T* x = run.In(0).As<T>() + i * classes;
-                      const std::int64_t label = LabelAt(run, 1, i, classes);
-                      if (label == kNoClass) continue;
-                      CountWork(classes);
-                      std::int64_t place = 0;
-                      for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
-                      correct += place < top_k ? 1 : 0;
-                    }
-                    run.Out(0).As<T>()[0] = rows > 0 ? static_cast<T>(correct) / static_cast<T>(rows) : T{0};
-                  });
-                };
+                return FloatKernel(op, [top_k = op.Int("top_k")]<typename T>(const OpRun& run) {
+                  const std::int64_t rows = run.In(0).dim(0);
+                  const std::int64_t classes = run.In(0).dim(1);
+                  std::int64_t correct = 0;
+                  for (std::int64_t i = 0; i < rows; ++i) {
+                    const T* x = run.In(0).As<T>() + i * classes;
+                    const std::int64_t label = LabelAt(run, 1, i, classes);
+                    if (label == kNoClass) continue;
+                    CountWork(classes);
+                    std::int64_t place = 0;
+                    for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
+                    correct += place < top_k ? 1 : 0;
+                  }
+                  run.Out(0).As<T>()[0] = rows > 0 ? static_cast<T>(correct) / static_cast<T>(rows) : T{0};
+                });
               },
               .checks_values = true});
 

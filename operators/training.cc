@@ -3,16 +3,6 @@
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
-namespace {
-
-void ExpectOneElement(const ShapeQuery& query, int i, const char* what) {
-  if (query.In(i).shape.size() == 1) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().type(), " needs ", what, " of one element; ", InputText(query, i)));
-}
-
-}  // namespace
-
 void ExpectRate(const ShapeQuery& query, int i) {
   ExpectFloat(query, i);
   ExpectOneElement(query, i, "a learning rate");

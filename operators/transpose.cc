@@ -1,10 +1,12 @@
 // Transpose: y[i_axes0, i_axes1, …] = x[i_0, i_1, …].
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/transpose_matrix.h"
 
 namespace stepnet {
@@ -23,9 +25,8 @@ std::vector<TensorInfo> TransposeShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   const std::vector<std::int64_t>& argument = query.op().Ints("axes");
   if (!argument.empty() && static_cast<int>(argument.size()) != x.shape.rank()) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().inputs()[0], " is ", x.Description(), "; Transpose with axes [", Join(argument, ", "),
-                       "] needs ", argument.size(), " dimensions"));
+    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; Transpose with axes [", Join(argument, ", "),
+                                                  "] needs ", argument.size(), " dimensions"));
   }
   std::vector<std::int64_t> sizes;
   for (const int axis : AxesFor(x.shape, argument)) sizes.push_back(x.shape[axis]);
@@ -90,21 +91,6 @@ void TransposeFrom(const Dims& dims, int level, int plane, const T* x, T* y, con
   }
 }
 
-// The innermost dimension of x stays innermost: whole runs move.
-void MoveRuns(const Dims& dims, int level, DType dtype, const std::byte* x, std::byte* y, const std::int64_t* steps) {
-  const Dim& dim = dims.dims[level];
-  const std::int64_t bytes = DTypeBytes(dtype);
-  if (level == dims.rank - 1) {
-    CopyRuns(dtype, x, dim.size, y, dim.size, dim.size, 1);
-  } else if (level == dims.rank - 2) {
-    CopyRuns(dtype, x, dim.stride, y, steps[level], dims.dims[level + 1].size, dim.size);
-  } else {
-    for (std::int64_t i = 0; i < dim.size; ++i) {
-      MoveRuns(dims, level + 1, dtype, x + i * dim.stride * bytes, y + i * steps[level] * bytes, steps);
-    }
-  }
-}
-
 template <typename T>
 void MoveElements(const Dims& dims, const TensorView& x, const TensorView& y, const std::int64_t* steps) {
   int plane = 0;
@@ -126,7 +112,11 @@ void RunTranspose(const OpRun& run, const std::vector<std::int64_t>& axes) {
     steps[i] = step;
     step *= dims.dims[i].size;
   }
-  if (dims.dims[dims.rank - 1].stride == 1) return MoveRuns(dims, 0, x.dtype, At(x, 0), At(y, 0), steps.data());
+  if (dims.dims[dims.rank - 1].stride == 1) {  // whole runs move
+    std::array<BoxDim, Shape::kMaxRank> box;
+    for (int i = 0; i < dims.rank; ++i) box[i] = {dims.dims[i].size, dims.dims[i].stride, steps[i]};
+    return CopyBox(x.dtype, std::span(box).first(dims.rank), At(x, 0), At(y, 0));
+  }
   if (x.dtype == DType::kString) return MoveElements<std::string>(dims, x, y, steps.data());
   switch (DTypeBytes(x.dtype)) {
     case 1: return MoveElements<std::uint8_t>(dims, x, y, steps.data());

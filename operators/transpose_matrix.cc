@@ -1,7 +1,6 @@
 #include "stepnet/operators/transpose_matrix.h"
 
 #include <algorithm>
-#include <string>
 
 #include "stepnet/core/cancellation.h"
 
@@ -98,37 +97,26 @@ void TransposeColumns(std::int64_t rows, std::int64_t columns, const T* x, std::
 
 #endif
 
-// 16 columns at a time: whole cache lines are read, from one row after the other, and 16 rows are written, on and on;
-// the other way around, stores would wait for lines that are far apart.
 template <typename T>
 void TransposeTiles(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
                     std::int64_t y_stride) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t c = 0; c < columns; c += kTile) {
-    CountWork(kTile * rows);
-    TransposeColumns(rows, std::min(kTile, columns - c), x + c, x_stride, y + c * y_stride, y_stride);
+  for (std::int64_t c = 0; c < columns; c += kTransposedColumns) {
+    CountWork(kTransposedColumns * rows);
+    TransposeColumns(rows, std::min(kTransposedColumns, columns - c), x + c, x_stride, y + c * y_stride, y_stride);
   }
 }
 
-void TransposeUInt16(std::int64_t rows, std::int64_t columns, const std::uint16_t* x, std::int64_t x_stride,
-                     std::uint16_t* y, std::int64_t y_stride) {
-  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
-}
-void TransposeUInt32(std::int64_t rows, std::int64_t columns, const std::uint32_t* x, std::int64_t x_stride,
-                     std::uint32_t* y, std::int64_t y_stride) {
-  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
-}
-void TransposeUInt64(std::int64_t rows, std::int64_t columns, const std::uint64_t* x, std::int64_t x_stride,
-                     std::uint64_t* y, std::int64_t y_stride) {
-  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
-}
-void TransposeFloat(std::int64_t rows, std::int64_t columns, const float* x, std::int64_t x_stride, float* y,
-                    std::int64_t y_stride) {
-  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
-}
-void TransposeDouble(std::int64_t rows, std::int64_t columns, const double* x, std::int64_t x_stride, double* y,
-                     std::int64_t y_stride) {
-  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
+void TransposeBitsForTarget(std::int64_t element_bytes, std::int64_t rows, std::int64_t columns, const void* x,
+                            std::int64_t x_stride, void* y, std::int64_t y_stride) {
+  const auto transpose = [&](auto zero) {
+    using T = decltype(zero);
+    TransposeTiles(rows, columns, static_cast<const T*>(x), x_stride, static_cast<T*>(y), y_stride);
+  };
+  switch (element_bytes) {
+    case 2: return transpose(std::uint16_t{});
+    case 4: return transpose(std::uint32_t{});
+    default: return transpose(std::uint64_t{});
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -138,49 +126,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
-HWY_EXPORT(TransposeUInt16);
-HWY_EXPORT(TransposeUInt32);
-HWY_EXPORT(TransposeUInt64);
-HWY_EXPORT(TransposeFloat);
-HWY_EXPORT(TransposeDouble);
+HWY_EXPORT(TransposeBitsForTarget);
 
-template <typename T>
-void TransposeMatrix(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
-                     std::int64_t y_stride) {
+void TransposeBits(std::int64_t element_bytes, std::int64_t rows, std::int64_t columns, const void* x,
+                   std::int64_t x_stride, void* y, std::int64_t y_stride) {
   if (rows == 0 || columns == 0) return;  // x and y may be null then
-  if constexpr (std::is_same_v<T, std::uint16_t>) {
-    HWY_DYNAMIC_DISPATCH(TransposeUInt16)(rows, columns, x, x_stride, y, y_stride);
-  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
-    HWY_DYNAMIC_DISPATCH(TransposeUInt32)(rows, columns, x, x_stride, y, y_stride);
-  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
-    HWY_DYNAMIC_DISPATCH(TransposeUInt64)(rows, columns, x, x_stride, y, y_stride);
-  } else if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(TransposeFloat)(rows, columns, x, x_stride, y, y_stride);
-  } else if constexpr (std::is_same_v<T, double>) {
-    HWY_DYNAMIC_DISPATCH(TransposeDouble)(rows, columns, x, x_stride, y, y_stride);
-  } else {
-    constexpr std::int64_t kTile = 16;  // columns at a time, as above
-    for (std::int64_t begin = 0; begin < columns; begin += kTile) {
-      CountWork(kTile * rows);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t end = std::min(begin + kTile, columns);
-        for (std::int64_t c = begin; c < end; ++c) y[c * y_stride + r] = x[r * x_stride + c];
-      }
-    }
-  }
+  HWY_DYNAMIC_DISPATCH(TransposeBitsForTarget)(element_bytes, rows, columns, x, x_stride, y, y_stride);
 }
-
-template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint8_t*, std::int64_t, std::uint8_t*,
-                              std::int64_t);
-template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint16_t*, std::int64_t, std::uint16_t*,
-                              std::int64_t);
-template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint32_t*, std::int64_t, std::uint32_t*,
-                              std::int64_t);
-template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint64_t*, std::int64_t, std::uint64_t*,
-                              std::int64_t);
-template void TransposeMatrix(std::int64_t, std::int64_t, const float*, std::int64_t, float*, std::int64_t);
-template void TransposeMatrix(std::int64_t, std::int64_t, const double*, std::int64_t, double*, std::int64_t);
-template void TransposeMatrix(std::int64_t, std::int64_t, const std::string*, std::int64_t, std::string*, std::int64_t);
 
 }  // namespace stepnet
 #endif  // HWY_ONCE

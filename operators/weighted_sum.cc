@@ -12,9 +12,7 @@ std::vector<TensorInfo> WeightedSumShapes(const ShapeQuery& query) {
   ExpectFloats(query);
   for (int i = 0; i < query.num_inputs(); i += 2) {
     ExpectAlike(query, 0, i);
-    if (query.In(i + 1).shape.size() == 1) continue;
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat("WeightedSum needs weights of one element; ", InputText(query, i + 1)));
+    ExpectOneElement(query, i + 1, "weights");
   }
   return SameAsInput(0)(query);
 }

@@ -88,24 +88,21 @@ nb::dict OptionsFor(const Device& device, const ArrayPlace& place) {
   return options;
 }
 
-// What __dlpack__ gives. An array that is read-only has none for those who know no versions.
+// What __dlpack__ gives. An array that is read-only has none for those who know no versions. Where it has none for
+// others either, or knows none itself, as NumPy before 2.1, what it said at first is why.
 nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) {
-  const auto why_not = [&](nb::python_error& raised) {
-    if (!raised.matches(PyExc_Exception)) throw std::move(raised);
-    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", Utf8Of(raised.value())));
-  };
-  try {
-    return array.attr("__dlpack__")(**options);
-  } catch (nb::python_error& raised) {
-    if (!raised.matches(PyExc_BufferError)) why_not(raised);
+  std::string why;
+  for (const bool is_versioned : {false, true}) {
+    if (is_versioned) options["max_version"] = nb::make_tuple(1, 1);
+    try {
+      return array.attr("__dlpack__")(**options);
+    } catch (nb::python_error& raised) {
+      if (!raised.matches(PyExc_Exception)) throw;
+      if (!is_versioned) why = Utf8Of(raised.value());
+      if (!raised.matches(PyExc_BufferError)) break;
+    }
   }
-  try {
-    options["max_version"] = nb::make_tuple(1, 1);
-    return array.attr("__dlpack__")(**options);
-  } catch (nb::python_error& raised) {
-    why_not(raised);
-  }
-  return {};
+  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why));
 }
 
 // A copy that the array makes of itself on its device, as PyTorch's and CuPy's do; nothing where it cannot.

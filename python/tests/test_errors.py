@@ -63,7 +63,22 @@ def test_what_cannot_be_lent_says_why(lstm):
     refuses(
         lambda: lstm(lstm.init(), x=numpy.zeros((2, 3, 5), "M8[s]")),
         stepnet.TypeMismatchError,
-        'the input "x" cannot be read: ',  # and what NumPy says, before 2.1 of the version of DLPack
+        'the input "x" cannot be read: DLPack only supports ',
+    )
+
+
+def test_a_read_only_array_that_knows_no_versions_says_why(lstm):
+    class Given:
+        def __dlpack__(self, stream=None):
+            raise BufferError("read-only arrays cannot be lent")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    refuses(
+        lambda: lstm(lstm.init(), x=Given()),
+        stepnet.TypeMismatchError,
+        'the input "x" cannot be read: read-only arrays cannot be lent',
     )
 
 

@@ -353,8 +353,10 @@ OPERATORS = [
         "Add Sub Mul Div Max Min Sum Mean Equal Greater GreaterOrEqual Less LessOrEqual"
     ).split()),
     *((name, [draw(2, 3, dtype="int64"), draw(3, dtype="int64") + 1], {}, {}) for name in (
-        "Add Sub Mul Div Equal Less"
+        "Add Sub Mul Div Max Min Equal Less"
     ).split()),
+    *((name, [draw(3, 4, dtype="int32"), draw(4, dtype="int32"), draw(3, 1, dtype="int32") + 1], {}, {})
+      for name in ("Max", "Min")),
     *((name, [draw(2, 3, dtype="bool"), draw(3, dtype="bool")], {}, {}) for name in ("And", "Or", "Xor")),
     ("Not", [draw(2, 3, dtype="bool")], {}, {}),
     ("Where", [draw(2, 1, dtype="bool"), draw(2, 3), draw(3)], {}, {}),

@@ -253,3 +253,17 @@ def test_free_sizes_stay_free(tmp_path):
     expect_equal(got, net(x0=x).y0)
     shape = onnx.load(tmp_path / "net.onnx").graph.output[0].type.tensor_type.shape
     assert [each.dim_param or each.dim_value for each in shape.dim] == ["N", "M", 5]
+
+
+def test_lengths_of_turned_sequences_are_those_that_every_onnxruntime_takes(tmp_path):
+    """Those before 1.28 leave a row of no steps unset, and none takes lengths beyond T."""
+    net, inputs = net_of("ReversePackedSegs", [draw(5, 3, 2), lengths(5, 2, 0)], {}, 1, tmp_path)
+    stepnet.onnx.export(net, tmp_path / "net.onnx", inputs=inputs, dynamic_axes={"x0": {0: "T"}})
+    model = onnx.load(tmp_path / "net.onnx")
+    (node,) = (each for each in model.graph.node if each.op_type == "ReverseSequence")
+    model.graph.output.append(onnx.helper.make_tensor_value_info(node.input[1], onnx.TensorProto.INT64, [3]))
+    onnx.save(model, tmp_path / "net.onnx")
+    reads = session(tmp_path / "net.onnx")
+    assert reads.run(None, inputs)[1].tolist() == [5, 2, 1]
+    turned, read = reads.run(None, {"x0": draw(0, 3, 2), "x1": lengths(0, 0, 0)})
+    assert turned.shape == (0, 3, 2) and read.tolist() == [0, 0, 0]

@@ -5,6 +5,7 @@
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/double_net.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/core/sanitized.h"
 #include "stepnet/tests/examples/cell_case.h"
 #include "tested_devices.h"
 
@@ -72,6 +73,7 @@ TEST_P(CellsOnDevices, TrainAsOnTheCpuWhileStepsAndBatchChange) {
   for (const std::string& name : ExampleCells()) {
     for (const bool has_lengths : {false, true}) {
       for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+        if (kIsSanitized && has_lengths != (dtype == DType::kDouble)) continue;
         SCOPED_TRACE(StrCat(name, has_lengths ? " with lengths" : "", " in ", dtype));
         ExpectAsOnTheCpu(Case(name, has_lengths), dtype, {{5, 3}, {1, 1}, {0, 3}, {7, 2}, {5, 0}, {5, 3}});
         if (HasFailure()) return;

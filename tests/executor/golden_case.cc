@@ -1,10 +1,12 @@
 #include "golden_case.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/tests/core/sanitized.h"
 #include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
@@ -32,8 +34,16 @@ const std::vector<GoldenCase>& GoldenCases() {
         if (fs::exists(entry.path() / "manifest.json")) all.push_back(ReadCase(entry.path()));
       }
     }
+    std::ranges::sort(all, {}, &GoldenCase::name);
     return all;
   }();
+  return cases;
+}
+
+std::vector<const GoldenCase*> GoldenCasesInTurn(size_t turn) {
+  constexpr size_t kTurns = kIsSanitized ? 3 : 1;
+  std::vector<const GoldenCase*> cases;
+  for (size_t k = turn % kTurns; k < GoldenCases().size(); k += kTurns) cases.push_back(&GoldenCases()[k]);
   return cases;
 }
 

@@ -19,6 +19,8 @@ struct GoldenCase {
 };
 
 const std::vector<GoldenCase>& GoldenCases();
+// The same; in a build with sanitizers each third of them, other ones for the next `turn`.
+std::vector<const GoldenCase*> GoldenCasesInTurn(size_t turn);
 
 // A workspace in which the runs of the case have been one after the other.
 class CaseRun {

@@ -9,14 +9,10 @@
 
 #include "lstm_case.h"
 #include "stepnet/executor/recurrent_record.h"
+#include "stepnet/tests/core/sanitized.h"
 
 // Every allocation of the test program is counted. Sanitizers bring their own.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define STEPNET_SANITIZED
-#endif
-#endif
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(STEPNET_SANITIZED)
+#if !STEPNET_IS_SANITIZED
 #define STEPNET_COUNTS_ALLOCATIONS
 namespace {
 

@@ -12,6 +12,7 @@
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/tests/core/sanitized.h"
 
 namespace stepnet {
 namespace {
@@ -229,7 +230,7 @@ TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
 TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
   constexpr int kSteps = 4;
   int num_parts = 0;
-  ForEachPlan(12, 1024, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(12), 1024, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
     PlanRun serial(plan, kSteps);
     serial.RunOn({.executor = "serial"});
     for (const int threads : {2, 3, 5}) {
@@ -246,7 +247,7 @@ TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
       ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
     }
   });
-  EXPECT_GT(num_parts, 20);
+  EXPECT_GT(num_parts, FewerIfSanitized(20));
 }
 
 // Two rows a step: chunks of 32 steps.
@@ -359,7 +360,7 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
 // Chunks and sums over all steps in as many parts as they may have, also where that is not worth it.
 TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
   std::map<std::int64_t, int> num_parts;  // by the steps that a stage takes at once
-  ForEachPlan(40, 512, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(40), 512, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.stages.size() == 1) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
@@ -382,9 +383,9 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
       ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
     }
   });
-  EXPECT_GT(num_parts[1], 10);
-  EXPECT_GT(num_parts[32], 10);
-  EXPECT_GT(num_parts[kAllSteps], 10);
+  EXPECT_GT(num_parts[1], FewerIfSanitized(10));
+  EXPECT_GT(num_parts[32], FewerIfSanitized(10));
+  EXPECT_GT(num_parts[kAllSteps], FewerIfSanitized(10));
 }
 
 // Loops that threads go through together, as many as there are, or by rows of the batch, where steps keep those apart.

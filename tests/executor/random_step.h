@@ -20,7 +20,8 @@ namespace stepnet {
 // shapes are known only when they run.
 enum class StepOperators { kPlain, kKnownShapes, kAny };
 
-// How many seeds a test of random steps tries: as many as it says, or as the environment variable STEPNET_SEEDS does.
+// How many seeds a test of random steps tries: as the environment variable STEPNET_SEEDS says, or as many as it says
+// itself (FewerIfSanitized).
 unsigned NumSeeds(unsigned usual);
 
 class RandomStep {

@@ -17,18 +17,15 @@
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/core/sanitized.h"
 #include "trials.h"
 
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kMemory = 8 << 20;  // of a trial, beside what there was before
-constexpr double kSeconds = 0.25;          // of a run; one that takes longer is given up
-#ifdef STEPNET_SANITIZED
-constexpr double kLateSeconds = 10;
-#else
-constexpr double kLateSeconds = 0.5;  // that giving up may take
-#endif
+constexpr std::int64_t kMemory = 8 << 20;                 // of a trial, beside what there was before
+constexpr double kSeconds = 0.25;                         // of a run; one that takes longer is given up
+constexpr double kLateSeconds = kIsSanitized ? 10 : 0.5;  // that giving up may take
 
 // The time of this thread, so that a busy machine does not matter.
 double CpuSeconds() {

@@ -177,7 +177,7 @@ TEST(SoftmaxWithLossGradient, RefusesInputsThatDoNotFit) {
       [&] {
         run(Labels({1}), {1, 2}, {2});
       },
-      "…d is float [2]; SoftmaxWithLossGradient needs dloss of one element");
+      "…SoftmaxWithLossGradient needs dloss of one element; d is float [2]");
   ExpectError(
       [] {
         OpTest("SoftmaxWithLossGradient").Random("x", {1, 2}, 1).Input("l", Labels({1})).Random("p", {1, 2}, 1).Run();

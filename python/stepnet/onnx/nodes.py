@@ -42,8 +42,6 @@ SAME = {
     "Less": "LT",
     "LessOrEqual": "LE",
     "Log": "Log",
-    "Max": "Max",
-    "Min": "Min",
     "Mish": "Mish",
     "Mul": "Mul",
     "Neg": "Negative",
@@ -123,6 +121,17 @@ def power(n: Node) -> Sequence[str]:
     if exponent.size != 1:
         raise Unsupported(f"the exponent is {list(exponent.shape)}; one number is read")
     return [n.emit("Pow", n.blob(0), exponent=float(exponent.item()))]
+
+
+@node("Max", "Min")
+def extreme(n: Node) -> Sequence[str]:
+    if n.dtype() in ("float32", "float64"):
+        return [n.emit(n.type, *n.blobs())]
+    so_far, *others = n.blobs()
+    for blob in others:
+        is_kept = n.emit("GE" if n.type == "Max" else "LE", so_far, blob)
+        so_far = n.emit("Where", is_kept, so_far, blob)
+    return [so_far]
 
 
 @node("Sum", "Mean")

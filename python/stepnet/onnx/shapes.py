@@ -265,7 +265,11 @@ def reverse(call: Call) -> Sequence[str]:
     if len(call.names) == 1:
         ints = call.graph.ints
         return [call.emit("Slice", x, ints(-1), ints(numpy.iinfo(numpy.int64).min), ints(0), ints(-1))]
-    return [call.emit("ReverseSequence", x, as_int64(call, 1), time_axis=0, batch_axis=1)]
+    # A row of no steps turned around is one of one step. onnxruntime before 1.28 leaves a row of length 0 unset, and
+    # all of them refuse lengths beyond T.
+    at_least_one = call.emit("Max", as_int64(call, 1), call.graph.ints(1))
+    lengths = call.emit("Min", at_least_one, call.graph.size(x, 0))
+    return [call.emit("ReverseSequence", x, lengths, time_axis=0, batch_axis=1)]
 
 
 @operator("SequenceMask")

@@ -1,0 +1,57 @@
+#include "stepnet/io/memory_ahead.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+#include "stepnet/core/signal_block.h"
+
+namespace stepnet {
+namespace {
+
+// Takes a millisecond: whoever asks for an end does not wait longer.
+constexpr std::uintptr_t kBlockBytes = 4 << 20;
+
+// False where the system cannot do it.
+bool TakePages(std::uintptr_t begin, std::uintptr_t end) {
+#ifdef MADV_POPULATE_WRITE
+  return madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) == 0;
+#else
+  static_cast<void>(begin);
+  static_cast<void>(end);
+  return false;
+#endif
+}
+
+}  // namespace
+
+void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (const Tensor& place : places) {
+    const auto first = reinterpret_cast<std::uintptr_t>(place.raw());
+    const std::uintptr_t end = first + static_cast<std::uintptr_t>(place.size_bytes());
+    for (std::uintptr_t begin = first - first % page; begin < end; begin += kBlockBytes) {
+      if (stop.stop_requested() || !TakePages(begin, std::min(begin + kBlockBytes, end))) return;
+    }
+  }
+}
+
+MemoryAhead::MemoryAhead(std::vector<Tensor> places) : places_(std::move(places)) {
+  constexpr std::int64_t kLeastBytes = 8 << 20;  // below, a thread costs more than it saves
+  std::erase_if(places_, [](const Tensor& place) { return !place.defined(); });
+  std::int64_t bytes = 0;
+  for (const Tensor& place : places_) bytes += place.size_bytes();
+  if (bytes < kLeastBytes) return;
+  const SignalBlock block;
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { TakeMemory(places_, stop); });
+  } catch (const std::system_error&) {
+    // The reader takes the memory itself.
+  }
+}
+
+}  // namespace stepnet

@@ -1,0 +1,32 @@
+// MemoryAhead: takes memory of tensors from the system while another thread fills them from a file.
+//
+// The system gives pages when they are first written, each by an interruption of whoever writes, which costs more than
+// the copy from its cache of files does. Taken in one go, from a thread of their own, they cost the reader nothing.
+#pragma once
+
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "stepnet/core/tensor.h"
+
+namespace stepnet {
+
+// Takes the pages of `places`, tensors of the host, one place after the other until `stop` asks for an end. What they
+// hold stays, also what others write meanwhile. Where the system has no such call (before Linux 5.14), or no memory,
+// nothing happens.
+void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop);
+
+// Calls TakeMemory on a thread, for as long as this lives. Undefined places are none. Where they are small, or no
+// thread can be had, nothing happens.
+class MemoryAhead {
+ public:
+  explicit MemoryAhead(std::vector<Tensor> places);
+
+ private:
+  std::vector<Tensor> places_;
+  std::jthread thread_;  // the last member: it reads the others
+};
+
+}  // namespace stepnet

@@ -1,0 +1,19 @@
+// What a build with sanitizers does less of: each trial takes it many times as long.
+#pragma once
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STEPNET_IS_SANITIZED 1
+#elif defined(__has_feature)
+#define STEPNET_IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define STEPNET_IS_SANITIZED 0
+#endif
+
+namespace stepnet {
+
+inline constexpr bool kIsSanitized = STEPNET_IS_SANITIZED;
+
+// Of trials, or of what is found in them: a third where sanitizers are, which other builds make all of.
+constexpr int FewerIfSanitized(int usual) { return kIsSanitized ? (usual + 2) / 3 : usual; }
+
+}  // namespace stepnet

@@ -1,0 +1,74 @@
+#include "stepnet/io/memory_ahead.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "stepnet/tests/core/filled_memory.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kBytes = 32 << 20;  // more than the C library keeps: such tensors begin with no pages
+
+// How many pages lie within the tensor and are there; the last of it, which it may share, is left out.
+std::int64_t PagesOf(const Tensor& tensor) {
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const auto first = reinterpret_cast<std::uintptr_t>(tensor.raw());
+  const std::uintptr_t begin = (first + page - 1) / page * page;
+  const std::int64_t pages = (static_cast<std::int64_t>(first - begin) + tensor.size_bytes()) / page;
+  std::vector<unsigned char> is_there(static_cast<size_t>(pages));
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), static_cast<size_t>(pages * page), is_there.data()), 0);
+  return std::ranges::count_if(is_there, [](unsigned char flags) { return (flags & 1) != 0; });
+}
+
+std::int64_t AllPages() { return kBytes / sysconf(_SC_PAGESIZE) - 1; }
+
+class MemoryAheadTest : public testing::Test {
+  const FilledMemory none_{std::nullopt};  // memory that is filled when it is given out has its pages already
+};
+
+bool CanTakeMemory() {
+#ifdef MADV_POPULATE_WRITE
+  return madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0;  // Linux before 5.14 does not know it
+#else
+  return false;
+#endif
+}
+
+TEST_F(MemoryAheadTest, TakesThePagesOfAllPlaces) {
+  if (!CanTakeMemory()) GTEST_SKIP() << "the system takes no memory in one go";
+  const std::vector<Tensor> places = {Tensor(DType::kInt8, {kBytes}), Tensor(DType::kInt8, {kBytes})};
+  for (const Tensor& place : places) ASSERT_LT(PagesOf(place), 10);
+  TakeMemory(places, std::stop_token());
+  for (const Tensor& place : places) EXPECT_GE(PagesOf(place), AllPages());
+}
+
+TEST_F(MemoryAheadTest, LeavesWhatIsThere) {
+  const Tensor place(DType::kInt8, {kBytes});
+  std::fill_n(place.data<std::int8_t>(), kBytes, std::int8_t{7});
+  TakeMemory({&place, 1}, std::stop_token());
+  EXPECT_EQ(std::count(place.data<std::int8_t>(), place.data<std::int8_t>() + kBytes, std::int8_t{7}), kBytes);
+}
+
+TEST_F(MemoryAheadTest, EndsWhenItIsAskedTo) {
+  const Tensor place(DType::kInt8, {kBytes});
+  std::stop_source source;
+  source.request_stop();
+  TakeMemory({&place, 1}, source.get_token());
+  EXPECT_LT(PagesOf(place), 10);
+}
+
+TEST_F(MemoryAheadTest, WorksOnAThreadAndLeavesOutPlacesThatAreNone) {
+  if (!CanTakeMemory()) GTEST_SKIP() << "the system takes no memory in one go";
+  const Tensor place(DType::kInt8, {kBytes});
+  const MemoryAhead ahead({Tensor(), place});
+  for (int tries = 0; tries < 100'000 && PagesOf(place) < AllPages(); ++tries) usleep(100);
+  EXPECT_GE(PagesOf(place), AllPages());
+}
+
+}  // namespace
+}  // namespace stepnet

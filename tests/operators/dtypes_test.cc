@@ -1,0 +1,62 @@
+// CopyBox: boxes of up to eight dimensions, element by element.
+#include "stepnet/operators/dtypes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stepnet {
+namespace {
+
+// Steps of an array that holds the dimensions in the order `order`, innermost last, with gaps behind some of them.
+std::vector<std::int64_t> StepsOf(const std::vector<std::int64_t>& sizes, const std::vector<int>& order,
+                                  std::mt19937& random, std::int64_t* elements) {
+  std::vector<std::int64_t> steps(sizes.size());
+  *elements = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    steps[order[i]] = *elements;
+    *elements *= sizes[order[i]] + (random() % 4 == 0 ? 1 : 0);
+  }
+  return steps;
+}
+
+TEST(CopyBox, CopiesEachElementAndTouchesNothingElse) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int rank = static_cast<int>(random() % 9);
+    std::vector<std::int64_t> sizes;
+    for (int d = 0; d < rank; ++d) sizes.push_back(random() % 16 == 0 ? 0 : 1 + random() % 3);
+    std::vector<int> order;
+    for (int d = 0; d < rank; ++d) order.push_back(d);
+    std::int64_t to_elements = 0, from_elements = 0;
+    const std::vector<std::int64_t> to_steps = StepsOf(sizes, order, random, &to_elements);
+    if (random() % 2 == 0) std::ranges::shuffle(order, random);
+    std::vector<std::int64_t> from_steps = StepsOf(sizes, order, random, &from_elements);
+    if (rank > 0 && random() % 4 == 0) from_steps[random() % rank] = 0;  // repeated
+
+    std::vector<BoxDim> dims;
+    for (int d = 0; d < rank; ++d) dims.push_back({sizes[d], from_steps[d], to_steps[d]});
+    std::vector<std::string> from, to(to_elements, "untouched"), expected = to;
+    for (std::int64_t i = 0; i < from_elements; ++i) from.push_back(std::to_string(i));
+    std::int64_t count = 1;
+    for (const std::int64_t size : sizes) count *= size;
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t rest = i, from_at = 0, to_at = 0;
+      for (int d = rank; d-- > 0; rest /= sizes[d]) {
+        from_at += rest % sizes[d] * from_steps[d];
+        to_at += rest % sizes[d] * to_steps[d];
+      }
+      expected[to_at] = from[from_at];
+    }
+    CopyBox(DType::kString, dims, reinterpret_cast<const std::byte*>(from.data()),
+            reinterpret_cast<std::byte*>(to.data()));
+    ASSERT_EQ(to, expected) << "trial " << trial;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
