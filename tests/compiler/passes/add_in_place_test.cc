@@ -166,7 +166,8 @@ TEST(AddInPlace, RowsOfASequenceAreCopiedWhereTheSumIs) {
            // The same in all steps, written by steps, of another shape.
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2, 2] at 2\n" + product +
                "  s.1: float [2, 2] = Add(x, p.1) @1 {}\n",
-           given + product + "  s.1: float [2, 2] = Add(x_t, p.1) @1 {}\n  ^y: float [2, 2] at 2[16 * (t + 1)] lent = s.1\n",
+           given + product +
+               "  s.1: float [2, 2] = Add(x_t, p.1) @1 {}\n  ^y: float [2, 2] at 2[16 * (t + 1)] lent = s.1\n",
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x_t: float [2] at 2[8 * t]\n" + product +
                "  s.1: float [2, 2] = Add(p.1, x_t) @1 {}\n",
        }) {

@@ -1,5 +1,6 @@
-#include "pass_case.h"
 #include "stepnet/compiler/passes/merge_products.h"
+
+#include "pass_case.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
