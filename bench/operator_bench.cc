@@ -171,6 +171,24 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   Register(name("StepMask"), "StepMask", 1, {{.shape = {columns, rows, 1}}, lengths});
 }
 
+// What moves elements, of rows [R, C].
+void RegisterMoves(std::int64_t rows, std::int64_t columns) {
+  const Input x{.shape = {rows, columns}}, weights{.shape = {columns, 64}},
+      index{.shape = {rows}, .dtype = DType::kInt32};
+  const auto name = [&](const char* type) { return StrCat(type, "/", rows, "/", columns); };
+  Register(name("Concat"), "Concat", 2, {x, x});
+  Register(name("Split"), "Split", 2, {x});
+  Register(name("SliceColumns"), "Slice", 1, {x},
+           "arg { name: \"starts\" ints: 0 ints: 1 } arg { name: \"ends\" ints: -1 ints: -1 }");
+  Register(name("SliceRows"), "Slice", 1, {x}, "arg { name: \"starts\" ints: 1 } arg { name: \"ends\" ints: -1 }");
+  Register(name("Transpose"), "Transpose", 1, {x});
+  Register(name("TransposeRuns"), "Transpose", 1, {{.shape = {rows / 2, 2, columns}}},
+           "arg { name: \"axes\" ints: 1 ints: 0 ints: 2 }");
+  Register(name("Tile"), "Tile", 1, {x}, "arg { name: \"tiles\" i: 2 } arg { name: \"axis\" i: 1 }");
+  if (rows > 30) Register(name("Gather"), "Gather", 1, {x, index});  // rows 10 to 29
+  Register(name("RowTimesColumns"), "MatMul", 1, {{.shape = {1, columns}}, weights});
+}
+
 void RegisterUnits(std::int64_t n, std::int64_t d) {
   const Input state{.shape = {1, n, d}};
   const auto gates = [&](int count) { return Input{.shape = {1, n, count * d}}; };
@@ -189,7 +207,10 @@ void RegisterUnits(std::int64_t n, std::int64_t d) {
 const bool registered = [] {
   for (const std::int64_t n : {64, 4096, 1 << 20}) RegisterPointwise(n);
   RegisterTraining();
-  for (const auto& [rows, columns] : {std::pair(32, 10), {32, 256}, {64, 4096}}) RegisterRows(rows, columns);
+  for (const auto& [rows, columns] : {std::pair(32, 10), {32, 256}, {64, 4096}}) {
+    RegisterRows(rows, columns);
+    RegisterMoves(rows, columns);
+  }
   for (const auto& [n, d] : {std::pair(1, 64), {32, 256}}) RegisterUnits(n, d);
   return true;
 }();

@@ -30,7 +30,7 @@ class BackwardPlanMaker {
   std::shared_ptr<const BackwardPlan> Make() {
     const NetDef& net = spec_.BackwardStep();
     graph_.backward = true;
-    graph_.num_bases = 2 * NumStates();
+    for (int i = 0; i < 2 * NumStates(); ++i) graph_.AddBase(/*is_lent=*/i >= NumStates());
     for (const std::string& blob : BlobsReadFirst(net)) reads_first_.insert(blob);
     for (const OperatorDef& op : net.op()) written_.insert(op.output().begin(), op.output().end());
     MakeTargets();
@@ -81,8 +81,8 @@ class BackwardPlanMaker {
         return op_.outputs()[target.output] == op_.outputs()[output];
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
-      GradientTarget target{.output = output, .input = inputs[k], .base = graph_.num_bases++};
-      if (RequestOf(output) == GradientRequest::kAdd) target.base_before = graph_.num_bases++;
+      GradientTarget target{.output = output, .input = inputs[k], .base = graph_.AddBase(/*is_lent=*/false)};
+      if (RequestOf(output) == GradientRequest::kAdd) target.base_before = graph_.AddBase(/*is_lent=*/true);
       plan_->targets.push_back(std::move(target));
     }
   }
@@ -93,7 +93,7 @@ class BackwardPlanMaker {
     for (int k = 0; k < layout_.num_output_gradients; ++k) {
       const OutputRole role = FindOutputRole(spec_, ForwardOutput(spec_.outputs_with_grads[k]));
       if (role.step_output >= 0) continue;
-      const int base = graph_.num_bases++;
+      const int base = graph_.AddBase(/*is_lent=*/true);
       plan_->output_gradients.emplace_back(k, base);
       BaseRows others = StateGradient(role.state), rows = others;
       others.end = rows.begin = role.offset;
@@ -197,8 +197,8 @@ class BackwardPlanMaker {
     return nullptr;  // nobody asked for it
   }
 
-  static ResolvedLink Resolve(const Link& link, int base, DType dtype, const Shape& row, bool lent) {
-    return {.view = BindLink(link, base, dtype, row, lent),
+  static ResolvedLink Resolve(const Link& link, int base, DType dtype, const Shape& row) {
+    return {.view = BindLink(link, base, dtype, row),
             .external = link.external,
             .offset = link.offset,
             .window = link.window};
@@ -225,11 +225,11 @@ class BackwardPlanMaker {
     ResolvedLink resolved;
     if (const int state = spec_.StateIndex(link.external); state >= 0) {
       const StateLayout& layout = forward_.states[state];
-      resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row, /*lent=*/true);
+      resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
     } else {
       const int input = ForwardInputIndex(link.external);
       const int base = BaseOfInput(input, &plan_->inputs, &graph_);
-      resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail(), /*lent=*/true);
+      resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail());
     }
     resolved.is_source = true;
     ShowAsWritten(link.internal, &resolved);
@@ -271,7 +271,7 @@ class BackwardPlanMaker {
   ResolvedLink StateLink(const Link& link, int state) {
     const StateLayout& layout = forward_.states[state];
     CheckLinkInState(link, layout.num_initial);
-    ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row, /*lent=*/false);
+    ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
     ShowAsWritten(WriterOf(link, state), &resolved);
     // What the step only writes is a part of the row's gradient: another name of a new row gives one, too.
     const bool is_part = written_.contains(link.internal) && !reads_first_.contains(link.internal);
@@ -285,8 +285,8 @@ class BackwardPlanMaker {
     const bool is_given = std::ranges::any_of(spec_.outputs_with_grads, [&](int output) {
       return spec_.StepOutputIndex(ForwardOutput(output)) == step_output;
     });
-    const int base = graph_.num_bases++;
-    ResolvedLink resolved = Resolve(link, base, info.dtype, info.shape, /*lent=*/is_given);
+    const int base = graph_.AddBase(is_given);
+    ResolvedLink resolved = Resolve(link, base, info.dtype, info.shape);
     resolved.view.info = info;
     resolved.is_source = true;
     if (is_given) {
@@ -306,7 +306,7 @@ class BackwardPlanMaker {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", ForwardInput(target->input), "\" is linked as a sequence and is ", info.Description()));
     }
-    ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail(), /*lent=*/false);
+    ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail());
     resolved.target = target;
     target->links.push_back(link);
     return resolved;
@@ -379,7 +379,7 @@ class BackwardPlanMaker {
       GradientTarget* target = TargetOf(output);
       if (target == nullptr || has_link_.contains(output)) continue;
       const TensorInfo& info = inputs_[spec_.params[k]];
-      Home sum = BindWhole(op_.outputs()[output], target->base, info, /*lent=*/false).home;
+      Home sum = BindWhole(op_.outputs()[output], target->base, info).home;
       sum.starts_at_zero = RequestOf(output) == GradientRequest::kWrite && IsSoleOutput(*target);
       bindings_.moves.push_back({.kind = BoundMove::Kind::kAddOut,
                                  .blob = NameOfParamGradient(op_, spec_, k),
@@ -404,14 +404,14 @@ class BackwardPlanMaker {
   void BindInput(const std::string& blob) {
     const int input = ForwardInputIndex(blob);
     const int base = BaseOfInput(input, &plan_->inputs, &graph_);
-    bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input], /*lent=*/true));
+    bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input]));
   }
 
   // Binds a blob that the forward run has kept. Where nothing but its shape is read, any memory will do, as that of the
   // first state.
   void BindForwardBlob(const std::string& blob) {
     if (const auto shape = forward_.shapes.find(blob); shape != forward_.shapes.end()) {
-      bindings_.blobs.push_back(BindWhole(blob, NumStates(), shape->second, /*lent=*/true));
+      bindings_.blobs.push_back(BindWhole(blob, NumStates(), shape->second));
       return;
     }
     const StepPlan::Final& final = forward_.steps->finals.at(blob);
@@ -422,9 +422,9 @@ class BackwardPlanMaker {
       bindings_.blobs.push_back({.home = {.kind = Home::Kind::kDynamic, .slot = {.blob = blob}, .list = list}});
       return;
     }
-    const int base = graph_.num_bases++;
+    const int base = graph_.AddBase(/*is_lent=*/true);
     plan_->stacked.emplace_back(slot.base, base);
-    Home home{.kind = Home::Kind::kOutside, .slot = slot, .lent = true};
+    Home home{.kind = Home::Kind::kOutside, .slot = slot};
     home.slot.blob = blob;  // a home may have the name of another value
     // What was computed once for all steps is shared as it was there.
     if (slot.storage_class != StorageClass::kShared) home.slot.storage_class = StorageClass::kLinked;

@@ -226,7 +226,12 @@ class Emitter {
     const std::vector<TensorInfo> outputs = InfosOf(*instruction, instruction->outputs);
     instruction->cost = OfOneStep(EstimateCost(call, inputs, outputs), *instruction);
     const PartsRule& parts = instruction->packed ? kernel.packing->max_parts : kernel.max_parts;
-    if (parts) instruction->max_parts = parts(ShapeQuery(call, inputs), outputs);
+    if (parts) {
+      // A formula compares the shapes of all outputs with its own; those that are left out have none here.
+      const ShapeQuery query(call, inputs);
+      const bool asks_rule = call.schema().formula && instruction->outputs.size() < instruction->num_outputs;
+      instruction->max_parts = parts(query, asks_rule ? call.schema().shapes(query) : outputs);
+    }
     if (instruction->by_elements) instruction->max_parts = PartsOf(outputs.front(), target_);
   }
 

@@ -102,8 +102,7 @@ class ForwardPlanMaker {
       const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
       if (gives_row) all_rows_written_[external.base] = true;
     }
-    const bool is_lent = external.state == nullptr;
-    BoundBlob bound = BindLink(link, external.base, external.dtype, external.row, is_lent);
+    BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
     if (is_alone) {
       bound.readable = role.is_source;
       bindings_.blobs.push_back(std::move(bound));
@@ -133,7 +132,7 @@ class ForwardPlanMaker {
       const int input = IndexOf(op_.inputs(), blob);
       if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
       const int base = BaseOfInput(input, &plan_->inputs, &graph_);
-      bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input], /*lent=*/true));
+      bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input]));
     }
   }
 
@@ -187,7 +186,7 @@ class ForwardPlanMaker {
   // The value outside that a step gives of an output.
   int AddOutside(const StepOutput& output, TensorInfo info) {
     const std::int64_t bytes = info.size_bytes();
-    const int base = graph_.num_bases++;
+    const int base = graph_.AddBase(/*is_lent=*/false);
     plan_->step_outputs.emplace_back(base, info);
     graph_.homes.push_back({.kind = Home::Kind::kOutside,
                             .slot = {.blob = output.destination,

@@ -119,15 +119,16 @@ class GraphParser {
     RowMove move{.to = ParseRows(line)};
     if (line.Skip(" += ")) {
       move.kind = RowMove::Kind::kAdd;
-      move.from = ParseRows(line);
+      move.from = ParseSource(line);
     } else {
       line.Expect(" = ");
       if (line.StartsWith("^")) {
-        move.from = ParseRows(line);
+        move.from = ParseSource(line);
       } else if (line.Skip(RowMoveName(RowMove::Kind::kZero))) {
         move.kind = RowMove::Kind::kZero;
       } else if (line.Skip(RowMoveName(RowMove::Kind::kLend))) {
         move.kind = RowMove::Kind::kLend;
+        SayLent(move.to.base, true, line);
       } else {
         line.Expect(RowMoveName(RowMove::Kind::kNumbers));
         move.kind = RowMove::Kind::kNumbers;
@@ -151,6 +152,21 @@ class GraphParser {
       }
     } while (line.Skip(", "));
     return true;
+  }
+
+  BaseRows ParseSource(LineReader& line) {
+    BaseRows rows = ParseRows(line);
+    ParseLent(rows.base, line);
+    return rows;
+  }
+
+  void ParseLent(int base, LineReader& line) { SayLent(base, line.Skip(" lent"), line); }
+
+  void SayLent(int base, bool is_lent, const LineReader& line) {
+    if (lent_.emplace(base, is_lent).first->second != is_lent) {
+      line.Throw(StrCat("base ", base, " is lent in one line and not in another"));
+    }
+    if (is_lent) graph_.lent.insert(base);
   }
 
   BaseRows ParseRows(LineReader& line) {
@@ -348,16 +364,15 @@ class GraphParser {
       line.Expect(" bytes");
     }
     const bool starts_at_zero = line.Skip(" from zero");
-    const bool lent = line.Skip(" lent");
+    ParseLent(slot.base, line);
     for (const StepValue& other : graph_.values) {
       const Home& home = graph_.homes[other.home];
       const bool is_same = other.blob == value.blob && !other.outside && !value.outside &&
                            home.kind == Home::Kind::kOutside && home.starts_at_zero == starts_at_zero &&
-                           home.lent == lent && AddressText(home.slot) == AddressText(slot) &&
-                           home.slot.bytes == slot.bytes;
+                           AddressText(home.slot) == AddressText(slot) && home.slot.bytes == slot.bytes;
       if (is_same) return other.home;
     }
-    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .starts_at_zero = starts_at_zero, .lent = lent});
+    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .starts_at_zero = starts_at_zero});
   }
 
   // Names do not begin with digits.
@@ -475,8 +490,15 @@ class GraphParser {
   void Finish() {
     for (StepNode& pack : graph_.nodes) {
       if (pack.kind != StepNode::Kind::kPack) continue;
-      const auto is_user = [&](const StepNode& node) { return node.IsOneOperator() && node.op_index == pack.op_index; };
-      const auto user = std::ranges::find_if(graph_.nodes, is_user);
+      // Several nodes may have its number: the one that reads what it makes, if there is one.
+      const auto has_number = [&](const StepNode& node) {
+        return node.IsOneOperator() && node.op_index == pack.op_index;
+      };
+      const auto reads = [&](const StepNode& node) {
+        return has_number(node) && node.packed != kNoValue && std::ranges::count(pack.outputs, node.packed) > 0;
+      };
+      auto user = std::ranges::find_if(graph_.nodes, reads);
+      if (user == graph_.nodes.end()) user = std::ranges::find_if(graph_.nodes, has_number);
       if (user == graph_.nodes.end()) {
         throw Error(ErrorCode::kSyntaxError, StrCat("a step graph packs for @", pack.op_index, ", which is not there"));
       }
@@ -489,6 +511,7 @@ class GraphParser {
   int number_ = 0;
   RunOptions options_;
   std::map<Name, int> values_;
+  std::map<int, bool> lent_;  // by base, what lines have said so far
   StepGraph graph_;
   std::vector<RowMove>* row_moves_ = nullptr;  // that lines of row moves belong to
 };

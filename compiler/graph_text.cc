@@ -68,14 +68,14 @@ class GraphPrinter {
   }
 
  private:
-  static std::string RowMovesText(const char* title, const std::vector<RowMove>& moves) {
+  std::string RowMovesText(const char* title, const std::vector<RowMove>& moves) const {
     std::string text = moves.empty() ? "" : StrCat("  ", title, ":\n");
     for (const RowMove& move : moves) {
       const bool adds = move.kind == RowMove::Kind::kAdd;
       text += StrCat("  ", RowsText(move.to), adds ? " += " : " = ");
       switch (move.kind) {
         case RowMove::Kind::kCopy:
-        case RowMove::Kind::kAdd: text += RowsText(move.from); break;
+        case RowMove::Kind::kAdd: text += RowsText(move.from) + LentText(move.from.base); break;
         default: text += RowMoveName(move.kind); break;
       }
       text += move.only_without_steps ? ", in runs of no steps\n" : "\n";
@@ -96,6 +96,8 @@ class GraphPrinter {
     }
     return items.empty() ? "" : StrCat("  at the end: ", Join(items, ", "), "\n");
   }
+
+  const char* LentText(int base) const { return graph_.lent.contains(base) ? " lent" : ""; }
 
   static std::string RowsText(const BaseRows& rows) {
     const std::string text = StrCat("^", Word(rows.name), " at ", rows.base);
@@ -150,7 +152,7 @@ class GraphPrinter {
     if (home.kind == Home::Kind::kOutside && (!v.outside || first == kNoValue)) {
       first = value;
       return StrCat(added, " at ", PlaceText(home.slot, v), home.starts_at_zero ? " from zero" : "",
-                    home.lent ? " lent" : "");
+                    LentText(home.slot.base));
     }
     if (first != kNoValue) return StrCat(added, " in ", NameOf(first));
     first = value;

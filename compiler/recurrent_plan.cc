@@ -11,7 +11,7 @@
 
 namespace stepnet {
 
-BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bool lent) {
+BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row) {
   const std::int64_t row_bytes = row.size() * DTypeBytes(dtype);
   // Beforehand: where an aggregate throws behind a string, GCC 12 frees the string twice.
   const TensorInfo info{.dtype = dtype, .shape = row.Inserted(0, link.window)};
@@ -22,19 +22,17 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bo
                             .offset = link.offset,
                             .row_bytes = row_bytes,
                             .bytes = row_bytes * link.window,
-                            .dtype = dtype},
-                   .lent = lent},
+                            .dtype = dtype}},
           .info = info};
 }
 
-BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info, bool lent) {
+BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
   return {.home = {.kind = Home::Kind::kOutside,
                    .slot = {.blob = blob,
                             .storage_class = StorageClass::kShared,
                             .base = base,
                             .bytes = info.size_bytes(),
-                            .dtype = info.dtype},
-                   .lent = lent},
+                            .dtype = info.dtype}},
           .info = info};
 }
 
@@ -42,14 +40,14 @@ int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepGraph* g
   for (const auto& [known, base] : *bases) {
     if (known == input) return base;
   }
-  bases->emplace_back(input, graph->num_bases);
-  return graph->num_bases++;
+  bases->emplace_back(input, graph->AddBase(/*is_lent=*/true));
+  return bases->back().second;
 }
 
 int BindTimestep(const std::string& blob, StepBindings* bindings, StepGraph* graph) {
-  const int base = graph->num_bases++;
+  const int base = graph->AddBase(/*is_lent=*/false);
   const Link link{.internal = blob, .external = blob};
-  bindings->blobs.push_back(BindLink(link, base, DType::kInt32, Shape(), /*lent=*/false));
+  bindings->blobs.push_back(BindLink(link, base, DType::kInt32, Shape()));
   graph->before.push_back({.kind = RowMove::Kind::kNumbers, .to = {.name = blob, .base = base}});
   return base;
 }

@@ -20,11 +20,11 @@ struct StateLayout {
   std::int64_t num_initial = 1;  // L
 };
 
-// A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it. `lent`: Home::lent.
-BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bool lent);
+// A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.
+BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row);
 
 // A tensor that all steps see whole: a captured input.
-BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info, bool lent);
+BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
 
 // The base of an input of the forward operator, whose memory is lent, given out the first time it is asked for: `bases`
 // holds (input, base).

@@ -97,6 +97,11 @@ std::vector<TensorInfo> StepGraph::InfosOf(std::span<const int> of) const {
   return infos;
 }
 
+int StepGraph::AddBase(bool is_lent) {
+  if (is_lent) lent.insert(num_bases);
+  return num_bases++;
+}
+
 int StepGraph::AddValue(StepValue value) {
   const int first = value.outside || value.producer < 0 ? 0 : 1;
   int& next = (value.outside ? next_version_outside_ : next_version_)[value.blob];

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <ranges>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -22,6 +23,8 @@
 #include "stepnet/core/target.h"
 
 namespace stepnet {
+
+inline constexpr int kNoValue = -1;
 
 // A piece of memory. Its values take turns in it, in the order of the nodes that give them.
 struct Home {
@@ -38,8 +41,7 @@ struct Home {
   Slot slot = {};  // of kOutside
   // Memory outside that is cleared before the first step, and to which nodes do nothing but add.
   bool starts_at_zero = false;
-  bool lent = false;  // of kOutside: what the caller owns, of which steps may change only a copy
-  int list = -1;      // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them
+  int list = -1;  // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them
 };
 
 struct StepValue {
@@ -63,8 +65,6 @@ struct RegionCall {
   std::vector<int> outputs = {};
 };
 
-inline constexpr int kNoValue = -1;
-
 // What a region of several operators has beside inputs and outputs.
 struct RegionBody {
   std::vector<RegionCall> calls = {};  // each before those that read what it gives
@@ -86,7 +86,7 @@ struct StepNode {
   int op_index = -1;                              // in the NetDef; of a region: of its first operator
   std::vector<int> inputs = {};                   // values
   std::vector<int> outputs = {};                  // values; kNoValue where the kernel shall give none (OpRun::Wants)
-  int packed = -1;                                // value: what a kPack has made of an input; kNoValue: nothing
+  int packed = kNoValue;                          // what a kPack has made of an input
   bool by_blobs = false;  // has an input or output in a dynamic home, or a kernel that takes blobs
   std::shared_ptr<const RegionBody> body = {};  // of a region of several operators; else null
   // What each output of a kProduct holds; nothing for one that the operator leaves empty.
@@ -107,8 +107,9 @@ struct StepGraph {
   std::string name;  // of the step net
   bool backward = false;
   const Target* target = &kCpuTarget;
-  int num_bases = 0;  // of memory outside
-  int num_lists = 0;  // of blobs outside
+  int num_bases = 0;        // of memory outside
+  std::set<int> lent = {};  // bases that the caller owns: they hold what it gave, and a run changes only a copy
+  int num_lists = 0;        // of blobs outside
   std::vector<Home> homes = {};
   std::vector<StepValue> values = {};
   std::vector<StepNode> nodes = {};      // in the order in which they run
@@ -127,6 +128,8 @@ struct StepGraph {
   int AddOnce(std::vector<StepNode> added, std::int64_t min_steps = 0);
   // Takes all of them away and returns them.
   std::vector<StepNode> TakeOnce();
+  // Adds memory outside; returns its base.
+  int AddBase(bool is_lent);
   // Adds a value, with the first version that its name has free where it has none yet.
   int AddValue(StepValue value);
   // Before a value is taken away: if it is what its blob ends as, the blob has no last value any more.

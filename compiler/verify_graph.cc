@@ -6,6 +6,7 @@
 
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/find_stages.h"
+#include "stepnet/compiler/verify_moves.h"
 
 namespace stepnet {
 namespace {
@@ -55,9 +56,8 @@ class Verifier {
       if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
-    for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
-      for (const RowMove& move : *moves) CheckRowMove(move);
-    }
+    VerifyMoves(graph_);
+    CheckNumbers();
     CheckStages();
     CheckSums();
   }
@@ -72,22 +72,46 @@ class Verifier {
     if (base < 0 || base >= graph_.num_bases) Throw(StrCat("there is no base ", base));
   }
 
-  void CheckRowMove(const RowMove& move) const {
-    const bool has_source = move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd;
-    for (const BaseRows* rows : {&move.to, &move.from}) {
-      if (rows == &move.from && !has_source) continue;
-      CheckBase(rows->base);
-      const bool is_backward = HasLength(*rows) ? rows->begin > rows->end : rows->begins_at_steps && rows->begin < 0;
-      if (is_backward) Throw(StrCat(RowMoveText(move), ": rows end before they begin"));
+  // An operator of a node: the node's own, or one of a region of several.
+  struct NumberedCall {
+    int op_index = -1;
+    int node = -1;
+    const OperatorCall* call = nullptr;
+    const RegionCall* of_region = nullptr;
+  };
+
+  // What runs an operator's kernel has its number: one node, or several that give a part of its outputs each. Nodes
+  // that only copy, which passes put beside products that they join, may have the number of such a product.
+  void CheckNumbers() const {
+    std::vector<NumberedCall> calls;
+    calls.reserve(graph_.nodes.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const StepNode& node = graph_.nodes[n];
+      if (node.IsOneOperator()) calls.push_back({node.op_index, static_cast<int>(n), node.call.get()});
+      for (const RegionCall& call : node.calls())
+        calls.push_back({call.op_index, static_cast<int>(n), call.call.get(), &call});
     }
-    const bool are_as_many =
-        !HasLength(move.to) || !HasLength(move.from) || move.to.end - move.to.begin == move.from.end - move.from.begin;
-    if (has_source && !are_as_many) Throw(StrCat(RowMoveText(move), ": these are not as many rows"));
+    std::ranges::stable_sort(calls, {}, &NumberedCall::op_index);
+    for (size_t i = 1; i < calls.size(); ++i) {
+      for (size_t k = i; k-- > 0 && calls[k].op_index == calls[i].op_index;) {
+        if (OnlyCopies(calls[k]) || OnlyCopies(calls[i]) || ArePartsOfOne(calls[k], calls[i])) continue;
+        ThrowOf(calls[i].node, StrCat("@", calls[i].op_index, " is ", calls[k].call->Text(), ", too"));
+      }
+    }
   }
 
-  // Whether it says how many rows these are, whatever a run has.
-  static bool HasLength(const BaseRows& rows) {
-    return !rows.begins_at_steps && rows.end != BaseRows::kEnd && (rows.begin < 0) == (rows.end < 0);
+  bool OnlyCopies(const NumberedCall& of) const {
+    return graph_.nodes[of.node].kind == StepNode::Kind::kRegion && !of.call->schema().formula;
+  }
+
+  bool ArePartsOfOne(const NumberedCall& a, const NumberedCall& b) const {
+    if (a.of_region != nullptr || b.of_region != nullptr || a.call->type() != b.call->type()) return false;
+    const StepNode &first = graph_.nodes[a.node], &second = graph_.nodes[b.node];
+    if (first.inputs != second.inputs || first.outputs.size() != second.outputs.size()) return false;
+    for (size_t o = 0; o < first.outputs.size(); ++o) {
+      if (first.outputs[o] != kNoValue && second.outputs[o] != kNoValue) return false;
+    }
+    return true;
   }
 
   const StepValue& ValueAt(int value) const {
@@ -108,6 +132,10 @@ class Verifier {
       if (is_tensor && value.dynamic && home.kind != Home::Kind::kOutside) Throw(name() + " has a home of one size");
       if (home.kind == Home::Kind::kOutside && !value.dynamic && value.info.size_bytes() > home.slot.bytes) {
         Throw(StrCat(name(), " is ", value.info.Description(), ", in memory of ", home.slot.bytes, " bytes"));
+      }
+      const std::int64_t item = value.dynamic ? 1 : DTypeBytes(value.info.dtype);
+      if (home.kind == Home::Kind::kOutside && home.slot.row_bytes % item != 0) {
+        Throw(StrCat(name(), " is ", value.info.Description(), ", in rows of ", home.slot.row_bytes, " bytes"));
       }
       if (value.producer >= 0) continue;
       is_given_[v] = true;
@@ -355,7 +383,8 @@ void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
   if (now.backward != before.backward) {
     throw GraphFault{StrCat("steps run ", before.backward ? "backward" : "forward", " before the pass")};
   }
-  if (now.num_bases != before.num_bases || now.num_lists != before.num_lists || now.target != before.target) {
+  if (now.num_bases != before.num_bases || now.lent != before.lent || now.num_lists != before.num_lists ||
+      now.target != before.target) {
     throw GraphFault{"there is other memory outside before the pass, or another target"};
   }
   // Copies of what is lent are added, and what steps write themselves need not be there.
@@ -388,6 +417,7 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
   first.backward = graph.backward;
   first.target = graph.target;
   first.num_bases = graph.num_bases;
+  first.lent = graph.lent;
   first.num_lists = graph.num_lists;
   first.before = graph.before;
   first.after = graph.after;

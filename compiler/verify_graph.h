@@ -22,7 +22,8 @@ namespace stepnet {
 // - a value that is in no memory is used outside of its region;
 // - stages are not all nodes in their order, take steps at once that wait for each other, or use values of each other
 //   that are not kept;
-// - rows are moved that end before they begin.
+// - what moves around the loop read is not there, or what they write is lost (compiler/verify_moves.h);
+// - two operators have one number, which are not parts of one.
 void VerifyGraph(const StepGraph& graph, const std::string& pass);
 
 // Verifies the graphs of one plan, one pass after the other.

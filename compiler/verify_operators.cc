@@ -88,6 +88,9 @@ class Operands {
     if (std::ranges::count(outputs_, kNoValue) > 0 && !can_leave_out) {
       throw GraphFault{StrCat(call_.type(), " gives all of its outputs")};
     }
+    if (!outputs_.empty() && std::ranges::count(outputs_, kNoValue) == std::ssize(outputs_)) {
+      throw GraphFault{StrCat(call_.type(), " gives nothing of what it has")};
+    }
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "stepnet/nets/gradient.h"
 #include "stepnet/nets/needed_operators.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/net_values.h"
 #include "stepnet/nets/recording.h"
 #include "stepnet/nets/rename.h"
 #include "stepnet/nets/requested_gradients.h"
@@ -15,35 +16,26 @@
 namespace stepnet {
 namespace {
 
-// What a blob holds between two writes: the net in single assignment.
-struct Value {
-  std::string blob;
-  std::string name;         // the blob's own for the value that it holds at the end, otherwise a name of its own
-  int producer = -1;        // index of the operator that writes it; -1: it is there before the net runs
-  int overwritten_by = -1;  // index of the operator after which it is gone; -1: it stays
-  bool kept = false;        // a gradient reads it under its own name
-  bool depends = false;     // on one of the inputs, by way of operators that pass gradients
-  int reached_by = -1;      // the operator by whose gradient the first of the parts came; -1: it is a loss
-  std::vector<GradientBlobs> parts = {};  // of its gradient
+// What is known of the gradient of a value.
+struct ValueGradient {
+  bool kept = false;     // a gradient reads the value under its own name
+  bool depends = false;  // the value depends on one of the inputs, by way of operators that pass gradients
+  int reached_by = -1;   // the operator by whose gradient the first of the parts came; -1: the value is a loss
+  std::vector<GradientBlobs> parts = {};
 };
-
-using ValueIds = std::vector<int>;
 
 class ReversePass {
  public:
-  ReversePass(const NetDef& net, const std::set<std::string>& changing) : net_(net), changing_(changing) {
+  // `given` are gradients that come from outside.
+  ReversePass(const NetDef& net, const std::set<std::string>& changing, const std::set<std::string>& given)
+      : net_(net), values_(net, changing, given), gradients_(values_.size()), given_(given) {
     result_.net = net;
   }
 
   // An empty name in `losses` asks for ones; gradients by `sums`, which are inputs, too, are added to what is there.
   NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs,
                        const std::set<std::string>& sums) {
-    // Gradient rules rely on what a check finds, but need not know where values come from.
-    ThrowIfProblems(CheckNet(net_, {.blob_exists = [](const std::string&) { return true; }}));
-    for (const auto& [loss, gradient] : losses) given_.insert(gradient);
-    used_ = given_;
-    NameValues();
-    for (const std::string& input : sums) sums_[input] = Unused(input + "_grad");
+    for (const std::string& input : sums) sums_[input] = values_.Unused(input + "_grad");
     MarkDependent(inputs);
     Seed(losses);
     for (int k = net_.op_size() - 1; k >= 0; --k) {
@@ -56,9 +48,9 @@ class ReversePass {
       }
     }
     for (const std::string& input : inputs) {
-      const auto found = first_.find(input);
-      if (found == first_.end()) continue;
-      GradientBlobs gradient = sums_.contains(input) ? CollectWhole(found->second) : Collect(found->second);
+      const int first = values_.FirstOf(input);
+      if (first == NetValues::kNone) continue;
+      GradientBlobs gradient = sums_.contains(input) ? CollectWhole(first) : Collect(first);
       if (!gradient.absent()) result_.gradients[input] = std::move(gradient);
     }
     for (const auto& [input, sum] : sums_) AddToSum(input, sum);
@@ -68,64 +60,31 @@ class ReversePass {
   }
 
  private:
-  // Gives every blob's every value a number.
-  void NameValues() {
-    for (int k = 0; k < net_.op_size(); ++k) {
-      ValueIds& reads = reads_.emplace_back();
-      for (const std::string& input : net_.op(k).input()) {
-        if (!current_.contains(input)) first_[input] = NewValue(input, -1);
-        reads.push_back(current_[input]);
-      }
-      ValueIds& writes = writes_.emplace_back();
-      for (const std::string& output : net_.op(k).output()) {
-        const auto old = current_.find(output);
-        if (old != current_.end() && values_[old->second].producer == k) {  // listed before, and the same value
-          writes.push_back(old->second);
-          continue;
-        }
-        if (old != current_.end()) values_[old->second].overwritten_by = k;
-        writes.push_back(NewValue(output, k));
-      }
-    }
-    for (const auto& [blob, value] : current_) used_.insert(blob);
-    for (Value& value : values_) {
-      const bool stays = value.overwritten_by < 0 && !changing_.contains(value.blob);
-      value.name = stays ? value.blob : Unused(value.blob + "_before");
-    }
-  }
-
-  int NewValue(const std::string& blob, int producer) {
-    values_.push_back({.blob = blob, .name = {}, .producer = producer});
-    current_[blob] = static_cast<int>(values_.size()) - 1;
-    return current_[blob];
-  }
-
   void MarkDependent(const std::vector<std::string>& inputs) {
     for (const std::string& input : inputs) {
-      if (const auto found = first_.find(input); found != first_.end()) values_[found->second].depends = true;
+      if (const int first = values_.FirstOf(input); first != NetValues::kNone) gradients_[first].depends = true;
     }
     for (int k = 0; k < net_.op_size(); ++k) {
       if (GetOperator(net_.op(k).type()).gradient_kind == GradientKind::kStops) continue;
-      if (!std::ranges::any_of(reads_[k], [&](int v) { return values_[v].depends; })) continue;
-      for (const int v : writes_[k]) values_[v].depends = true;
+      if (!std::ranges::any_of(values_.ReadsOf(k), [&](int v) { return gradients_[v].depends; })) continue;
+      for (const int v : values_.WritesOf(k)) gradients_[v].depends = true;
     }
   }
 
   void Seed(const std::map<std::string, std::string>& losses) {
     for (const auto& [loss, gradient] : losses) {
-      const auto found = current_.find(loss);
-      if (found == current_.end()) {
-        std::vector<std::string> blobs;
-        for (const auto& [blob, value] : current_) blobs.push_back(blob);
-        throw Error(ErrorCode::kInvalidNet, StrCat("the net has no blob \"", loss, "\"", DidYouMean(loss, blobs)));
+      const int last = values_.LastOf(loss);
+      if (last == NetValues::kNone) {
+        throw Error(ErrorCode::kInvalidNet,
+                    StrCat("the net has no blob \"", loss, "\"", DidYouMean(loss, values_.Blobs())));
       }
-      Value& value = values_[found->second];
+      ValueGradient& value = gradients_[last];
       if (!value.depends) continue;
       if (!gradient.empty()) {
         value.parts.push_back({.dense = gradient});
         continue;
       }
-      const std::string seed = Unused(loss + "_autogen_grad");
+      const std::string seed = values_.Unused(loss + "_autogen_grad");
       AddFill(loss, seed, 1);
       value.parts.push_back({.dense = seed});
     }
@@ -149,21 +108,21 @@ class ReversePass {
 
   // The gradient of a value whose readers all have been differentiated: its only part, or the sum of its parts.
   GradientBlobs Collect(int v) {
-    Value& value = values_[v];
+    ValueGradient& value = gradients_[v];
     if (value.parts.size() <= 1) return value.parts.empty() ? GradientBlobs{} : value.parts.front();
     const auto is_dense = [](const GradientBlobs& part) { return !part.dense.empty(); };
     const auto dense = std::ranges::find_if(value.parts, is_dense);
     GradientBlobs sum;
     if (dense == value.parts.end()) {
       sum = {.dense = {},
-             .indices = Joined(value, &GradientBlobs::indices, "_grad_indices"),
-             .values = Joined(value, &GradientBlobs::values, "_grad_values")};
+             .indices = Joined(v, &GradientBlobs::indices, "_grad_indices"),
+             .values = Joined(v, &GradientBlobs::values, "_grad_values")};
     } else {
       const std::string like = dense->dense;  // has the shape of the value, which may be gone
       for (GradientBlobs& part : value.parts) {
-        if (!is_dense(part)) part = MadeDense(part, value.name + "_grad_dense", like);
+        if (!is_dense(part)) part = MadeDense(part, values_[v].name + "_grad_dense", like);
       }
-      sum.dense = Summed(value);
+      sum.dense = Summed(v);
     }
     value.parts = {sum};
     return sum;
@@ -181,7 +140,7 @@ class ReversePass {
     op.add_input(rows.indices);
     op.add_input(rows.values);
     op.add_input(like);
-    *op.add_output() = Unused(name);
+    *op.add_output() = values_.Unused(name);
     op.set_is_gradient_op(true);
     return {.dense = op.output(0)};
   }
@@ -198,24 +157,24 @@ class ReversePass {
     found->second = {.dense = sum};
   }
 
-  std::string Summed(Value& value) {
+  std::string Summed(int v) {
     OperatorDef& op = NewOp("Sum");
-    const std::string own = value.name + "_grad";
+    std::vector<GradientBlobs>& parts = gradients_[v].parts;
+    const std::string own = values_[v].name + "_grad";
     // The part of that name comes first: Sum works in place on its first input, unless that is not ours to change.
-    std::stable_partition(value.parts.begin(), value.parts.end(),
-                          [&](const GradientBlobs& part) { return part.dense == own; });
-    for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
-    *op.add_output() = op.input(0) == own && !given_.contains(own) ? own : Unused(own);
+    std::ranges::stable_partition(parts, [&](const GradientBlobs& part) { return part.dense == own; });
+    for (const GradientBlobs& part : parts) op.add_input(part.dense);
+    *op.add_output() = op.input(0) == own && !given_.contains(own) ? own : values_.Unused(own);
     op.set_is_gradient_op(true);
     return op.output(0);
   }
 
   // Rows of several sparse gradients one after the other.
-  std::string Joined(const Value& value, std::string GradientBlobs::*field, const std::string& ending) {
+  std::string Joined(int v, std::string GradientBlobs::*field, const std::string& ending) {
     OperatorDef& op = NewOp("Concat");
-    for (const GradientBlobs& part : value.parts) op.add_input(part.*field);
-    *op.add_output() = Unused(value.name + ending);
-    *op.add_output() = Unused(op.output(0) + "_sizes");
+    for (const GradientBlobs& part : gradients_[v].parts) op.add_input(part.*field);
+    *op.add_output() = values_.Unused(values_[v].name + ending);
+    *op.add_output() = values_.Unused(op.output(0) + "_sizes");
     op.set_is_gradient_op(true);
     Argument& axis = *op.add_arg();
     axis.set_name("axis");
@@ -224,12 +183,12 @@ class ReversePass {
   }
 
   void Differentiate(int k) {
-    const auto depends = [&](int v) { return values_[v].depends; };
-    if (std::ranges::none_of(reads_[k], depends)) return;
-    if (std::ranges::all_of(writes_[k], [&](int v) { return values_[v].parts.empty(); })) return;
+    const auto depends = [&](int v) { return gradients_[v].depends; };
+    if (std::ranges::none_of(values_.ReadsOf(k), depends)) return;
+    if (std::ranges::all_of(values_.WritesOf(k), [&](int v) { return gradients_[v].parts.empty(); })) return;
     RefuseGradientOfGradient(net_.op(k));
     std::vector<GradientBlobs> gradients;
-    for (const int v : writes_[k]) gradients.push_back(CollectWhole(v));
+    for (const int v : values_.WritesOf(k)) gradients.push_back(CollectWhole(v));
     const OperatorDef op = InOwnNames(k);
     OperatorGradient made = MakeGradientOf(op, k, std::move(gradients));
     RefuseTakenNames(made);
@@ -241,7 +200,7 @@ class ReversePass {
     for (const OperatorDef& op : made.ops) {
       if (op.type() != "RecurrentNetworkGradient") continue;
       for (const std::string& blob : OtherBlobs(OperatorCall(op))) {
-        if (!current_.contains(blob)) continue;
+        if (values_.LastOf(blob) == NetValues::kNone) continue;
         throw Error(ErrorCode::kInvalidNet, StrCat("the net has a blob \"", blob,
                                                    "\", and its RecurrentNetworkGradient would keep the gradients of a "
                                                    "state in one of that name; rename the blob, or the state"));
@@ -260,16 +219,15 @@ class ReversePass {
   // How the gradient of a loss comes to operator k, a line an operator; "" where k computes the loss.
   std::string WayTo(int k) const {
     std::vector<int> way;
-    const Value* value = nullptr;
+    int value = NetValues::kNone;
     for (;;) {
-      const auto reached = std::ranges::find_if(writes_[k], [&](int v) { return !values_[v].parts.empty(); });
-      value = &values_[*reached];
-      k = value->reached_by;
+      value = *std::ranges::find_if(values_.WritesOf(k), [&](int v) { return !gradients_[v].parts.empty(); });
+      k = gradients_[value].reached_by;
       if (k < 0) break;
       way.push_back(k);
     }
     if (way.empty()) return "";
-    std::string text = StrCat("; the gradient of \"", value->blob, "\" comes to it by");
+    std::string text = StrCat("; the gradient of \"", values_[value].blob, "\" comes to it by");
     constexpr size_t kMax = 100;  // a hostile net may have a million
     for (size_t i = 0; i < way.size() && i < kMax; ++i) {
       const int step = way[way.size() - 1 - i];
@@ -282,31 +240,7 @@ class ReversePass {
   // Operator k with a name of its own for each value, so that what its gradient reads and writes is unambiguous even
   // where it works in place.
   OperatorDef InOwnNames(int k) const {
-    return Renamed(k, [](int) { return true; });
-  }
-
-  // Operator k with their own names for the values of which `is_renamed` says so.
-  OperatorDef Renamed(int k, const std::function<bool(int)>& is_renamed) const {
-    OperatorDef op = net_.op(k);
-    std::map<std::string, std::string> names;  // of an operator that holds nets: its arguments name blobs, too
-    const bool has_nets = HoldsNets(op);
-    const auto rename = [&](int v, std::string* name) {
-      const Value& value = values_[v];
-      if (!is_renamed(v) || value.name == value.blob) return;
-      if (has_nets) {
-        names[value.blob] = value.name;
-        names[value.blob + "_grad"] = value.name + "_grad";  // in links
-      } else {
-        *name = value.name;
-      }
-    };
-    for (int i = 0; i < op.input_size(); ++i) rename(reads_[k][i], op.mutable_input(i));
-    for (int o = 0; o < op.output_size(); ++o) rename(writes_[k][o], op.mutable_output(o));
-    if (names.empty()) return op;
-    NetDef net;
-    *net.add_op() = std::move(op);
-    RenameBlobs(names, &net);
-    return net.op(0);
+    return values_.Renamed(k, [](int) { return true; });
   }
 
   // As MakeGradient. Outputs that nothing needs get zeros where the rule insists on a gradient.
@@ -319,7 +253,7 @@ class ReversePass {
     std::map<std::string, int> zeros;
     for (size_t o = 0; o < gradients.size(); ++o) {
       if (!gradients[o].absent()) continue;
-      gradients[o].dense = Unused(values_[writes_[k][o]].name + "_grad_zero");
+      gradients[o].dense = values_.Unused(values_[values_.WritesOf(k)[o]].name + "_grad_zero");
       zeros[gradients[o].dense] = static_cast<int>(o);
     }
     OperatorGradient made = MakeGradient(op, gradients);
@@ -327,7 +261,7 @@ class ReversePass {
       for (const std::string& input : gradient.input()) {
         const auto zero = zeros.find(input);
         if (zero == zeros.end()) continue;
-        AddFill(values_[writes_[k][zero->second]].name, input, 0).set_is_gradient_op(true);
+        AddFill(values_[values_.WritesOf(k)[zero->second]].name, input, 0).set_is_gradient_op(true);
         zeros.erase(zero);
       }
     }
@@ -346,10 +280,10 @@ class ReversePass {
   // Which values the gradient operators read under their own names.
   void FindKept() {
     std::map<std::string, int> values;
-    for (size_t v = 0; v < values_.size(); ++v) values[values_[v].name] = static_cast<int>(v);
+    for (int v = 0; v < values_.size(); ++v) values[values_[v].name] = v;
     for (int k = net_.op_size(); k < result_.net.op_size(); ++k) {
       for (const std::string& input : result_.net.op(k).input()) {
-        if (const auto found = values.find(input); found != values.end()) values_[found->second].kept = true;
+        if (const auto found = values.find(input); found != values.end()) gradients_[found->second].kept = true;
       }
     }
   }
@@ -375,12 +309,12 @@ class ReversePass {
     for (int k = 0; k < net_.op_size(); ++k) {
       constexpr std::int64_t kWork = 10'000;  // of one operator, from its checks to its gradient
       CountWork(kWork);
-      for (const int v : reads_[k]) copy(v);  // what no operator writes
-      const ValueIds& writes = writes_[k];
-      *all.add_op() = Renamed(k, [&](int v) {
-        if (!values_[v].kept) return false;
+      for (const int v : values_.ReadsOf(k)) copy(v);  // what no operator writes
+      const std::vector<int>& writes = values_.WritesOf(k);
+      *all.add_op() = values_.Renamed(k, [&](int v) {
+        if (!gradients_[v].kept) return false;
         const bool is_written = std::ranges::count(writes, v) > 0;
-        return is_written ? !IsCopied(v) : !MustOverwrite(k, v);
+        return is_written ? !IsCopied(v) : !values_.MustOverwrite(k, v);
       });
       std::ranges::for_each(writes, copy);
     }
@@ -391,17 +325,9 @@ class ReversePass {
 
   // Whether the value gets its own name by a copy, as others see the blob with this value.
   bool IsCopied(int v) const {
-    const Value& value = values_[v];
-    if (!value.kept || value.name == value.blob) return false;
-    return value.producer < 0 || value.overwritten_by < 0 || MustOverwrite(value.overwritten_by, v);
-  }
-
-  // Whether operator k works on the value in place and cannot do otherwise.
-  bool MustOverwrite(int k, int v) const {
-    const OperatorDef& op = net_.op(k);
-    return std::ranges::any_of(GetOperator(op.type()).enforced_in_place, [&](const std::pair<int, int>& pair) {
-      return pair.first < op.input_size() && reads_[k][pair.first] == v;
-    });
+    const NetValue& value = values_[v];
+    if (!gradients_[v].kept || value.name == value.blob) return false;
+    return value.producer < 0 || value.overwritten_by < 0 || values_.MustOverwrite(value.overwritten_by, v);
   }
 
   // Whether it sums a gradient like an input that operator k overwrites: that has the shape of the output, and nothing
@@ -421,8 +347,8 @@ class ReversePass {
     const OperatorSchema& schema = GetOperator(gradient->type());
     for (int i = 0; i < gradient->input_size() && !schema.shape_inputs.empty(); ++i) {
       if (!schema.ReadsShapeAlone(i)) continue;
-      for (const int v : reads_[k]) {
-        const Value& value = values_[v];
+      for (const int v : values_.ReadsOf(k)) {
+        const NetValue& value = values_[v];
         const bool reads_it = gradient->input(i) == value.name;
         if (reads_it && value.overwritten_by < 0) gradient->set_input(i, value.blob);
       }
@@ -452,7 +378,7 @@ class ReversePass {
     };
     for (int i = 0; i < op.input_size(); ++i) {
       const GradientBlobs& gradient = made.input_gradients[i];
-      Value& value = values_[reads_[k][i]];
+      ValueGradient& value = gradients_[values_.ReadsOf(k)[i]];
       if (gradient.absent() || !value.depends) continue;
       if (value.parts.empty()) value.reached_by = k;
       value.parts.push_back(
@@ -462,27 +388,14 @@ class ReversePass {
 
   // A name that nothing has yet for what a gradient operator writes.
   std::string NameOfPart(const std::string& name) {
-    return used_.insert(name).second ? name : Unused("_" + name + "_autosplit");
-  }
-
-  std::string Unused(const std::string& name) {
-    std::string unused = name;
-    int& next = next_ending_[name];  // those before are used
-    while (!used_.insert(unused).second) unused = StrCat(name, "_", next++);
-    return unused;
+    return values_.Take(name) ? name : values_.Unused("_" + name + "_autosplit");
   }
 
   const NetDef& net_;
-  const std::set<std::string>& changing_;
+  NetValues values_;
+  std::vector<ValueGradient> gradients_;  // by value
   NetWithGradients result_;
-  std::vector<Value> values_;
-  std::vector<ValueIds> reads_;              // of each operator
-  std::vector<ValueIds> writes_;             // of each operator
-  std::map<std::string, int> first_;         // blob → the value that it has before the net runs
-  std::map<std::string, int> current_;       // blob → its latest value
-  std::set<std::string> used_;               // names of blobs
-  std::map<std::string, int> next_ending_;   // the number that the next name with this beginning gets
-  std::set<std::string> given_;              // gradients that come from outside
+  const std::set<std::string> given_;        // gradients that come from outside
   std::map<std::string, std::string> sums_;  // inputs whose gradients are added → to what
 };
 
@@ -499,7 +412,12 @@ NetWithGradients Differentiated(const NetDef& net, const std::map<std::string, s
   for (const auto& [input, request] : requests) {
     if (request == GradientRequest::kAdd) sums.insert(input);
   }
-  NetWithGradients made = ReversePass(asked.size() < inputs.size() ? told : net, changing).Run(losses, asked, sums);
+  const NetDef& asked_net = asked.size() < inputs.size() ? told : net;
+  // Gradient rules rely on what a check finds, but need not know where values come from.
+  ThrowIfProblems(CheckNet(asked_net, {.blob_exists = [](const std::string&) { return true; }}));
+  std::set<std::string> given;
+  for (const auto& [loss, gradient] : losses) given.insert(gradient);
+  NetWithGradients made = ReversePass(asked_net, changing, given).Run(losses, asked, sums);
   for (const auto& [input, request] : requests) {
     if (request == GradientRequest::kNone || made.gradients.contains(input)) continue;
     throw Error(ErrorCode::kInvalidArgument,

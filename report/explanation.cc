@@ -7,7 +7,7 @@
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/node_order.h"
-#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/merge_products.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"

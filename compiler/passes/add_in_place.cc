@@ -178,8 +178,14 @@ class InPlaceAdder {
   std::multimap<int, Copy> copies_;  // by the node that they stand before
 };
 
-}  // namespace
-
+// Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
+// the sum is to be, which rounds otherwise. Behind what takes away unread values: nothing reads the first one any more.
+// Where the other is of a sequence from outside, on targets that take copies of many steps at once, it is copied there.
+// It does not where a product that may run for many steps at once would come into the loop, nor where it would keep
+// products of one value from becoming one (merge_products).
 bool AddInPlace(StepGraph* graph) { return InPlaceAdder(graph).Run(); }
 
+const PassRegistration registration({.name = "add_in_place", .place = 130, .opt_level = 2, .run = AddInPlace});
+
+}  // namespace
 }  // namespace stepnet

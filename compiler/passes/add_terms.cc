@@ -115,8 +115,13 @@ class TermAdder {
   std::vector<std::vector<StepNode>> behind_;  // by node
 };
 
-}  // namespace
-
+// Where an operator adds up its inputs, as its formula says, only for that to be added to memory outside, each of them
+// is added there: outside += Sum(a, b) becomes outside += a and outside += b, the same within rounding. So each of
+// several operators that use one weight may add to its gradient itself, and need not wait for the others in the same
+// step.
 bool AddTerms(StepGraph* graph) { return TermAdder(graph).Run(); }
 
+const PassRegistration registration({.name = "add_terms", .place = 60, .opt_level = 2, .run = AddTerms});
+
+}  // namespace
 }  // namespace stepnet

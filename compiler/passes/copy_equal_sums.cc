@@ -15,8 +15,8 @@ bool SumsNothing(const StepGraph& graph, const StepNode& node) {
   return IsFloatOrDouble(term.dtype) && term.shape == like.shape;
 }
 
-}  // namespace
-
+// An operator that sums a gradient until it has the shape of an input (OperatorSchema::sum_like) becomes a move where
+// it has that shape already. A gradient rule knows no shapes: it writes such a sum for each input that may be repeated.
 bool CopyEqualSums(StepGraph* graph) {
   std::vector<int> likes;
   for (StepNode& node : graph->nodes) {
@@ -37,4 +37,7 @@ bool CopyEqualSums(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "copy_equal_sums", .place = 10, .opt_level = 0, .run = CopyEqualSums});
+
+}  // namespace
 }  // namespace stepnet

@@ -22,8 +22,8 @@ bool IsOverwritten(const StepGraph& graph, const StepNode& node, size_t input) {
   return false;
 }
 
-}  // namespace
-
+// Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows
+// that overlap, and it may not work in place there, it reads a copy of the input.
 bool CopyInputs(StepGraph* graph) {
   std::vector<StepNode> nodes;
   nodes.reserve(graph->nodes.size());
@@ -50,4 +50,8 @@ bool CopyInputs(StepGraph* graph) {
   return has_copies;
 }
 
+const PassRegistration registration(
+    {.name = "copy_inputs", .place = 140, .opt_level = 0, .required = true, .run = CopyInputs});
+
+}  // namespace
 }  // namespace stepnet

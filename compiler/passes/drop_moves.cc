@@ -163,11 +163,16 @@ class MoveDropper {
   std::vector<bool> gone_;  // nodes
 };
 
-}  // namespace
-
+// A move in the step goes where nobody needs both the value and its copy: the operator before it gives the copy, also
+// to memory outside, or the operators behind it read the value. It stays where both are seen from outside, or one of
+// them is overwritten while the other is read. Sums of gradients in which nothing is summed, and outputs of steps, are
+// such moves. Rounds otherwise where an operator comes to add its term to a sum.
 bool DropMoves(StepGraph* graph) {
   const auto copies = [&](const StepNode& node) { return CopiesBlob(*graph, node); };
   return std::ranges::any_of(graph->nodes, copies) && MoveDropper(graph).Run();
 }
 
+const PassRegistration registration({.name = "drop_moves", .place = 20, .opt_level = 0, .run = DropMoves});
+
+}  // namespace
 }  // namespace stepnet

@@ -14,8 +14,8 @@ bool GivesRowsAndOthers(const StepGraph& graph, const StepNode& node) {
   return rule && !rule->outputs.empty() && rule->outputs.size() < node.outputs.size();
 }
 
-}  // namespace
-
+// Takes away the outputs that nothing reads, in the step or outside, of operators which compute only those of their
+// outputs that they are asked for (Kernel::can_leave_out): the gradient of weights that nobody trains.
 bool DropOutputs(StepGraph* graph) {
   const Uses uses(*graph);
   bool is_changed = false;
@@ -35,4 +35,7 @@ bool DropOutputs(StepGraph* graph) {
   return is_changed;
 }
 
+const PassRegistration registration({.name = "drop_outputs", .place = 110, .opt_level = 0, .run = DropOutputs});
+
+}  // namespace
 }  // namespace stepnet

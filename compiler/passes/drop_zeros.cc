@@ -22,8 +22,7 @@ bool IsZero(const StepGraph& graph, int value) {
   return expr.op == ExprOp::kConstant && expr.bits == 0;
 }
 
-}  // namespace
-
+// A term that is 0, as a formula says, is not added to memory outside.
 bool DropZeros(StepGraph* graph) {
   std::vector<bool> gone(graph->nodes.size(), false);
   for (size_t n = 0; n < graph->nodes.size(); ++n) {
@@ -35,4 +34,7 @@ bool DropZeros(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "drop_zeros", .place = 70, .opt_level = 1, .run = DropZeros});
+
+}  // namespace
 }  // namespace stepnet

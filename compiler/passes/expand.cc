@@ -1,3 +1,5 @@
+#include "stepnet/compiler/passes/expand.h"
+
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/expansion.h"
 
@@ -18,6 +20,8 @@ bool ExpandNode(const StepGraph& graph, StepNode* node) {
   if (!expansion.parts().empty()) node->kind = StepNode::Kind::kRegion;
   return !expansion.parts().empty();
 }
+
+const PassRegistration registration({.name = "expand", .place = 30, .opt_level = 0, .run = Expand});
 
 }  // namespace
 

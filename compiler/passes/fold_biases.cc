@@ -123,8 +123,11 @@ class BiasFolder {
   NodesInLoop in_loop_;
 };
 
-}  // namespace
-
+// A bias that all steps share, and which an operator adds to each row of a product or of a sum with products, is added
+// by one of the products, where that can have one; rather by one that no step waits for. Rounds otherwise.
 bool FoldBiases(StepGraph* graph) { return BiasFolder(graph).Run(); }
 
+const PassRegistration registration({.name = "fold_biases", .place = 120, .opt_level = 2, .run = FoldBiases});
+
+}  // namespace
 }  // namespace stepnet

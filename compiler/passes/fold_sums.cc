@@ -18,8 +18,8 @@ bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, int n) {
   return CanAdd(graph, term) && !uses.IsTouched(outside, value.producer, n);
 }
 
-}  // namespace
-
+// Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
+// reads: this saves a copy of each term of a sum over the steps. Rounds otherwise: a product may begin with the sum.
 bool FoldSums(StepGraph* graph) {
   const Uses uses(*graph);
   std::vector<bool> gone(graph->nodes.size(), false);
@@ -36,4 +36,7 @@ bool FoldSums(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "fold_sums", .place = 90, .opt_level = 0, .run = FoldSums});
+
+}  // namespace
 }  // namespace stepnet

@@ -96,8 +96,9 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
   graph->FindProducers();
 }
 
-}  // namespace
-
+// Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
+// nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
+// another is kept. Rounds otherwise: a product of many rows adds up in another order.
 bool FormStages(StepGraph* graph) {
   std::vector<StepNode> once = graph->TakeOnce();
   graph->stages.clear();
@@ -111,4 +112,7 @@ bool FormStages(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "form_stages", .place = 180, .opt_level = 2, .run = FormStages});
+
+}  // namespace
 }  // namespace stepnet

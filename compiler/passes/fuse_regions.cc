@@ -244,8 +244,9 @@ bool CanRunRegions(DeviceKind device) {
   return device == DeviceKind::kCpu || GetDeviceSpec(device).make_region != nullptr;
 }
 
-}  // namespace
-
+// Regions of a loop of which one reads what the other gives become one, with the same bits: values that only they use
+// are in no memory, and a step has fewer instructions. Nodes between them are put before or behind them, where bytes
+// allow that.
 bool FuseRegions(StepGraph* graph) {
   if (!CanRunRegions(graph->target->device)) return false;
   std::vector<Stage> stages = graph->stages;
@@ -262,4 +263,7 @@ bool FuseRegions(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "fuse_regions", .place = 210, .opt_level = 1, .run = FuseRegions});
+
+}  // namespace
 }  // namespace stepnet

@@ -74,8 +74,11 @@ class Hoister {
   std::vector<bool> is_the_same_;  // by value: in all steps
 };
 
-}  // namespace
-
+// What follows from what is the same in all steps, as from parameters alone, is computed once, before the first step.
+// Bits stay the same. The gradient's steps read what it was kept for there, too.
 bool Hoist(StepGraph* graph) { return Hoister(graph).Run(); }
 
+const PassRegistration registration({.name = "hoist", .place = 160, .opt_level = 1, .run = Hoist});
+
+}  // namespace
 }  // namespace stepnet

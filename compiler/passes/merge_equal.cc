@@ -83,8 +83,12 @@ class EqualNodes {
   std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // nodes that stay
 };
 
-}  // namespace
-
+// Where operators do the same with the same values, the first one computes what all give: products that a cell writes
+// twice, as the h @ u of Tanh(h @ u) and Sigmoid(h @ u). Random numbers stay those of each operator; bits stay the
+// same.
 bool MergeEqual(StepGraph* graph) { return EqualNodes(graph).Run(); }
 
+const PassRegistration registration({.name = "merge_equal", .place = 50, .opt_level = 1, .run = MergeEqual});
+
+}  // namespace
 }  // namespace stepnet

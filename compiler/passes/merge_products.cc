@@ -1,3 +1,5 @@
+#include "stepnet/compiler/passes/merge_products.h"
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -6,19 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/compiler/passes/expand.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/passes/weight_products.h"
+#include "stepnet/nets/side_by_side.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
-
-void SetInts(OperatorDef* op, const std::string& name, const std::vector<std::int64_t>& values) {
-  Argument& argument = *op->add_arg();
-  argument.set_name(name);
-  for (const std::int64_t value : values) argument.add_ints(value);
-}
 
 class ProductMerger {
  public:
@@ -232,26 +230,19 @@ class ProductMerger {
   // The values one beside the other along a dimension, once for all steps.
   int SideBySide(const StepNode& like, const std::vector<int>& values, int axis) {
     if (const auto found = joined_.find({values, axis}); found != joined_.end()) return found->second;
-    OperatorDef def;
-    def.set_type("Concat");
-    SetInts(&def, "axis", {});
-    def.mutable_arg(0)->set_i(axis);
     std::vector<std::string> names;
-    std::vector<std::int64_t> sizes;
+    std::int64_t size = 0;
     for (const int value : values) {
       names.push_back(graph_.values[value].blob);
-      def.add_input(names.back());
-      sizes.push_back(graph_.values[value].info.shape[axis]);
+      size += graph_.values[value].info.shape[axis];
     }
-    std::int64_t size = 0;
-    for (const std::int64_t s : sizes) size += s;
     const StepValue& first = graph_.values[values[0]];
     const TensorInfo info{.dtype = first.info.dtype, .shape = first.info.shape.With(axis, size)};
     const int joined = AddOnceValue(Join(names, "|"), info);
     const Shape count = {static_cast<std::int64_t>(values.size())};
-    const int info_value = AddOnceValue(Join(names, "|") + " sizes", {.dtype = DType::kInt32, .shape = count});
-    for (const int output : {joined, info_value}) def.add_output(graph_.values[output].blob);
-    once_.push_back(NodeLike(like, def, values, {joined, info_value}));
+    const int sizes = AddOnceValue(Join(names, "|") + " sizes", {.dtype = DType::kInt32, .shape = count});
+    const OperatorDef def = JoinOperator(names, axis, graph_.values[joined].blob, graph_.values[sizes].blob);
+    once_.push_back(NodeLike(like, def, values, {joined, sizes}));
     return joined_[{values, axis}] = joined;
   }
 
@@ -284,10 +275,8 @@ class ProductMerger {
 
   // What all of them end as, each in memory of its own.
   StepNode SplitOf(const StepNode& product, const std::vector<Sum>& sums) {
-    OperatorDef def;
-    def.set_type("Split");
-    def.add_input(graph_.values[product.outputs[0]].blob);
     std::vector<int> parts;
+    std::vector<std::string> names;
     std::vector<std::int64_t> sizes;
     for (const Sum& sum : sums) {
       parts.push_back(graph_.nodes[sum.back()].outputs[0]);
@@ -295,12 +284,10 @@ class ProductMerger {
       graph_.homes.push_back({});
       part.home = static_cast<int>(graph_.homes.size()) - 1;
       part.added = false;
+      names.push_back(part.blob);
       sizes.push_back(part.info.shape[-1]);
-      def.add_output(part.blob);
     }
-    SetInts(&def, "axis", {});
-    def.mutable_arg(0)->set_i(-1);
-    SetInts(&def, "split", sizes);
+    const OperatorDef def = PartOperator(graph_.values[product.outputs[0]].blob, /*axis=*/-1, names, sizes);
     return NodeLike(product, def, {product.outputs[0]}, std::move(parts));
   }
 
@@ -340,9 +327,15 @@ class ProductMerger {
   std::vector<std::vector<StepNode>> replaced_by_;  // by node: what is put before it
 };
 
-}  // namespace
-
+// Products of one value become one where their weights, which all steps share, are small: these are laid side by side,
+// once for all steps, and what was a product is a part of the columns. So do products that are added up, if all of them
+// are of the same values: x u + h v and x w + h z. Rounds otherwise: a product of more columns may add up in another
+// order.
 bool MergeProducts(StepGraph* graph) { return ProductMerger(graph).Run(); }
+
+const PassRegistration registration({.name = "merge_products", .place = 170, .opt_level = 2, .run = MergeProducts});
+
+}  // namespace
 
 std::vector<ProductApart> FindProductsApart(StepGraph graph) { return ProductMerger(&graph).FindApart(); }
 

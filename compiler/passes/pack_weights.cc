@@ -63,8 +63,8 @@ StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
           .outputs = {node->packed}};
 }
 
-}  // namespace
-
+// Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
+// first step where nothing writes to them. Rounds otherwise: kernels of another form add up in another order.
 bool PackWeights(StepGraph* graph) {
   const std::set<int> written = WrittenBases(*graph);
   std::vector<Stage> stages = graph->stages;
@@ -85,4 +85,7 @@ bool PackWeights(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "pack_weights", .place = 190, .opt_level = 2, .run = PackWeights});
+
+}  // namespace
 }  // namespace stepnet

@@ -1,6 +1,7 @@
 #include "stepnet/compiler/passes/passes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -10,29 +11,28 @@
 namespace stepnet {
 namespace {
 
-constexpr Pass kPasses[] = {
-    {.name = "copy_equal_sums", .opt_level = 0, .run = CopyEqualSums},
-    {.name = "drop_moves", .opt_level = 0, .run = DropMoves},
-    {.name = "expand", .opt_level = 0, .run = Expand},
-    {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
-    {.name = "merge_equal", .opt_level = 1, .run = MergeEqual},
-    {.name = "add_terms", .opt_level = 2, .run = AddTerms},
-    {.name = "drop_zeros", .opt_level = 1, .run = DropZeros},
-    {.name = "write_only_terms", .opt_level = 2, .run = WriteOnlyTerms},
-    {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
-    {.name = "simplify", .opt_level = 1, .run = Simplify},
-    {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},
-    {.name = "fold_biases", .opt_level = 2, .run = FoldBiases},
-    {.name = "add_in_place", .opt_level = 2, .run = AddInPlace},
-    {.name = "copy_inputs", .opt_level = 0, .required = true, .run = CopyInputs},
-    {.name = "copy_lent", .opt_level = 0, .required = true, .run = CopyLent},
-    {.name = "hoist", .opt_level = 1, .run = Hoist},
-    {.name = "merge_products", .opt_level = 2, .run = MergeProducts},
-    {.name = "form_stages", .opt_level = 2, .run = FormStages},
-    {.name = "pack_weights", .opt_level = 2, .run = PackWeights},
-    {.name = "write_first_terms", .opt_level = 2, .run = WriteFirstTerms},
-    {.name = "fuse_regions", .opt_level = 1, .run = FuseRegions},
+struct Registry {
+  std::mutex mutex;
+  std::vector<Pass> passes;  // by place
 };
+
+Registry& TheRegistry() {
+  static Registry registry;
+  return registry;
+}
+
+// Which of them would run first, or which one is meant, nobody knows.
+void CheckRegistered(const std::vector<Pass>& passes) {
+  std::set<std::string> names;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (!names.insert(passes[i].name).second) {
+      throw Error(ErrorCode::kInternal, StrCat("two passes are registered as ", passes[i].name));
+    }
+    if (i == 0 || passes[i - 1].place != passes[i].place) continue;
+    throw Error(ErrorCode::kInternal, StrCat("the passes ", passes[i - 1].name, " and ", passes[i].name,
+                                             " are both registered for place ", passes[i].place));
+  }
+}
 
 std::mutex extra_mutex;
 std::function<void(StepGraph*)> extra_pass;  // guarded by extra_mutex
@@ -54,41 +54,65 @@ ExtraPass::~ExtraPass() {
   extra_pass = nullptr;
 }
 
-std::span<const Pass> Passes() { return kPasses; }
+PassRegistration::PassRegistration(const Pass& pass) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.passes.insert(std::ranges::upper_bound(registry.passes, pass.place, {}, &Pass::place), pass);
+}
+
+bool VerifiesAll() {
+  static const bool verifies_all = std::getenv("STEPNET_VERIFY_PASSES") != nullptr;
+  return verifies_all;
+}
+
+std::vector<Pass> Passes() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  return registry.passes;
+}
+
+std::optional<Pass> FindPass(const std::string& name) {
+  for (const Pass& pass : Passes()) {
+    if (pass.name == name) return pass;
+  }
+  return std::nullopt;
+}
 
 void CheckDisabledPasses(const std::set<std::string>& names) {
   for (const std::string& name : names) {
-    const auto pass = std::ranges::find(kPasses, name, &Pass::name);
-    if (pass != std::end(kPasses) && !pass->required) continue;
+    const std::optional<Pass> pass = FindPass(name);
+    if (pass && !pass->required) continue;
     std::vector<std::string> others;
-    for (const Pass& other : kPasses) {
+    for (const Pass& other : Passes()) {
       if (!other.required) others.emplace_back(other.name);
     }
-    const std::string what = pass == std::end(kPasses) ? StrCat("there is no pass \"", name, "\"")
-                                                       : StrCat("the pass \"", name, "\" cannot be disabled");
+    const std::string what =
+        pass ? StrCat("the pass \"", name, "\" cannot be disabled") : StrCat("there is no pass \"", name, "\"");
     throw Error(ErrorCode::kInvalidArgument, StrCat(what, "; what can be disabled is ", Join(others, ", ")));
   }
 }
 
 void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckDisabledPasses(options.disabled_passes);
+  const std::vector<Pass> passes = Passes();
+  CheckRegistered(passes);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
-  const bool is_thorough = options.on_pass || extra;
-  GraphVerifier verifier(is_thorough);
+  const bool is_looked_at = options.on_pass || extra;
+  GraphVerifier verifier(/*thorough=*/is_looked_at || VerifiesAll());
   const auto look = [&](const std::string& pass) {
     verifier.Verify(*graph, pass);
     if (options.on_pass) options.on_pass(pass, *graph);
   };
   look("import");
-  for (const Pass& pass : kPasses) {
+  for (const Pass& pass : passes) {
     if (options.opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
-    const std::string before = is_thorough ? GraphText(*graph) : std::string();
+    const std::string before = is_looked_at ? GraphText(*graph) : std::string();
     const bool is_changed = pass.run(graph);
-    if (is_thorough && !is_changed && GraphText(*graph) != before) {
+    if (is_looked_at && !is_changed && GraphText(*graph) != before) {
       throw Error(ErrorCode::kInternal, StrCat("the pass ", pass.name, " changed the graph and says that it did not"));
     }
-    if (is_changed || is_thorough) look(pass.name);
+    if (is_changed || is_looked_at) look(pass.name);
   }
   if (!extra) return;
   extra(graph);

@@ -20,8 +20,9 @@ bool ShowsOnlyInOutputs(const StepGraph& graph, const StepNode& node) {
   return !MayFindBadValues(ShapeQuery(*node.call, inputs), *kernel);
 }
 
-}  // namespace
-
+// Takes away what nobody reads, in the step or outside, and what was made for that alone: moves, and operators of which
+// a formula or an expansion says all that they do. Others may throw or have an effect, and stay. Runs behind what adds
+// terms, which counts readers: results keep their bits.
 bool Simplify(StepGraph* graph) {
   const Uses uses(*graph);
   std::vector<int> num_readers;
@@ -42,4 +43,7 @@ bool Simplify(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "simplify", .place = 100, .opt_level = 1, .run = Simplify});
+
+}  // namespace
 }  // namespace stepnet

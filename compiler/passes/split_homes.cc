@@ -74,8 +74,11 @@ class HomeSplitter {
   std::vector<std::vector<Turn>> turns_;  // by home
 };
 
-}  // namespace
-
+// Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing,
+// and what a step leaves in it alone lives where it is seen later.
 bool SplitHomes(StepGraph* graph) { return HomeSplitter(graph).Run(); }
 
+const PassRegistration registration({.name = "split_homes", .place = 40, .opt_level = 0, .run = SplitHomes});
+
+}  // namespace
 }  // namespace stepnet

@@ -40,8 +40,8 @@ class FirstWriters {
   std::map<int, int> first_;  // -1: it runs for some steps at once
 };
 
-}  // namespace
-
+// Where the first operator that adds to memory which would be zeros (Home::starts_at_zero) runs once for all steps, it
+// writes instead, and the memory is cleared only in runs of no steps.
 bool WriteFirstTerms(StepGraph* graph) {
   const FirstWriters writers(*graph);
   bool is_changed = false;
@@ -59,4 +59,8 @@ bool WriteFirstTerms(StepGraph* graph) {
   return is_changed;
 }
 
+const PassRegistration registration(
+    {.name = "write_first_terms", .place = 200, .opt_level = 2, .run = WriteFirstTerms});
+
+}  // namespace
 }  // namespace stepnet

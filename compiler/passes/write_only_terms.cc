@@ -51,8 +51,8 @@ class RowsOutside {
   std::map<int, std::vector<int>> writers_, readers_;  // values, by base
 };
 
-}  // namespace
-
+// Where a row of memory outside is zeros until a step of a backward run adds a term, and that is the only one, the
+// operator that gives the term writes it there.
 bool WriteOnlyTerms(StepGraph* graph) {
   const Uses uses(*graph);
   const RowsOutside rows(*graph);
@@ -72,4 +72,7 @@ bool WriteOnlyTerms(StepGraph* graph) {
   return true;
 }
 
+const PassRegistration registration({.name = "write_only_terms", .place = 80, .opt_level = 2, .run = WriteOnlyTerms});
+
+}  // namespace
 }  // namespace stepnet

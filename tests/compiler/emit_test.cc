@@ -185,13 +185,14 @@ TEST(Emit, CostsAreThoseOfAStep) {
 TEST(Emit, MovesAroundTheLoopStandInTheirOrder) {
   const StepPlan plan = PlanOf(
       "  before the first step:\n"
-      "  ^h at 0[0:1] = ^h_init at 1\n"
+      "  ^h at 0[0:1] = ^h_init at 1 lent\n"
       "  ^x at 2 = lend\n"
       "  ^g at 3 = zero, in runs of no steps\n"
+      "  ^h_init_grad at 5 = zero\n"
       "  h: float [1, 4] at 0[16 * t]\n"
       "  w: float [4, 4] at 4\n"
       "  in each step:\n"
-      "  x.1: float [1, 4] at 2[16 * t] = Tanh(h) @0 {}\n"
+      "  x.1: float [1, 4] at 2[16 * t] lent = Tanh(h) @0 {}\n"
       "  once for all steps:\n"
       "  g.1: float [4, 4] at 3, _, _ = FCGradient(h, w, x.1) @1 {is_gradient_op: true}\n"
       "  after the last step:\n"
@@ -200,8 +201,9 @@ TEST(Emit, MovesAroundTheLoopStandInTheirOrder) {
             "before the first step:\n"
             "  2: h[0:1] = h_init\n"
             "  3: x = lend\n"
-            "  4: g = zero, in runs of no steps\n");
-  EXPECT_EQ(MovesAfterText(plan), "after the last step:\n  5: h_init_grad += h[0:1]\n");
+            "  4: g = zero, in runs of no steps\n"
+            "  5: h_init_grad = zero\n");
+  EXPECT_EQ(MovesAfterText(plan), "after the last step:\n  6: h_init_grad += h[0:1]\n");
   EXPECT_EQ(plan.before[1].type, "lend");
   EXPECT_EQ(plan.before[2].move.kind, RowMove::Kind::kZero);
   EXPECT_EQ(plan.is_copied, (std::vector<bool>{false, false, true, false, false, false}));

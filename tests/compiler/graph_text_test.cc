@@ -1,6 +1,7 @@
 // Texts of graphs: what is written is read, and what is no graph is refused with its line.
 #include "stepnet/compiler/graph_text.h"
 
+#include "stepnet/compiler/verify_graph.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -74,9 +75,9 @@ TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
   ExpectRoundTrip(
       "step s {\n"
       "  before the first step:\n"
-      "  ^h at 0[0:2] = ^\"h init\" at 4\n"
+      "  ^h at 0[0:2] = ^\"h init\" at 4 lent\n"
       "  ^h at 0[2:] = zero\n"
-      "  ^dh at 1[-3:-1] = ^dy at 5\n"
+      "  ^dh at 1[-3:-1] = ^dy at 5 lent\n"
       "  ^dx at 2[T:] = zero\n"
       "  ^dw at 3 = zero, in runs of no steps\n"
       "  ^timestep at 6 = numbers\n"
@@ -102,6 +103,32 @@ TEST(GraphText, StagesAndPackedWeightsAreReadBack) {
       "  y.1: float [1, 2] = FC(a.1, w, b) with ^\"w packed\" @7 {}\n"
       "  _, _, dx.1: float [1, 3] = FCGradient(a.1, w, y.1) @8 {}\n"
       "}\n");
+}
+
+TEST(GraphText, APackingIsForTheOperatorThatReadsIt) {
+  const std::string text =
+      "step s {\n"
+      "  h: float [1, 64] at 0[256 * t]\n"
+      "  u: float [64, 64] at 1\n"
+      "  v: float [64, 64] at 2\n"
+      "  once for all steps:\n"
+      "  ^\"u|v\": float [128, 64] once, ^\"u|v sizes\": int32 [2] once = region Concat(u, v) @0 {arg { name: \"axis\" "
+      "i: 0 }}\n"
+      "  ^\"u|v packed\": uint8 [32768] once = packed ^\"u|v\" for @0\n"
+      "  in each step:\n"
+      "  a.1: float [1, 128] = product h [1, 64] * ^\"u|v\" [128, 64]^T by FC(h, ^\"u|v\") with ^\"u|v packed\" @0 "
+      "{}\n"
+      "}\n";
+  ExpectRoundTrip(text);
+  VerifyGraph(ParseGraph(text), "pack_weights");
+}
+
+TEST(GraphText, WhatIsLentIsSoInAllLines) {
+  const std::string x = "  x: float [1] at 0[4 * t] lent\n";
+  for (const char* other : {"  y: float [1] at 0[4 * (t + 1)]\n", "  after the last step:\n  ^y at 1 = ^x at 0\n"}) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n", x, other, "}\n")); },
+                "…base 0 is lent in one line and not in another");
+  }
 }
 
 TEST(GraphText, ProductsAreReadBack) {

@@ -48,7 +48,7 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   expect_product("y [2, 2] * w [2, 2] + b", "another product, as FC says");
   expect("  w: float [2, 2] at 1\n  a.1: float [2, 2] = product w [2, 2] * w [2, 2]; _ by MatMul(w, w) @0 {}\n",
          "node 0, a = MatMul(w, w): MatMul says of 2 outputs what they are; it has 1");
-  StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1\n}\n");
+  StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1 lent\n}\n");
   with_row_move.before[0].from.base = 2;
   ExpectError([&] { VerifyGraph(with_row_move, "import"); },
               "…after the pass import: there is no base 2\n  in net \"s\"");
@@ -97,6 +97,11 @@ TEST(VerifyGraph, FindsOperatorsThatDoNotDoWhatIsSaid) {
   ExpectProblem(
       x + "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 5] = Erf(a.1) @1 {}\n  }\n",
       "node 0, a region to b.1: b.1 is float [1, 5]; Erf gives float [1, 4]");
+}
+
+TEST(VerifyGraph, FindsOperatorsThatGiveNothing) {
+  const std::string x = "  x: float [1, 4] at 0[16 * t]\n";
+  ExpectProblem(x + "  _ = Tanh(x) @0 {}\n", "node 0, _ = Tanh(x): Tanh gives nothing of what it has");
 }
 
 TEST(VerifyGraph, FindsOperatorsThatRunWithBlobsAndGiveMemory) {
@@ -178,19 +183,116 @@ TEST(VerifyGraph, FindsStagesThatDoNotKeepTheOrderOfALoop) {
 
 TEST(VerifyGraph, FindsRowsThatEndBeforeTheyBegin) {
   ExpectProblem("  before the first step:\n  ^h at 0[5:2] = zero\n", "h[5:2] = zero: rows end before they begin");
-  ExpectProblem("  before the first step:\n  ^h at 0[1:2] = ^h at 4[2:9]\n",
+  ExpectProblem("  before the first step:\n  ^h at 0[1:2] = ^h at 4[2:9] lent\n",
                 "h[1:2] = h[2:9]: these are not as many rows");
 }
 
+TEST(VerifyGraph, FindsOperatorsOfOneNumber) {
+  const std::string x = "  x: float [1, 4] at 0[16 * t]\n  w: float [3, 4] at 1\n  dy: float [1, 3] at 2[12 * t]\n";
+  ExpectProblem(x + "  a.1: float [1, 4] = Tanh(x) @3 {}\n  b.1: float [1, 4] = Relu(x) @3 {}\n",
+                "node 1, b = Relu(x): @3 is a = Tanh(x), too");
+  ExpectProblem(x + "  a.1: float [1, 4] = Tanh(x) @3 {}\n  b.1: float [1, 4] = Tanh(x) @3 {}\n",
+                "node 1, b = Tanh(x): @3 is a = Tanh(x), too");
+  ExpectProblem(
+      x + "  region {\n    a.1: float [1, 4] local = Tanh(x) @3 {}\n    b.1: float [1, 4] = Tanh(a.1) @3 {}\n  }\n",
+      "node 0, a region to b.1: @3 is a = Tanh(x), too");
+  const auto gradient = [](const std::string& dw, const std::string& dx) {
+    return StrCat("  ", dw, ", _, ", dx, " = FCGradient(x, w, dy) @3 {}\n");
+  };
+  // Two nodes for the outputs of one, as form_stages makes them.
+  VerifyGraph(
+      ParseGraph("step s {\n" + x + gradient("_", "dx.1: float [1, 4]") + gradient("dw.1: float [3, 4]", "_") + "}\n"),
+      "form_stages");
+  ExpectProblem(x + gradient("e.1: float [3, 4]", "dx.1: float [1, 4]") + gradient("dw.1: float [3, 4]", "_"),
+                "node 1, dw, _, _ = FCGradient(x, w, dy): @3 is e, _, dx = FCGradient(x, w, dy), too");
+}
+
+TEST(VerifyGraph, FindsMovesOfRowsThatHoldNothing) {
+  const std::string before = "  before the first step:\n", after = "  after the last step:\n", h = "  ^h at 0";
+  ExpectProblem(before + h + " = ^m at 1\n", "h = m: nothing has given the rows that it reads");
+  ExpectProblem(before + h + "[0:1] = ^h0 at 1 lent\n  ^a at 2 = ^h at 0[1:]\n",
+                "a = h[1:]: nothing has given the rows that it reads");
+  ExpectProblem(before + h + " += ^h0 at 1 lent\n", "h += h0: nothing has given the rows that it adds to");
+  ExpectProblem(before + h + "[0:1] = zero\n  ^h at 0[1:] += ^dh at 1 lent\n",
+                "h[1:] += dh: nothing has given the rows that it adds to");
+  // In runs of some steps nothing clears them.
+  ExpectProblem(before + h + " = zero, in runs of no steps\n  ^h at 0 += ^dh at 1 lent\n",
+                "h += dh: nothing has given the rows that it adds to");
+  // What only a later move gives.
+  ExpectProblem(before + "  ^a at 1 = zero\n" + after + "  ^a at 1 += ^b at 2\n  ^b at 2 = zero\n",
+                "a += b: nothing has given the rows that it reads");
+  // Steps give row t + 1; without steps nothing does.
+  const std::string step = "  x: float [1, 4] at 3[16 * t]\n  h.1: float [1, 4] at 0[16 * (t + 1)] = Tanh(x) @0 {}\n";
+  ExpectProblem(before + h + "[0:1] = zero\n" + step + after + "  ^y at 2 = ^h at 0[0:2]\n",
+                "y = h[0:2]: nothing has given the rows that it reads");
+  ExpectProblem(step + after + "  ^y at 2 = ^h at 0\n", "y = h: nothing has given the rows that it reads");
+}
+
+TEST(VerifyGraph, FindsMovesThatLoseWhatIsThere) {
+  const std::string before = "  before the first step:\n", h = "  ^h at 0";
+  const std::string is_lost = ": it writes over rows that hold something";
+  ExpectProblem(before + "  ^a at 0 = numbers\n  ^a at 0 += ^a at 0\n", "a += a: it writes rows that it reads");
+  ExpectProblem(before + "  ^a at 0 = zero\n  ^a at 0[1:3] += ^a at 0[2:4]\n",
+                "a[1:3] += a[2:4]: it writes rows that it reads");
+  ExpectProblem(before + h + " = zero\n  ^h at 0[0:1] = ^h0 at 1 lent\n", "h[0:1] = h0" + is_lost);
+  ExpectProblem(before + h + "[0:2] = ^h0 at 1 lent\n  ^h at 0[1:] = zero\n", "h[1:] = zero" + is_lost);
+  // A run of few steps has the same rows at both ends.
+  ExpectProblem(before + h + "[0:2] = ^h0 at 1 lent\n  ^h at 0[-1:] = zero\n", "h[-1:] = zero" + is_lost);
+  ExpectProblem(
+      "  x: float [1, 4] at 1[16 * t]\n  h.1: float [1, 4] at 0[16 * t] = Tanh(x) @0 {}\n"
+      "  after the last step:\n  ^h at 0[0:1] = zero\n",
+      "h[0:1] = zero" + is_lost);
+  ExpectProblem(before + "  ^x at 1 = lend\n  ^x at 1 = lend\n", "x = lend" + is_lost);
+}
+
+TEST(VerifyGraph, FindsMovesToWhatTheCallerOwns) {
+  const std::string before = "  before the first step:\n", x = "  x: float [1, 4] at 1[16 * t] lent\n";
+  ExpectProblem(before + "  ^x at 1 = zero\n" + x, "x = zero: the caller owns the rows that it writes");
+  ExpectProblem(before + "  ^x at 1[0:1] += ^h0 at 2 lent\n" + x,
+                "x[0:1] += h0: the caller owns the rows that it writes");
+  ExpectProblem("  after the last step:\n  ^x at 1 = lend\n",
+                "x = lend: what is lent is copied as a whole before the first step");
+  ExpectProblem(before + "  ^x at 1[0:1] = lend\n",
+                "x[0:1] = lend: what is lent is copied as a whole before the first step");
+  ExpectProblem(before + "  ^t at 1 = numbers\n  t: float [1] at 1[4 * t]\n",
+                "t = numbers: numbers are int32, and steps see float [1] there");
+  StepGraph graph = ParseGraph("step s {\n" + before + "  ^x at 1 = lend\n}\n");
+  graph.lent = {};
+  ExpectError([&] { VerifyGraph(graph, "copy_lent"); },
+              "…after the pass copy_lent: x = lend: the caller has not lent that\n  in net \"s\"");
+  graph.lent = {7};
+  ExpectError([&] { VerifyGraph(graph, "copy_lent"); },
+              "…after the pass copy_lent: there is no base 7\n  in net \"s\"");
+}
+
+TEST(VerifyGraph, AllowsMovesWhoseRowsFollowEachOther) {
+  for (const std::string lines : {
+           "  before the first step:\n  ^h at 0[0:2] = ^h0 at 1 lent\n  ^h at 0[2:] = zero\n  ^h at 0[-3:] += ^dh at 2 "
+           "lent\n",
+           "  before the first step:\n  ^h at 0[0:-1] = zero\n  ^h at 0[-1:] = ^dh at 2 lent\n  ^h at 0[1:] += ^d at 3 "
+           "lent\n",
+           // Rows behind those that steps write.
+           "  before the first step:\n  ^y at 0[T:] = zero\n  x: float [1, 4] at 1[16 * t] lent\n"
+           "  y.1: float [1, 4] at 0[16 * t] = Tanh(x) @0 {}\n  after the last step:\n  ^z at 2 = ^y at 0\n",
+           "  before the first step:\n  ^x at 1 = lend\n  ^x at 1[0:1] += ^dx at 2 lent\n",
+       }) {
+    const std::string text = StrCat("step s {\n", lines, "}\n");
+    const StepGraph graph = ParseGraph(text);
+    EXPECT_EQ(GraphText(graph), text);
+    VerifyGraph(graph, "import");
+  }
+}
+
 TEST(VerifyGraph, FindsWhatNoPassChanges) {
-  const std::string rows = "  before the first step:\n  ^h at 0[0:1] = ^h_init at 1\n";
+  const std::string rows = "  before the first step:\n  ^h at 0[0:1] = ^h_init at 1 lent\n";
   const auto expect = [](const std::string& after, const std::string& what) {
     GraphVerifier verifier;
-    verifier.Verify(ParseGraph("step s {\n  before the first step:\n  ^h at 0[0:1] = ^h_init at 1\n}\n"), "import");
+    verifier.Verify(ParseGraph("step s {\n  before the first step:\n  ^h at 0[0:1] = ^h_init at 1 lent\n}\n"),
+                    "import");
     ExpectError([&] { verifier.Verify(ParseGraph(after), "expand"); }, "…after the pass expand: " + what);
   };
   expect("backward step s {\n" + rows + "}\n", "steps run forward before the pass\n  in net \"s\"");
-  expect("step s {\n  before the first step:\n  ^h at 0[0:1] = zero\n  ^h at 1 = zero\n}\n",
+  expect("step s {\n  before the first step:\n  ^h at 0[0:1] = zero\n  ^h at 0[1:2] = ^h_init at 1 lent\n}\n",
          "the pass has taken away h[0:1] = h_init\n  in net \"s\"");
 }
 

@@ -309,6 +309,25 @@ std::string DamagedExprs(std::mt19937& random) {
 
 namespace {
 
+// The same of what is done around the loop.
+void DamageMoves(StepGraph* graph, std::mt19937& random) {
+  std::vector<RowMove>& moves = random() % 2 == 0 || graph->after.empty() ? graph->before : graph->after;
+  if (moves.empty()) return;
+  RowMove& move = moves[Below(static_cast<int>(moves.size()), random)];
+  BaseRows& rows = random() % 2 == 0 ? move.to : move.from;
+  switch (random() % 9) {
+    case 0: rows.base = Below(graph->num_bases + 1, random); break;
+    case 1: rows.begin = Below(5, random) - 2; break;
+    case 2: rows.end = random() % 2 == 0 ? BaseRows::kEnd : Below(5, random) - 2; break;
+    case 3: rows.begins_at_steps = !rows.begins_at_steps; break;
+    case 4: move.kind = static_cast<RowMove::Kind>(Below(5, random)); break;
+    case 5: move.only_without_steps = !move.only_without_steps; break;
+    case 6: std::swap(move, moves[Below(static_cast<int>(moves.size()), random)]); break;
+    case 7: (random() % 2 == 0 ? graph->before : graph->after).push_back(RowMove(move)); break;
+    default: moves.erase(moves.begin() + Below(static_cast<int>(moves.size()), random));
+  }
+}
+
 // Changes one thing, so that the graph still has a text, which is often read: it may mean something else, or nothing.
 void DamageSlightly(StepGraph* graph, std::mt19937& random) {
   const auto any = [&](const auto& items) { return Below(static_cast<int>(items.size()), random); };
@@ -324,14 +343,15 @@ void DamageSlightly(StepGraph* graph, std::mt19937& random) {
     case 2: std::swap(node, graph->nodes[any(graph->nodes)]); break;
     case 3: home.slot.offset += Below(5, random) - 2; break;
     case 4: home.kept = !home.kept; break;
-    case 5: home.lent = !home.lent; break;
+    case 5:
+      if (home.kind == Home::Kind::kOutside && graph->lent.erase(home.slot.base) == 0)
+        graph->lent.insert(home.slot.base);
+      break;
     case 6: value.added = !value.added; break;
     case 7:
       if (!node.outputs.empty()) node.outputs[any(node.outputs)] = kNoValue;
       break;
-    case 8:
-      if (!graph->before.empty()) graph->before[any(graph->before)].to.base = Below(graph->num_bases + 1, random);
-      break;
+    case 8: DamageMoves(graph, random); break;
     case 9:
       if (!graph->stages.empty()) graph->stages[any(graph->stages)].steps_at_once = Below(3, random);
       break;

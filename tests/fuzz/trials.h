@@ -44,7 +44,7 @@ TrialResult TryConfig(const std::string& text);
 // The text of expressions: what is parsed is printed and parsed again, and must be the same.
 TrialResult TryExprs(const std::string& text);
 
-// The text of a step graph, likewise.
+// The text of a step graph, likewise. What the verifier accepts runs, in memory of just the size that it says.
 TrialResult TryGraph(const std::string& text);
 
 // Bytes as a file of tensors, of whatever kind: what can be read is written and must be read again as it was.

@@ -12,7 +12,8 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kBytes = 32 << 20;  // more than the C library keeps: such tensors begin with no pages
+// More than the C library may keep for itself (32 MiB, when others were freed): such tensors begin without pages.
+constexpr std::int64_t kBytes = 40 << 20;
 
 // How many pages lie within the tensor and are there; the last of it, which it may share, is left out.
 std::int64_t PagesOf(const Tensor& tensor) {

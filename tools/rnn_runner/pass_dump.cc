@@ -35,11 +35,10 @@ std::string TwoDigits(int number) { return StrCat(number < 10 ? "0" : "", number
 
 // The place of a pass in their list, whichever of them run; behind it those of the plan and its schedule.
 int NumberOf(const std::string& what) {
-  const auto count = static_cast<int>(Passes().size());
+  const std::vector<Pass> passes = Passes();
   if (what == "import") return 0;
-  const auto pass = std::ranges::find(Passes(), what, &Pass::name);
-  const auto place = static_cast<int>(pass - Passes().begin());
-  return what == "schedule" ? count + 2 : place + 1;
+  const auto place = static_cast<int>(std::ranges::find(passes, what, &Pass::name) - passes.begin());
+  return what == "schedule" ? static_cast<int>(passes.size()) + 2 : place + 1;
 }
 
 // Writes what became of a step net, as the file DIR/03.cell-backward.07-fold_sums.txt: the third plan, its seventh
@@ -60,7 +59,7 @@ bool IsNameOfDump(const std::string& file) {
   if (!std::regex_match(file, parts, name)) return false;
   const std::string what = parts[1];
   if (what == "import" || what == "plan" || what == "schedule") return true;
-  return std::ranges::find(Passes(), what, &Pass::name) != Passes().end();
+  return FindPass(what).has_value();
 }
 
 // Makes the folder, takes out of it what an earlier dump has left, which would be taken for a part of this one, and

@@ -23,8 +23,8 @@ void CheckPass(const std::string& pass) {
 
 // For a pass that runs with no net that these options make plans for.
 void CheckRuns(const std::string& name, const RunOptions& options) {
-  const auto pass = std::ranges::find(Passes(), name, &Pass::name);
-  if (pass == Passes().end()) return;
+  const std::optional<Pass> pass = FindPass(name);
+  if (!pass) return;
   if (options.opt_level < pass->opt_level) {
     throw UsageError(StrCat("--graph=", name, ": the pass runs from --opt_level=", pass->opt_level, " on"));
   }

@@ -13,7 +13,7 @@ constexpr char kTerms[] =
 
 TEST(AddInPlace, TheLaterTermIsAddedToTheOther) {
   for (const char* sum : {"Add(t.1, p.1)", "Sum(p.1, t.1)"}) {
-    EXPECT_EQ(After(AddInPlace,
+    EXPECT_EQ(After("add_in_place",
                     Step(StrCat(kTerms, "  s.1: float [2, 2] = ", sum, " @2 {}\n", "  ^y: float [2, 2] at 3 = s.1\n"))),
               Step("  w: float [2, 3] at 0\n"
                    "  v: float [3, 2] at 1\n"
@@ -30,7 +30,7 @@ TEST(AddInPlace, ASumGoesOn) {
       "  q.1: float [2, 2] = MatMul(w, v) @2 {}\n"
       "  s.1: float [2, 2] = Add(t.1, p.1) @3 {}\n"
       "  r.1: float [2, 2] kept = Add(s.1, q.1) @4 {}\n";
-  const std::string after = After(AddInPlace, Step(kTerms + more));
+  const std::string after = After("add_in_place", Step(kTerms + more));
   EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
                        "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
                        "  r.1: float [2, 2] added in t.1 = MatMul(w, v) @2 {}\n"),
@@ -44,13 +44,13 @@ TEST(AddInPlace, ASumThatSomebodyReadsDoesNotGoOn) {
       "  s.1: float [2, 2] = Add(t.1, p.1) @3 {}\n"
       "  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"
       "  ^y: float [2, 2] at 3 = s.1\n";
-  const std::string after = After(AddInPlace, Step(kTerms + more));
+  const std::string after = After("add_in_place", Step(kTerms + more));
   EXPECT_NE(after.find("  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"), std::string::npos) << after;
 }
 
 TEST(AddInPlace, WhatIsKeptIsKept) {
   const std::string after =
-      After(AddInPlace, Step(std::string(kTerms) + "  s.1: float [2, 2] kept = Add(t.1, p.1) @2 {}\n"));
+      After("add_in_place", Step(std::string(kTerms) + "  s.1: float [2, 2] kept = Add(t.1, p.1) @2 {}\n"));
   EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x)"), std::string::npos) << after;
   EXPECT_NE(after.find("  s.1: float [2, 2] added in t.1 = MatMul(w, v)"), std::string::npos) << after;
 }
@@ -62,8 +62,8 @@ TEST(AddInPlace, ASumMayLieWhereATermWas) {
     const std::string mark = StrCat("  ", home, ".1: float [2, 2]");
     given.insert(given.find(mark) + mark.size(), " kept");
     const std::string after =
-        After(AddInPlace, Step(StrCat(given, "  s.1: float [2, 2] in ", home, ".1 = Sum(", home, ".1, ", other,
-                                      ".1) @2 {}\n", "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n")));
+        After("add_in_place", Step(StrCat(given, "  s.1: float [2, 2] in ", home, ".1 = Sum(", home, ".1, ", other,
+                                          ".1) @2 {}\n", "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n")));
     EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
                          "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
                          "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n"),
@@ -79,8 +79,8 @@ TEST(AddInPlace, WhatMayRunForManyStepsAtOnceDoesNotComeIntoTheLoop) {
                        "  h.1: float [2, 2] at 1[16 * (t + 1)] = Relu(s.1) @3 {}\n"));
   };
   const char* sum = "  s.1: float [2, 2] = Sum(p.1, r.1) @2 {}\n";
-  EXPECT_EQ(After(AddInPlace, step("x_t", sum)), step("x_t", sum));
-  EXPECT_NE(After(AddInPlace, step("h", sum)), step("h", sum)) << "it is in the loop";
+  EXPECT_EQ(After("add_in_place", step("x_t", sum)), step("x_t", sum));
+  EXPECT_NE(After("add_in_place", step("h", sum)), step("h", sum)) << "it is in the loop";
 }
 
 TEST(AddInPlace, ProductsThatBecomeOneStayApart) {
@@ -91,18 +91,18 @@ TEST(AddInPlace, ProductsThatBecomeOneStayApart) {
       "  p.1: float [2, 2] = product x_t [2, 2] * w [2, 2]^T by FC(x_t, w) @0 {}\n"
       "  q.1: float [2, 2] = product h [2, 2] * u [2, 2]^T by FC(h, u) @1 {}\n";
   const std::string sum = "  s.1: float [2, 2] = Sum(p.1, q.1) @2 {}\n";
-  EXPECT_NE(After(AddInPlace, Step(given + products + sum)), Step(given + products + sum)) << "one of each value";
+  EXPECT_NE(After("add_in_place", Step(given + products + sum)), Step(given + products + sum)) << "one of each value";
   // Another product of h, which is added to none of x_t.
   const std::string other =
       "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @3 {}\n"
       "  y.1: float [2, 2] at 5[16 * t] = Mul(s.1, r.1) @4 {}\n";
-  EXPECT_EQ(After(AddInPlace, Step(given + products + sum + other)), Step(given + products + sum + other));
+  EXPECT_EQ(After("add_in_place", Step(given + products + sum + other)), Step(given + products + sum + other));
   // One that is added to another of x_t: the sums become one.
   const std::string alike =
       "  z.1: float [2, 2] = product x_t [2, 2] * v [2, 2]^T by FC(x_t, v) @3 {}\n"
       "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @4 {}\n"
       "  o.1: float [2, 2] = Sum(z.1, r.1) @5 {}\n";
-  const std::string after = After(AddInPlace, Step(given + products + sum + alike));
+  const std::string after = After("add_in_place", Step(given + products + sum + alike));
   EXPECT_NE(after.find("s.1: float [2, 2] added in p.1"), std::string::npos) << after;
   EXPECT_NE(after.find("o.1: float [2, 2] added in z.1"), std::string::npos) << after;
 }
@@ -132,7 +132,7 @@ TEST(AddInPlace, LeavesOtherSumsAlone) {
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2] at 2\n  t.1: float [2] = Tanh(x) @0 {}\n"
            "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n",
        }) {
-    EXPECT_EQ(After(AddInPlace, Step(lines)), Step(lines));
+    EXPECT_EQ(After("add_in_place", Step(lines)), Step(lines));
   }
 }
 
@@ -142,7 +142,7 @@ constexpr Target kTakesCopies = {.takes_all_over_time = true};
 std::string AfterOnAnotherTarget(const std::string& before) {
   StepGraph graph = ParseGraph(before);
   graph.target = &kTakesCopies;
-  AddInPlace(&graph);
+  RunPass("add_in_place", &graph);
   VerifyGraph(graph, "add_in_place");
   return GraphText(graph);
 }
@@ -160,13 +160,14 @@ TEST(AddInPlace, RowsOfASequenceAreCopiedWhereTheSumIs) {
                                                          "  s.1: float [2, 2] added in x_t.1 = MatMul(w, v) @0 {}\n"
                                                          "  ^y: float [2, 2] at 3[16 * t] = s.1\n"
                                                          "  at the end: x_t\n"));
-    EXPECT_EQ(After(AddInPlace, before), before) << "elsewhere the sum reads them";
+    EXPECT_EQ(After("add_in_place", before), before) << "elsewhere the sum reads them";
   }
   for (const std::string& lines : std::vector<std::string>{
            // The same in all steps, written by steps, of another shape.
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2, 2] at 2\n" + product +
                "  s.1: float [2, 2] = Add(x, p.1) @1 {}\n",
-           given + product + "  s.1: float [2, 2] = Add(x_t, p.1) @1 {}\n  ^y: float [2, 2] at 2[16 * (t + 1)] = s.1\n",
+           given + product +
+               "  s.1: float [2, 2] = Add(x_t, p.1) @1 {}\n  ^y: float [2, 2] at 2[16 * (t + 1)] lent = s.1\n",
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x_t: float [2] at 2[8 * t]\n" + product +
                "  s.1: float [2, 2] = Add(p.1, x_t) @1 {}\n",
        }) {

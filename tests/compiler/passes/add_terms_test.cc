@@ -23,11 +23,11 @@ constexpr char kTerms[] =
 
 TEST(AddTerms, AddsEachTermOfASumWhereTheSumIsAdded) {
   const std::string zeros = "  before the first step:\n  ^sum at 1 = zero\n";
-  EXPECT_EQ(After(AddTerms, Step(zeros + kTerms +
-                                 "  c.1: float [1, 2] = Relu(x) @2 {}\n"
-                                 "  s.1: float [1, 2] = Sum(a.1, b.1) @3 {}\n"
-                                 "  total.1: float [1, 2] = Sum(s.1, c.1) @4 {}\n"
-                                 "  ^sum: float [1, 2] added at 1 from zero = total.1\n")),
+  EXPECT_EQ(After("add_terms", Step(zeros + kTerms +
+                                    "  c.1: float [1, 2] = Relu(x) @2 {}\n"
+                                    "  s.1: float [1, 2] = Sum(a.1, b.1) @3 {}\n"
+                                    "  total.1: float [1, 2] = Sum(s.1, c.1) @4 {}\n"
+                                    "  ^sum: float [1, 2] added at 1 from zero = total.1\n")),
             Step(zeros + "  x: float [1, 2] at 0[8 * t]\n"
                          "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                          "  ^sum.1: float [1, 2] added at 1 from zero = a.1\n"
@@ -38,8 +38,8 @@ TEST(AddTerms, AddsEachTermOfASumWhereTheSumIsAdded) {
 }
 
 TEST(AddTerms, AddsTermsOfASumInPlace) {
-  EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  a.2: float [1, 2] in a.1 = Sum(a.1, b.1) @2 {}\n"
-                                                       "  ^sum: float [1, 2] added at 1 = a.2\n")),
+  EXPECT_EQ(After("add_terms", Step(std::string(kTerms) + "  a.2: float [1, 2] in a.1 = Sum(a.1, b.1) @2 {}\n"
+                                                          "  ^sum: float [1, 2] added at 1 = a.2\n")),
             Step("  x: float [1, 2] at 0[8 * t]\n"
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                  "  ^sum.1: float [1, 2] added at 1 = a.1\n"
@@ -48,8 +48,8 @@ TEST(AddTerms, AddsTermsOfASumInPlace) {
 }
 
 TEST(AddTerms, KnowsASumByItsFormula) {
-  EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  s.1: float [1, 2] = test.Adds(a.1, b.1) @2 {}\n"
-                                                       "  ^sum: float [1, 2] added at 1 = s.1\n")),
+  EXPECT_EQ(After("add_terms", Step(std::string(kTerms) + "  s.1: float [1, 2] = test.Adds(a.1, b.1) @2 {}\n"
+                                                          "  ^sum: float [1, 2] added at 1 = s.1\n")),
             Step("  x: float [1, 2] at 0[8 * t]\n"
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                  "  ^sum.1: float [1, 2] added at 1 = a.1\n"
@@ -65,7 +65,7 @@ TEST(AddTerms, LeavesSumsForMemoryThatIsUsedBetween) {
        {"  ^old: float [1, 2] at 1 = z\n" + sum, sum + "  y.1: float [1, 2] = Tanh(m) @3 {}\n",
         sum + "  ^seen: float [1, 2] at 3 = m\n"}) {
     const std::string before = Step(given + std::string(kTerms) + between + "  ^sum: float [1, 2] added at 1 = s.1\n");
-    EXPECT_EQ(After(AddTerms, before), before);
+    EXPECT_EQ(After("add_terms", before), before);
   }
 }
 
@@ -74,7 +74,7 @@ class AddTermsLeaves : public testing::TestWithParam<const char*> {};
 
 TEST_P(AddTermsLeaves, Alone) {
   const std::string before = Step(std::string(kTerms) + GetParam());
-  EXPECT_EQ(After(AddTerms, before), before);
+  EXPECT_EQ(After("add_terms", before), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(AddTerms, AddTermsLeaves,

@@ -4,10 +4,10 @@ namespace stepnet {
 namespace {
 
 TEST(CopyEqualSums, CopiesWhatWasNotRepeated) {
-  EXPECT_EQ(After(CopyEqualSums, Step("  like: float [1, 2]\n"
-                                      "  x: float [1, 2]\n"
-                                      "  d.1: float [1, 2] = SumReduceLike(x, like) @0 {}\n"
-                                      "  f.1: float [1, 2] = Mul(d.1, x) @1 {}\n")),
+  EXPECT_EQ(After("copy_equal_sums", Step("  like: float [1, 2]\n"
+                                          "  x: float [1, 2]\n"
+                                          "  d.1: float [1, 2] = SumReduceLike(x, like) @0 {}\n"
+                                          "  f.1: float [1, 2] = Mul(d.1, x) @1 {}\n")),
             Step("  x: float [1, 2]\n"
                  "  d.1: float [1, 2] = x\n"
                  "  f.1: float [1, 2] = Mul(d.1, x) @1 {}\n"));
@@ -18,14 +18,14 @@ TEST(CopyEqualSums, KeepsSumsOfWhatWasRepeated) {
       "  b: float [2]\n"
       "  x: float [1, 2]\n"
       "  e.1: float [2] = SumReduceLike(x, b) @0 {}\n");
-  EXPECT_EQ(After(CopyEqualSums, before), before);
+  EXPECT_EQ(After("copy_equal_sums", before), before);
 }
 
 TEST(CopyEqualSums, KeepsWhatOthersReadOfTheShapesGiver) {
-  EXPECT_EQ(After(CopyEqualSums, Step("  like: float [1, 2]\n"
-                                      "  x: float [1, 2]\n"
-                                      "  d.1: float [1, 2] = SumReduceLike(x, like) @0 {}\n"
-                                      "  f.1: float [1, 2] = Mul(d.1, like) @1 {}\n")),
+  EXPECT_EQ(After("copy_equal_sums", Step("  like: float [1, 2]\n"
+                                          "  x: float [1, 2]\n"
+                                          "  d.1: float [1, 2] = SumReduceLike(x, like) @0 {}\n"
+                                          "  f.1: float [1, 2] = Mul(d.1, like) @1 {}\n")),
             Step("  like: float [1, 2]\n"
                  "  x: float [1, 2]\n"
                  "  d.1: float [1, 2] = x\n"
@@ -36,7 +36,7 @@ TEST(CopyEqualSums, KeepsOperatorsOfBlobs) {
   const std::string before = Step(
       "  x: float [1, 2]\n"
       "  d.1: unknown blob = SumReduceLike(x, x) by blobs @0 {}\n");
-  EXPECT_EQ(After(CopyEqualSums, before), before);
+  EXPECT_EQ(After("copy_equal_sums", before), before);
 }
 
 }  // namespace

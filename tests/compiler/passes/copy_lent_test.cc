@@ -9,14 +9,14 @@ std::string Lines(const std::string& place) {
 }
 
 TEST(CopyLent, CopiesWhatStepsWriteTo) {
-  const std::string h0 = "  ^h at 1[0:1] = ^h0 at 2\n";
-  EXPECT_EQ(After(CopyLent, Step("  before the first step:\n" + h0 + Lines("0[8 * (t + 1)] lent"))),
+  const std::string h0 = "  ^h at 1[0:1] = ^h0 at 2 lent\n";
+  EXPECT_EQ(After("copy_lent", Step("  before the first step:\n" + h0 + Lines("0[8 * (t + 1)] lent"))),
             Step("  before the first step:\n  ^x at 0 = lend\n" + h0 + Lines("0[8 * (t + 1)] lent")));
 }
 
 TEST(CopyLent, LeavesWhatStepsOnlyRead) {
   const std::string before = Step(Lines("1[8 * t]"));
-  EXPECT_EQ(After(CopyLent, before), before);
+  EXPECT_EQ(After("copy_lent", before), before);
 }
 
 }  // namespace

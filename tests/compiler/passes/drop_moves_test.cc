@@ -16,38 +16,38 @@ std::string Lines(const std::vector<std::string>& lines) {
 
 TEST(DropMoves, LetsWhatGivesTheValueGiveTheCopy) {
   const std::string tanh = " = Tanh(a) @0 {}";
-  EXPECT_EQ(After(DropMoves, Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1",
-                                              "f.1: float [2, 3] = Tanh(e.1) @2 {}"}))),
+  EXPECT_EQ(After("drop_moves", Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1",
+                                                 "f.1: float [2, 3] = Tanh(e.1) @2 {}"}))),
             Step(kA + Lines({"e.1: float [2, 3]" + tanh, "f.1: float [2, 3] = Tanh(e.1) @2 {}"})));
   // Others see the copy, or it goes out, or it is overwritten later.
   EXPECT_EQ(
-      After(DropMoves, Step(kA + Lines({"d.1: float [2, 3]" + tanh, StrCat("e.1: float [2, 3]", kNext, " = d.1")}))),
+      After("drop_moves", Step(kA + Lines({"d.1: float [2, 3]" + tanh, StrCat("e.1: float [2, 3]", kNext, " = d.1")}))),
       Step(kA + Lines({StrCat("e.1: float [2, 3]", kNext, tanh)})));
-  EXPECT_EQ(After(DropMoves, Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1",
-                                              "^all: float [2, 3] added at 1 = e.1"}))),
+  EXPECT_EQ(After("drop_moves", Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1",
+                                                 "^all: float [2, 3] added at 1 = e.1"}))),
             Step(kA + Lines({"e.1: float [2, 3]" + tanh, "^all: float [2, 3] added at 1 = e.1"})));
   const std::string again = "e.2: float [2, 3] in e.1 = Sum(e.1, a) @2 {}";
-  EXPECT_EQ(After(DropMoves, Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1", again}))),
+  EXPECT_EQ(After("drop_moves", Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1", again}))),
             Step(kA + Lines({"e.1: float [2, 3]" + tanh, again})));
   // A chain of copies.
-  EXPECT_EQ(After(DropMoves, Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1",
-                                              "f.1: float [2, 3] = e.1", "^all: float [2, 3] at 1 = f.1"}))),
+  EXPECT_EQ(After("drop_moves", Step(kA + Lines({"d.1: float [2, 3]" + tanh, "e.1: float [2, 3] = d.1",
+                                                 "f.1: float [2, 3] = e.1", "^all: float [2, 3] at 1 = f.1"}))),
             Step(kA + Lines({"^all: float [2, 3] at 1" + tanh})));
 }
 
 TEST(DropMoves, LetsThoseWhoReadTheCopyReadTheValue) {
-  EXPECT_EQ(After(DropMoves, Step(kA + Lines({"e.1: float [2, 3] = a", "f.1: float [2, 3] = a",
-                                              "g.1: float [2, 3] = Sum(e.1, f.1) @2 {}"}))),
+  EXPECT_EQ(After("drop_moves", Step(kA + Lines({"e.1: float [2, 3] = a", "f.1: float [2, 3] = a",
+                                                 "g.1: float [2, 3] = Sum(e.1, f.1) @2 {}"}))),
             Step(kA + Lines({"g.1: float [2, 3] = Sum(a, a) @2 {}"})));
-  EXPECT_EQ(After(DropMoves, Step(kA + Lines({"e.1: float [2, 3] = a", "^all: float [2, 3] added at 1 = e.1"}))),
+  EXPECT_EQ(After("drop_moves", Step(kA + Lines({"e.1: float [2, 3] = a", "^all: float [2, 3] added at 1 = e.1"}))),
             Step(kA + Lines({"^all: float [2, 3] added at 1 = a"})));
   // What adds to the copy in place adds to the value, elsewhere; also where others see the sum.
-  EXPECT_EQ(After(DropMoves, Step(std::string(kA) + kB +
-                                  Lines({"e.1: float [2, 3] = a", "e.2: float [2, 3] in e.1 = Sum(e.1, b) @1 {}"}))),
+  EXPECT_EQ(After("drop_moves", Step(std::string(kA) + kB +
+                                     Lines({"e.1: float [2, 3] = a", "e.2: float [2, 3] in e.1 = Sum(e.1, b) @1 {}"}))),
             Step(std::string(kA) + kB + Lines({"e.2: float [2, 3] = Sum(a, b) @1 {}"})));
-  EXPECT_EQ(After(DropMoves, Step(std::string(kA) + kB +
-                                  Lines({StrCat("e.1: float [2, 3]", kNext, " = a"),
-                                         StrCat("e.2: float [2, 3]", kNext, " = Sum(e.1, b) @1 {}")}))),
+  EXPECT_EQ(After("drop_moves", Step(std::string(kA) + kB +
+                                     Lines({StrCat("e.1: float [2, 3]", kNext, " = a"),
+                                            StrCat("e.2: float [2, 3]", kNext, " = Sum(e.1, b) @1 {}")}))),
             Step(std::string(kA) + kB + Lines({StrCat("e.2: float [2, 3]", kNext, " = Sum(a, b) @1 {}")})));
 }
 
@@ -55,7 +55,7 @@ TEST(DropMoves, KeepsCopiesWhereBothAreSeen) {
   const std::string a = kA, b = kB, d = "d.1: float [2, 3] = Tanh(a) @0 {}";
   const std::string e = StrCat("e.1: float [2, 3]", kNext), c = StrCat("  c: float [2, 3]", kNext, "\n");
   const auto expect_unchanged = [](const std::string& inputs, const std::vector<std::string>& lines) {
-    EXPECT_EQ(After(DropMoves, Step(inputs + Lines(lines))), Step(inputs + Lines(lines)));
+    EXPECT_EQ(After("drop_moves", Step(inputs + Lines(lines))), Step(inputs + Lines(lines)));
   };
   expect_unchanged(a, {e + " = a"});
   // What goes out is read in the step, too, or the memory there is, before it gets the value.
@@ -81,7 +81,7 @@ TEST(DropMoves, KeepsCopiesOfWhatIsOverwritten) {
   const std::string read = "f.1: float [2, 3] = Tanh(e.1) @1 {}", next = StrCat(": float [2, 3]", kNext);
   const auto expect_unchanged = [&](const std::string& write) {
     const std::string lines = Lines({e, write, read});
-    EXPECT_EQ(After(DropMoves, Step(a + d + lines)), Step(a + d + lines));
+    EXPECT_EQ(After("drop_moves", Step(a + d + lines)), Step(a + d + lines));
   };
   expect_unchanged("d.1" + next + " = Tanh(a) @0 {}");
   expect_unchanged("g.1" + next + " = Tanh(a) @0 {}");

@@ -9,10 +9,10 @@ TEST(Expand, OperatorsWithAFormulaBecomeRegions) {
       "  x: float [1, 4] at 0[16 * t]\n"
       "  w: float [4, 4] at 1\n"
       "  b: float [4] at 2\n";
-  EXPECT_EQ(After(Expand, Step(inputs + "  a.1: float [1, 4] = Gelu(x) @0 {}\n"
-                                        "  p.1: float [1, 4] = FC(a.1, w, b) @1 {}\n"
-                                        "  m.1: float [1, 4] = Mod(p.1) @2 {arg { name: \"divisor\" i: 3 }}\n"
-                                        "  ^y: float [1, 4] at 3[16 * t] = m.1\n")),
+  EXPECT_EQ(After("expand", Step(inputs + "  a.1: float [1, 4] = Gelu(x) @0 {}\n"
+                                          "  p.1: float [1, 4] = FC(a.1, w, b) @1 {}\n"
+                                          "  m.1: float [1, 4] = Mod(p.1) @2 {arg { name: \"divisor\" i: 3 }}\n"
+                                          "  ^y: float [1, 4] at 3[16 * t] = m.1\n")),
             Step(inputs + "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
                           "  p.1: float [1, 4] = product a.1 [1, 4] * w [4, 4]^T + b by FC(a.1, w, b) @1 {}\n"
                           "  m.1: float [1, 4] = region Mod(p.1) @2 {arg { name: \"divisor\" i: 3 }}\n"
@@ -20,7 +20,7 @@ TEST(Expand, OperatorsWithAFormulaBecomeRegions) {
 }
 
 std::string Expanded(const std::string& inputs, const std::string& line) {
-  const std::string after = After(Expand, Step(inputs + line));
+  const std::string after = After("expand", Step(inputs + line));
   return after.substr(Step(inputs).size() - 2, after.size() - Step(inputs).size());
 }
 
@@ -75,7 +75,7 @@ TEST(Expand, OperatorsOfUnknownShapeStayCalls) {
   const std::string before = Step(
       "  labels: unknown blob of list 0\n"
       "  y.1: unknown blob = Gelu(labels) by blobs @0 {}\n");
-  EXPECT_EQ(After(Expand, before), before);
+  EXPECT_EQ(After("expand", before), before);
 }
 
 }  // namespace

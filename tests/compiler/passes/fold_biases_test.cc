@@ -15,8 +15,8 @@ constexpr char kOfH[] = "  q.1: float [2, 4] = product h [2, 4] * u [4, 4]^T by 
 
 TEST(FoldBiases, AProductAddsItsBias) {
   for (const char* sum : {"Add(p.1, b)", "Add(b, p.1)"}) {
-    EXPECT_EQ(After(FoldBiases, Step(StrCat(kGiven, kOfX, "  s.1: float [2, 4] = region ", sum, " @2 {}\n",
-                                            "  y.1: float [2, 4] at 5[32 * t] = Tanh(s.1) @3 {}\n"))),
+    EXPECT_EQ(After("fold_biases", Step(StrCat(kGiven, kOfX, "  s.1: float [2, 4] = region ", sum, " @2 {}\n",
+                                               "  y.1: float [2, 4] at 5[32 * t] = Tanh(s.1) @3 {}\n"))),
               Step(StrCat(kGiven, "  s.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T + b by FC(x_t, w, b) @0 {}\n",
                           "  y.1: float [2, 4] at 5[32 * t] = Tanh(s.1) @3 {}\n")));
   }
@@ -28,17 +28,18 @@ constexpr char kLoop[] = "  h.1: float [2, 4] at 1[32 * (t + 1)] = region Tanh(r
 TEST(FoldBiases, OfASumTheProductThatNoStepWaitsForDoes) {
   const std::string before = Step(StrCat(kGiven, kOfH, kOfX, "  s.1: float [2, 4] = region Sum(q.1, p.1) @2 {}\n",
                                          "  r.1: float [2, 4] kept = region Add(s.1, b) @3 {}\n", kLoop));
-  const std::string after = After(FoldBiases, before);
+  const std::string after = After("fold_biases", before);
   EXPECT_NE(after.find("p.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T + b by FC(x_t, w, b)"), std::string::npos)
       << after;
   EXPECT_NE(after.find("r.1: float [2, 4] kept = region Sum(q.1, p.1)"), std::string::npos) << after;
 }
 
 TEST(FoldBiases, TwoBiasesGoToTwoProducts) {
-  const std::string after = After(FoldBiases, Step(StrCat(kGiven, "  c: float [4] at 6\n", kOfX, kOfH,
-                                                          "  s.1: float [2, 4] = region Sum(p.1, q.1) @2 {}\n",
-                                                          "  o.1: float [2, 4] = region Add(s.1, c) @3 {}\n",
-                                                          "  r.1: float [2, 4] = region Add(o.1, b) @4 {}\n", kLoop)));
+  const std::string after = After(
+      "fold_biases",
+      Step(StrCat(kGiven, "  c: float [4] at 6\n", kOfX, kOfH, "  s.1: float [2, 4] = region Sum(p.1, q.1) @2 {}\n",
+                  "  o.1: float [2, 4] = region Add(s.1, c) @3 {}\n",
+                  "  r.1: float [2, 4] = region Add(o.1, b) @4 {}\n", kLoop)));
   EXPECT_NE(after.find("+ c by FC(x_t, w, c)"), std::string::npos) << after;
   EXPECT_NE(after.find("+ b by FC(h, u, b)"), std::string::npos) << after;
 }
@@ -68,7 +69,7 @@ TEST(FoldBiases, LeavesOtherSumsAlone) {
            // A term of the sum is no product.
            given + "  p.1: float [2, 4] = region Tanh(h) @0 {}\n  s.1: float [2, 4] = region Add(p.1, b) @2 {}\n",
        }) {
-    EXPECT_EQ(After(FoldBiases, Step(lines)), Step(lines));
+    EXPECT_EQ(After("fold_biases", Step(lines)), Step(lines));
   }
 }
 

@@ -16,7 +16,7 @@ TEST(FormStages, TakesAProjectionOutOfTheLoopAndKeepsWhatItGives) {
   const std::string loop =
       "  s.1: float [1, 1, 8] = Sum(p.1, h_prev) @1 {}\n"
       "  h.1: float [1, 1, 8] at 3[32 * (t + 1)] = Tanh(s.1) @2 {}\n";
-  EXPECT_EQ(After(FormStages, Step(kInputs + ("  p.1: float [1, 1, 8]" + projection) + loop)),
+  EXPECT_EQ(After("form_stages", Step(kInputs + ("  p.1: float [1, 1, 8]" + projection) + loop)),
             Step(kInputs + ("  for 64 steps at once:\n  p.1: float [1, 1, 8] kept" + projection) + "  in each step:\n" +
                  loop));
 }
@@ -32,8 +32,8 @@ TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
                        kept.empty() ? "" : "  in each step:\n", "  s.1", shape, " = Sum(p.1, h_prev) @1 {}\n  h.1",
                        shape, " at 3[", bytes, " * (t + 1)] = Tanh(s.1) @2 {}\n"));
   };
-  EXPECT_EQ(After(FormStages, step(15, "", "")), step(15, "  for 4 steps at once:\n", " kept"));
-  const std::string in_the_loop = After(FormStages, step(16, "", ""));
+  EXPECT_EQ(After("form_stages", step(15, "", "")), step(15, "  for 4 steps at once:\n", " kept"));
+  const std::string in_the_loop = After("form_stages", step(16, "", ""));
   EXPECT_EQ(in_the_loop.find("at once"), std::string::npos) << in_the_loop;
 }
 
@@ -43,9 +43,9 @@ TEST(FormStages, CutsAnOperatorWhoseSumsCanWait) {
       "  w: float [8, 8] at 1\n"
       "  dy: float [1, 8] at 2[32 * (t + 1)]\n";
   EXPECT_EQ(
-      After(FormStages, "backward " + Step(inputs + "  ^dw: float [8, 8] added at 3, ^db: float [8] added at 4, "
-                                                    "dx.1: float [1, 8] = FCGradient(x, w, dy) @0 {}\n"
-                                                    "  ^dy: float [1, 8] added at 2[32 * t] = dx.1\n")),
+      After("form_stages", "backward " + Step(inputs + "  ^dw: float [8, 8] added at 3, ^db: float [8] added at 4, "
+                                                       "dx.1: float [1, 8] = FCGradient(x, w, dy) @0 {}\n"
+                                                       "  ^dy: float [1, 8] added at 2[32 * t] = dx.1\n")),
       "backward " +
           Step(inputs + "  in each step:\n"
                         "  _, _, dx.1: float [1, 8] = FCGradient(x, w, dy) @0 {}\n"
@@ -71,7 +71,7 @@ TEST(FormStages, ReadersOfAnEmptyValueComeBehindWhatGivesIt) {
       "  context.1: float [2, 1, 16] = BatchMatMul(of_values.1, values.1) @6 {}\n"
       "  h.1: float [1, 2, 16] at 0[128 * (t + 1)] = Transpose(context.1) @7 {arg { name: \"axes\" ints: 1 ints: 0 "
       "ints: 2 }}\n";
-  EXPECT_EQ(After(FormStages, Step(inputs + loop)), Step(inputs + "  in each step:\n" + loop));
+  EXPECT_EQ(After("form_stages", Step(inputs + loop)), Step(inputs + "  in each step:\n" + loop));
 }
 
 // Whose bytes nobody reads. q, which has rows of all steps, could else come before the loop that gives e.
@@ -81,7 +81,7 @@ TEST(FormStages, ReadersOfAShapeComeBehindWhatGivesTheValue) {
       "  h.1: float [1, 1, 8] at 3[32 * (t + 1)] = Tanh(e.1) @1 {}\n";
   const std::string reader = "  r.1: float [1, 1, 8]";
   const std::string product = "  q.1: float [1, 1, 8] kept = FC(r.1, w) @3 {arg { name: \"axis\" i: 2 }}\n";
-  EXPECT_EQ(After(FormStages, Step(kInputs + loop + reader + " = SumReduceLike(x, e.1) @2 {}\n" + product)),
+  EXPECT_EQ(After("form_stages", Step(kInputs + loop + reader + " = SumReduceLike(x, e.1) @2 {}\n" + product)),
             Step(kInputs + ("  in each step:\n" + loop) + reader + " kept = SumReduceLike(x, e.1) @2 {}\n" +
                  "  for 64 steps at once:\n" + product));
 }

@@ -10,7 +10,7 @@ constexpr char kInputs[] =
     "  x: float [1, 4] at 0[16 * t]\n"
     "  h_prev: float [1, 4] at 1[16 * t]\n";
 
-std::string After(const std::string& before) { return After(FuseRegions, before); }
+std::string After(const std::string& before) { return stepnet::After("fuse_regions", before); }
 void ExpectUnchanged(const std::string& text) { EXPECT_EQ(After(text), text); }
 std::string Loop(const std::string& lines) { return Step(kInputs + lines); }
 
@@ -258,7 +258,7 @@ TEST(FuseRegions, StopsWhenItIsAskedTo) {
   Cancellation cancellation;
   cancellation.Cancel();
   const CancellationScope scope(&cancellation);
-  EXPECT_EQ(ErrorOf([&] { FuseRegions(&graph); }), "cancelled: the run was cancelled");
+  EXPECT_EQ(ErrorOf([&] { RunPass("fuse_regions", &graph); }), "cancelled: the run was cancelled");
 }
 
 }  // namespace

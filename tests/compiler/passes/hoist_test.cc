@@ -10,21 +10,22 @@ constexpr char kInputs[] =
 
 void ExpectUnchanged(const std::string& lines) {
   const std::string before = Step(kInputs + lines);
-  EXPECT_EQ(After(Hoist, before), before);
+  EXPECT_EQ(After("hoist", before), before);
 }
 
 TEST(Hoist, ComputesOnceWhatFollowsFromParameters) {
-  EXPECT_EQ(After(Hoist, Step(std::string(kInputs) + "  in each step:\n"
-                                                     "  a.1: float [1, 2] = region Tanh(x) @0 {}\n"
-                                                     "  q.1: float [2] = region Sigmoid(p) @1 {}\n"
-                                                     "  r.1: float [2] = region Tanh(q.1) @2 {}\n"
-                                                     "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n")),
-            Step(std::string(kInputs) + "  once for all steps:\n"
-                                        "  q.1: float [2] once = region Sigmoid(p) @1 {}\n"
-                                        "  r.1: float [2] once = region Tanh(q.1) @2 {}\n"
-                                        "  in each step:\n"
-                                        "  a.1: float [1, 2] = region Tanh(x) @0 {}\n"
-                                        "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n"));
+  EXPECT_EQ(
+      After("hoist", Step(std::string(kInputs) + "  in each step:\n"
+                                                 "  a.1: float [1, 2] = region Tanh(x) @0 {}\n"
+                                                 "  q.1: float [2] = region Sigmoid(p) @1 {}\n"
+                                                 "  r.1: float [2] = region Tanh(q.1) @2 {}\n"
+                                                 "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n")),
+      Step(std::string(kInputs) + "  once for all steps:\n"
+                                  "  q.1: float [2] once = region Sigmoid(p) @1 {}\n"
+                                  "  r.1: float [2] once = region Tanh(q.1) @2 {}\n"
+                                  "  in each step:\n"
+                                  "  a.1: float [1, 2] = region Tanh(x) @0 {}\n"
+                                  "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n"));
 }
 
 TEST(Hoist, LeavesWhatStepsChange) {
@@ -38,14 +39,14 @@ TEST(Hoist, LeavesWhatStepsChange) {
 // For the gradient: one value is there for all steps.
 TEST(Hoist, WhatIsKeptNeedsNoRowAStep) {
   const std::string use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
-  EXPECT_EQ(After(Hoist, Step(StrCat(kInputs, "  q.1: float [2] kept = region Sigmoid(p) @1 {}\n", use))),
+  EXPECT_EQ(After("hoist", Step(StrCat(kInputs, "  q.1: float [2] kept = region Sigmoid(p) @1 {}\n", use))),
             Step(StrCat(kInputs, "  once for all steps:\n  q.1: float [2] once = region Sigmoid(p) @1 {}\n",
                         "  in each step:\n", use)));
 }
 
 TEST(Hoist, TakesAStepWithoutStagesForALoop) {
   const std::string use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
-  EXPECT_EQ(After(Hoist, Step(StrCat(kInputs, "  q.1: float [2] = region Sigmoid(p) @1 {}\n", use))),
+  EXPECT_EQ(After("hoist", Step(StrCat(kInputs, "  q.1: float [2] = region Sigmoid(p) @1 {}\n", use))),
             Step(StrCat(kInputs, "  once for all steps:\n  q.1: float [2] once = region Sigmoid(p) @1 {}\n",
                         "  in each step:\n", use)));
   ExpectUnchanged("  y.1: float [1, 2] at 1[8 * t] = region Tanh(x) @3 {}\n");

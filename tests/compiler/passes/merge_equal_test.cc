@@ -10,12 +10,12 @@ const std::string kProduct = "product x [1, 2] * w [2, 2]^T by FC(x, w)";
 
 void ExpectUnchanged(const std::string& lines) {
   const std::string before = Step(kInputs + lines);
-  EXPECT_EQ(After(MergeEqual, before), before);
+  EXPECT_EQ(After("merge_equal", before), before);
 }
 
 TEST(MergeEqual, ComputesOnceWhatIsComputedTwice) {
   EXPECT_EQ(
-      After(MergeEqual,
+      After("merge_equal",
             Step(std::string(kInputs) + "  a.1: float [1, 2] = " + kProduct + " @0 {}\n" +
                  "  b.1: float [1, 2] = region Tanh(a.1) @1 {}\n" +  //
                  "  c.1: float [1, 2] = " + kProduct + " @2 {}\n" + "  d.1: float [1, 2] = region Tanh(c.1) @3 {}\n" +

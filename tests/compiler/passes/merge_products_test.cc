@@ -1,3 +1,5 @@
+#include "stepnet/compiler/passes/merge_products.h"
+
 #include "pass_case.h"
 #include "stepnet/core/strings.h"
 
@@ -20,7 +22,7 @@ constexpr char kReaders[] = R"(  ^y: float [1, 3] at 8[12 * t] = p.1
   ^r: float [1, 1] at 9[4 * t] = q.1
 )";
 
-std::string AfterLines(const std::string& lines) { return After(MergeProducts, Step(kInputs + lines)); }
+std::string AfterLines(const std::string& lines) { return After("merge_products", Step(kInputs + lines)); }
 
 void ExpectUnchanged(const std::string& lines) { EXPECT_EQ(AfterLines(lines), Step(kInputs + lines)); }
 
@@ -108,7 +110,7 @@ TEST(MergeProducts, LeavesLargeWeightsAlone) {
   ^y: float [1, 512] at 3[2048 * t] = p.1
   ^r: float [1, 1] at 4[4 * t] = q.1
 )");
-  EXPECT_EQ(After(MergeProducts, Step(lines)), Step(lines));
+  EXPECT_EQ(After("merge_products", Step(lines)), Step(lines));
 }
 
 // "h: why" for each product that stays alone beside others of its value.

@@ -1,6 +1,6 @@
 // What a pass makes of a graph, as texts (compiler/graph_text.h):
 //
-//   EXPECT_EQ(After(FoldSums, before), after);
+//   EXPECT_EQ(After("fold_sums", before), after);
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,12 +13,15 @@
 
 namespace stepnet {
 
+// Returns what the pass does.
+inline bool RunPass(const std::string& name, StepGraph* graph) { return FindPass(name).value().run(graph); }
+
 // The texts that these tests write are what graphs print.
-inline std::string After(bool (*pass)(StepGraph*), const std::string& before) {
+inline std::string After(const std::string& pass, const std::string& before) {
   StepGraph graph = ParseGraph(before);
   EXPECT_EQ(GraphText(graph), before);
   VerifyGraph(graph, "parse");
-  const bool is_changed = pass(&graph);
+  const bool is_changed = RunPass(pass, &graph);
   VerifyGraph(graph, "the tested one");
   const std::string after = GraphText(graph);
   EXPECT_EQ(is_changed, after != before) << "what the pass says of it";

@@ -27,5 +27,14 @@ TEST(Passes, AreInTheTableOfTheDocs) {
   }
 }
 
+TEST(Passes, AreVerifiedThoroughlyInTests) { EXPECT_TRUE(VerifiesAll()); }
+
+TEST(Passes, HaveOnePlaceEach) {
+  std::vector<int> places;
+  for (const Pass& pass : Passes()) places.push_back(pass.place);
+  EXPECT_TRUE(std::ranges::is_sorted(places));
+  EXPECT_EQ(std::ranges::adjacent_find(places), places.end());
+}
+
 }  // namespace
 }  // namespace stepnet

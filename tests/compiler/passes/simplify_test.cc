@@ -10,22 +10,22 @@ std::string Tanh(const std::string& result) { return "  " + result + " = region 
 
 void ExpectUnchanged(const std::string& lines) {
   const std::string before = Step(kX + lines);
-  EXPECT_EQ(After(Simplify, before), before);
+  EXPECT_EQ(After("simplify", before), before);
 }
 
 TEST(Simplify, TakesAwayWhatNobodyReadsAndWhatWasMadeForIt) {
-  EXPECT_EQ(After(Simplify, Step(kX + Tanh("a.1: float [1, 2]") +
-                                 "  b.1: float [1, 2] = region Sigmoid(a.1) @1 {}\n"
-                                 "  c.1: float [1, 2] = b.1\n"
-                                 "  d.1: float [1, 2] = region Sum(b.1, c.1) @2 {}\n" +
-                                 kOut)),
+  EXPECT_EQ(After("simplify", Step(kX + Tanh("a.1: float [1, 2]") +
+                                   "  b.1: float [1, 2] = region Sigmoid(a.1) @1 {}\n"
+                                   "  c.1: float [1, 2] = b.1\n"
+                                   "  d.1: float [1, 2] = region Sum(b.1, c.1) @2 {}\n" +
+                                   kOut)),
             Step(kX + Tanh("a.1: float [1, 2]") + kOut));
 }
 
 TEST(Simplify, TakesAwayProductsThatNobodyReads) {
   const std::string w = "  w: float [2, 2] at 2\n";
-  EXPECT_EQ(After(Simplify, Step(kX + w + Tanh("a.1: float [1, 2]") +
-                                 "  b.1: float [1, 2] = product x [1, 2] * w [2, 2]^T by FC(x, w) @1 {}\n" + kOut)),
+  EXPECT_EQ(After("simplify", Step(kX + w + Tanh("a.1: float [1, 2]") +
+                                   "  b.1: float [1, 2] = product x [1, 2] * w [2, 2]^T by FC(x, w) @1 {}\n" + kOut)),
             Step(kX + w + Tanh("a.1: float [1, 2]") + kOut));
 }
 
@@ -63,7 +63,7 @@ TEST(Simplify, KeepsWhatHasNoKernelOnTheDevice) {
   const std::string before = Step(kX + Tanh("a.1: float [1, 2]"));
   StepGraph graph = ParseGraph(before);
   graph.target = &kElsewhere;
-  Simplify(&graph);
+  RunPass("simplify", &graph);
   graph.target = &kCpuTarget;
   EXPECT_EQ(GraphText(graph), before);
 }

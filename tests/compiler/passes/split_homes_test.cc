@@ -22,7 +22,7 @@ std::string TwoValues(const std::string& first, const std::string& home) {
 }
 
 TEST(SplitHomes, ANameThatIsUsedAgainGetsAHomeOfItsOwn) {
-  EXPECT_EQ(After(SplitHomes, TwoValues("", " in t.1")), TwoValues("", ""));
+  EXPECT_EQ(After("split_homes", TwoValues("", " in t.1")), TwoValues("", ""));
 }
 
 TEST(SplitHomes, WhatIsReadAfterTheLoopIsTheLastValueAlone) {
@@ -31,7 +31,7 @@ TEST(SplitHomes, WhatIsReadAfterTheLoopIsTheLastValueAlone) {
                        " = Tanh(x) @0 {}\n  a.1: float [1, 2] = Relu(t.1) @1 {}\n  t.2: float [1, 2]", last,
                        " = Sigmoid(a.1) @2 {}\n"));
   };
-  EXPECT_EQ(After(SplitHomes, values(" kept", " in t.1")), values("", " kept"));
+  EXPECT_EQ(After("split_homes", values(" kept", " in t.1")), values("", " kept"));
 }
 
 // Row t + 1 of a state, in which a step leaves h.2.
@@ -42,7 +42,7 @@ std::string NewRow(const std::string& first, const std::string& more = "",
 }
 
 TEST(SplitHomes, RowsOutsideAreWhatAStepLeavesThere) {
-  EXPECT_EQ(After(SplitHomes, NewRow(" at 1[8 * (t + 1)]")), NewRow(""));
+  EXPECT_EQ(After("split_homes", NewRow(" at 1[8 * (t + 1)]")), NewRow(""));
 }
 
 TEST(SplitHomes, RowsThatAreSeenOtherwiseStay) {
@@ -52,7 +52,7 @@ TEST(SplitHomes, RowsThatAreSeenOtherwiseStay) {
            NewRow(outside, "  k: float [1, 2] at 1[8 * (t + 1)]\n"),
            NewRow(outside, "", "  b.1: unknown blob = Copy(h.1) by blobs @1 {}\n  a.1: float [1, 2] = Relu(x) @3 {}\n"),
        }) {
-    EXPECT_EQ(After(SplitHomes, before), before);
+    EXPECT_EQ(After("split_homes", before), before);
   }
 }
 
@@ -63,7 +63,7 @@ TEST(SplitHomes, WhatIsAddedStaysWhereItIsAdded) {
       "  g.1: float [1, 2] = ^a\n"
       "  g.2: float [1, 2] added in g.1 = ^b\n"
       "  ^y: float [1, 2] at 2[8 * t] = g.2\n");
-  EXPECT_EQ(After(SplitHomes, before), before);
+  EXPECT_EQ(After("split_homes", before), before);
 }
 
 }  // namespace

@@ -13,25 +13,25 @@ std::string Sums(const std::string& before, const std::string& stage, const std:
 }
 
 TEST(WriteFirstTerms, TheFirstOperatorThatRunsOnceWrites) {
-  EXPECT_EQ(After(WriteFirstTerms, Sums("zero", "once for all steps", " added", " at 2 from zero")),
+  EXPECT_EQ(After("write_first_terms", Sums("zero", "once for all steps", " added", " at 2 from zero")),
             Sums("zero, in runs of no steps", "once for all steps", "", " at 2"));
 }
 
 TEST(WriteFirstTerms, EachStepAddsToWhatIsThere) {
   for (const char* stage : {"in each step", "for 16 steps at once"}) {
     const std::string before = Sums("zero", stage, " added", " at 2 from zero");
-    EXPECT_EQ(After(WriteFirstTerms, before), before);
+    EXPECT_EQ(After("write_first_terms", before), before);
   }
 }
 
 TEST(WriteFirstTerms, SumsThatStartWithMoreThanZerosAreAddedTo) {
-  const std::string before = Sums("^dw_before at 3", "once for all steps", " added", " at 2");
-  EXPECT_EQ(After(WriteFirstTerms, before), before);
+  const std::string before = Sums("^dw_before at 3 lent", "once for all steps", " added", " at 2");
+  EXPECT_EQ(After("write_first_terms", before), before);
 }
 
 TEST(WriteFirstTerms, WhatIsWrittenAlreadyIsLeft) {
   const std::string before = Sums("zero, in runs of no steps", "once for all steps", "", " at 2");
-  EXPECT_EQ(After(WriteFirstTerms, before), before);
+  EXPECT_EQ(After("write_first_terms", before), before);
 }
 
 // An operator that adds to two places.
@@ -46,18 +46,18 @@ TEST(WriteFirstTerms, EachOutputIsWrittenToItsMemory) {
   const auto zeros = [](const std::string& without_steps) {
     return "  ^other at 5 = zero\n  ^dw at 2 = zero" + without_steps + "\n  ^db at 3 = zero" + without_steps + "\n";
   };
-  EXPECT_EQ(After(WriteFirstTerms, TwoSums(zeros(""), " added at 2 from zero", " added at 3 from zero")),
+  EXPECT_EQ(After("write_first_terms", TwoSums(zeros(""), " added at 2 from zero", " added at 3 from zero")),
             TwoSums(zeros(", in runs of no steps"), " at 2", " at 3"));
 }
 
 TEST(WriteFirstTerms, OutputsThatShareMemoryAreAdded) {
   const std::string before = TwoSums("  ^dw at 2 = zero\n", " added at 2 from zero", " added at 2 from zero");
-  EXPECT_EQ(After(WriteFirstTerms, before), before);
+  EXPECT_EQ(After("write_first_terms", before), before);
 }
 
 TEST(WriteFirstTerms, WhatIsCopiedToMemoryIsAddedTo) {
-  const std::string before = TwoSums("  ^dw at 2 = ^dw_init at 5\n", " added at 2", " added at 3");
-  EXPECT_EQ(After(WriteFirstTerms, before), before);
+  const std::string before = TwoSums("  ^dw at 2 = ^dw_init at 5 lent\n", " added at 2", " added at 3");
+  EXPECT_EQ(After("write_first_terms", before), before);
 }
 
 TEST(WriteFirstTerms, MovesAdd) {
@@ -65,7 +65,7 @@ TEST(WriteFirstTerms, MovesAdd) {
       "  before the first step:\n  ^dw at 1 = zero\n  w: float [2] at 0\n  once for all steps:\n"
       "  ^dw: float [2] added at 1 from zero = w\n");
   StepGraph graph = ParseGraph(before);  // wrong, and left as it is
-  WriteFirstTerms(&graph);
+  RunPass("write_first_terms", &graph);
   EXPECT_EQ(GraphText(graph), before);
 }
 

@@ -1,0 +1,20 @@
+// Operators that lay tensors side by side, and take such a tensor apart again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+// `joined` is the inputs one behind the other along dimension `axis`; `sizes` are those that they have there, int32.
+OperatorDef JoinOperator(const std::vector<std::string>& inputs, int axis, const std::string& joined,
+                         const std::string& sizes);
+
+// The parts of `joined` along dimension `axis`, which have these sizes there.
+OperatorDef PartOperator(const std::string& joined, int axis, const std::vector<std::string>& parts,
+                         const std::vector<std::int64_t>& sizes);
+
+}  // namespace stepnet
