@@ -114,6 +114,10 @@ nb::object StrOf(std::string_view text) {
 std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \"", role.name, "\""); }
 
 Tensor TensorOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
+  if (nb::hasattr(array, "filled") && nb::hasattr(array, "mask")) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is a ", TypeName(array),
+                                                 ", some of whose elements may be masked; give array.filled(value)"));
+  }
   if (const std::shared_ptr<Buffer> buffer = Buffer::Of(array)) return TensorOfBuffer(array, buffer, role);
   // Capsules are for callers who order streams themselves.
   const bool is_ordered = place.stream && PyCapsule_CheckExact(array.ptr()) != 0;

@@ -40,7 +40,13 @@ Device DeviceOf(std::int64_t type, std::int64_t index, const ArrayRole& role, co
 Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (!nb::hasattr(array, "__dlpack_device__")) return {};
   std::int64_t type = 0, index = 0;
-  const nb::object said = array.attr("__dlpack_device__")();
+  nb::object said;
+  try {
+    said = array.attr("__dlpack_device__")();
+  } catch (nb::python_error& raised) {
+    if (!raised.matches(PyExc_Exception)) throw;
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", Utf8Of(raised.value())));
+  }
   const bool is_device = nb::isinstance<nb::tuple>(said) && nb::len(said) == 2 && nb::try_cast(said[0], type) &&
                          nb::try_cast(said[1], index);
   if (is_device) return DeviceOf(type, index, role, place);
@@ -123,6 +129,36 @@ nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) 
   ThrowCannotBeRead(array, role, why);
 }
 
+// DLPack's DLManagedTensorVersioned, version 1; in that of any version the numbers come first.
+struct Versioned {
+  std::uint32_t major = 0, minor = 0;
+  void* manager = nullptr;
+  void (*deleter)(void*) = nullptr;
+  std::uint64_t flags = 0;
+  nb::dlpack::dltensor tensor;
+};
+
+// Throws kTypeMismatch for what nanobind would read, though it says that there is something else or nothing.
+void CheckCapsule(nb::handle capsule, const ArrayRole& role) {
+  const nb::dlpack::dltensor* tensor = nullptr;
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
+    const auto* versioned = static_cast<const Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (versioned->major != nb::dlpack::major_version) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat(Text(role), " is lent by version ", versioned->major, ".", versioned->minor,
+                         " of DLPack; version ", nb::dlpack::major_version, " is read, and what has no version"));
+    }
+    tensor = &versioned->tensor;
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor") != 0) {
+    tensor = static_cast<const nb::dlpack::dltensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  }
+  if (tensor == nullptr) return;  // none that nanobind reads
+  if (tensor->ndim < 0 || (tensor->ndim > 0 && tensor->shape == nullptr)) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is lent by DLPack with ", tensor->ndim, " dimensions",
+                                                 tensor->ndim < 0 ? "; it must be 0 or more" : " and no shape"));
+  }
+}
+
 // A copy that the array makes of itself on its device, as PyTorch's and CuPy's do; nothing where it cannot.
 nb::object CopyOnDevice(nb::handle array) {
   for (const char* method : {"contiguous", "copy"}) {
@@ -166,6 +202,7 @@ Tensor TensorOfDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace&
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
   // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.
   const nb::object capsule = is_capsule ? array : CapsuleOf(array, role, OptionsFor(said, place));
+  CheckCapsule(capsule, role);
   if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));

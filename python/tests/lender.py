@@ -22,6 +22,19 @@ class _Tensor(ctypes.Structure):
     ]
 
 
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned of DLPack 1.0, which ends with a DLTensor; `tensor` has more behind it."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PRIVATE = 12  # what DLPack calls devices that only a program knows
 FIRST_PRIVATE_STREAM = 1000  # of tests/poison_device
@@ -38,7 +51,7 @@ class Lender:
 
     MEMORY = 1 << 16
 
-    def __init__(self, shape, strides=None, **fields):
+    def __init__(self, shape, /, strides=None, **fields):
         self.streams = []
         self.num_lent = 0
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
@@ -46,6 +59,7 @@ class Lender:
         self._memory = ctypes.create_string_buffer(self.MEMORY)
         usual = {
             "ndim": len(shape),
+            "shape": ctypes.addressof(self._shape),
             "data": ctypes.addressof(self._memory) + self.MEMORY // 2,
             "device_type": 1,
             "code": 2,
@@ -54,7 +68,6 @@ class Lender:
         }
         self._deleter = _DELETER(self._take_back)
         self._said = _Tensor(
-            shape=ctypes.addressof(self._shape),
             strides=None if strides is None else ctypes.addressof(self._strides),
             **{**usual, "deleter": ctypes.cast(self._deleter, ctypes.c_void_p), **fields},
         )
@@ -86,6 +99,27 @@ class Lender:
 
     def __dlpack_device__(self):
         return self._said.device_type, self._said.device_id
+
+
+class OtherVersion:
+    """Lends a row of five float32 by another version of DLPack, in whose layout anything may follow the version."""
+
+    def __init__(self, major, minor):
+        self._row = (ctypes.c_float * 5)(1, 1, 1, 1, 1)
+        self._shape = (ctypes.c_int64 * 3)(1, 1, 5)
+        self._said = _Versioned(major=major, minor=minor)
+        if major == 1:
+            self._said.tensor = _Tensor(
+                data=ctypes.addressof(self._row), device_type=1, ndim=3, code=2, bits=32, lanes=1, shape=ctypes.addressof(self._shape)
+            )
+
+    def __dlpack__(self, **_):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self._said), b"dltensor_versioned", None)
+
+    def __dlpack_device__(self):
+        return 1, 0
 
 
 class OnlyDlpack:

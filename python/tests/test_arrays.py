@@ -5,7 +5,7 @@ import warnings
 
 import numpy
 import pytest
-from lender import Lender, OnlyDlpack
+from lender import Lender, OnlyDlpack, OtherVersion
 
 import stepnet
 from stepnet._stepnet import address_of
@@ -160,6 +160,38 @@ def test_a_capsule_is_read_once(leaky_sum):
         leaky_sum({}, x=Given())
 
 
+def test_a_masked_array_is_filled_by_the_caller(leaky_sum):
+    x = numpy.ma.masked_array(numpy.ones((1, 1, 5), "float32"), mask=[[[0, 1, 0, 0, 0]]])
+    with pytest.raises(stepnet.TypeMismatchError) as raised:
+        leaky_sum({}, x=x)
+    assert str(raised.value) == (
+        'type mismatch: the input "x" is a MaskedArray, some of whose elements may be masked; give array.filled(value)'
+    )
+    assert list(leaky_sum({}, x=x.filled(7)).h[0, 0]) == [1, 7, 1, 1, 1]
+
+
+def test_what_an_array_raises_is_why_it_is_not_read(leaky_sum):
+    class Given:
+        def __dlpack_device__(self):
+            raise RuntimeError("no device today")
+
+        def __dlpack__(self, **_):
+            raise AssertionError("not asked")
+
+    with pytest.raises(stepnet.TypeMismatchError, match='the input "x" cannot be read: no device today'):
+        leaky_sum({}, x=Given())
+
+
+def test_of_another_version_of_dlpack_only_the_version_is_read(leaky_sum):
+    assert leaky_sum({}, x=OtherVersion(1, 7)).h.max() == 1
+    for major in (0, 2, 99):
+        with pytest.raises(stepnet.TypeMismatchError) as raised:
+            leaky_sum({}, x=OtherVersion(major, 3))
+        assert str(raised.value) == (
+            f'type mismatch: the input "x" is lent by version {major}.3 of DLPack; version 1 is read, and what has no version'
+        )
+
+
 @pytest.mark.skipif(
     numpy.lib.NumpyVersion(numpy.__version__) < "2.1.0", reason="this NumPy lends arrays that are read-only to nobody"
 )
@@ -190,6 +222,8 @@ def leaky_sum():
         (Lender([2, -3, 5]), stepnet.ShapeMismatchError, r'the input "x" has a shape that no tensor has: dimension 1 of .* is negative'),
         (Lender([2**62, 3, 5], [-1, 1, 1]), stepnet.ShapeMismatchError, 'the input "x" has a shape that no tensor has: the sizes of'),
         (Lender([1] * 9), stepnet.ShapeMismatchError, 'the input "x" has 9 dimensions; tensors have at most 8'),
+        (Lender([2, 3, 5], ndim=-1), stepnet.TypeMismatchError, 'the input "x" is lent by DLPack with -1 dimensions; it must be 0 or more'),
+        (Lender([2, 3, 5], shape=None), stepnet.TypeMismatchError, 'the input "x" is lent by DLPack with 3 dimensions and no shape'),
         (Lender([2, 3, 5], device_type=2), stepnet.InvalidArgumentError, 'the input "x" lies on cuda:0; it must be in the host'),
         (Lender([2, 3, 5], lanes=2), stepnet.TypeMismatchError, 'the input "x" has elements'),
         (Lender([2, 3, 5], bits=7), stepnet.TypeMismatchError, 'the input "x" has elements'),
