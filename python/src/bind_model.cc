@@ -55,8 +55,10 @@ nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
 nb::dict Filled(LoadedNet& net) {
   const InOrderOf device(net.place());
   nb::dict arrays;
+  SharedBlobs& shared = *net.def().shared;
+  const std::lock_guard lock(shared.mutex);
   for (const std::string& name : net.filled()) {
-    const Blob* const blob = net.def().shared->FindBlob(name);
+    const Blob* const blob = shared.workspace.FindBlob(name);
     const bool is_tensor = blob != nullptr && blob->HasTensor();
     if (is_tensor) arrays[name.c_str()] = ArrayOf(blob->GetTensor().To({}), /*read_only=*/true);
   }

@@ -11,11 +11,12 @@
 namespace stepnet::python {
 namespace {
 
-std::shared_ptr<Workspace> CopyOf(const Workspace& workspace) {
-  auto copy = std::make_shared<Workspace>();
-  for (const std::string& name : workspace.LocalBlobs()) {
-    const Blob& blob = workspace.GetBlob(name);
-    if (blob.HasTensor()) copy->SetTensor(name, blob.GetTensor().Clone());
+std::shared_ptr<SharedBlobs> CopyOf(SharedBlobs& shared) {
+  auto copy = std::make_shared<SharedBlobs>();
+  const std::lock_guard lock(shared.mutex);
+  for (const std::string& name : shared.workspace.LocalBlobs()) {
+    const Blob& blob = shared.workspace.GetBlob(name);
+    if (blob.HasTensor()) copy->workspace.SetTensor(name, blob.GetTensor().Clone());
   }
   return copy;
 }

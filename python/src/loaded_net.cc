@@ -91,7 +91,7 @@ Model ReadModel(const std::string& net_path, const std::string& init_path) {
 
 LoadedNet::LoadedNet(const Model& model, const RunOptions& options) {
   Load(model, options);
-  SetConstant(filled_, model.net, *def_.shared);
+  SetConstant(filled_, model.net, def_.shared->workspace);
   program_ = std::make_shared<Program>(def_);
 }
 
@@ -109,7 +109,7 @@ LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Traini
   }
   parameters_ = training.parameters.empty() ? ParametersOf(model.net, training.loss, parameters_) : training.parameters;
   const TrainingNet made = MakeTrainingNet(model.net, training.loss, parameters_, training.optimizer);
-  RunNetOnce(made.init_net, *def_.shared, options);
+  RunNetOnce(made.init_net, def_.shared->workspace, options);
   state_ = made.state;
   if (std::ranges::count(outputs_, training.loss) == 0) outputs_.push_back(training.loss);
   def_.net = made.net;
@@ -120,13 +120,13 @@ LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Traini
 void LoadedNet::Load(const Model& model, const RunOptions& options) {
   name_ = PrintableLine(model.net.name());
   CheckNamesAreUtf8(model.net);
-  def_ = {.net = model.net, .options = options, .shared = std::make_shared<Workspace>()};
-  model.Initialize(*def_.shared, options);
+  def_ = {.net = model.net, .options = options, .shared = std::make_shared<SharedBlobs>()};
+  model.Initialize(def_.shared->workspace, options);
   filled_ = FilledBy(model);
   for (const std::string& blob : ReadFirst(model.net)) {
-    if (!def_.shared->HasBlob(blob)) {
+    if (!def_.shared->workspace.HasBlob(blob)) {
       inputs_.push_back(blob);
-    } else if (std::ranges::count(filled_, blob) > 0 && IsFloatingBlob(*def_.shared, blob)) {
+    } else if (std::ranges::count(filled_, blob) > 0 && IsFloatingBlob(def_.shared->workspace, blob)) {
       parameters_.push_back(blob);
     }
   }

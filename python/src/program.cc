@@ -111,6 +111,8 @@ struct Program::Session {
   explicit Session(Workspace* shared) : workspace(shared) {}
 
   Workspace workspace;
+  std::vector<std::pair<const Blob*, Blob*>> taken;  // blobs of ProgramDef::shared, and this session's of their names
+  std::uint64_t version = 0;                         // of what they hold
   std::vector<Blob*> inputs, outputs;
   std::vector<Blob*> output_gradients, gradients, differentiated;  // null for blobs that there are not
   std::unique_ptr<Net> net, backward;
@@ -169,7 +171,7 @@ Program::Program(ProgramDef def) : def_(std::move(def)) {
   for (const std::string& input : def_.inputs) is_overwritten_.push_back(uses[input].IsWritten());
   for (const std::string& output : def_.outputs) is_kept_.push_back(uses[output].IsReadFirst());
   for (const auto& [blob, use] : uses) {
-    if (use.IsWritten() && def_.shared != nullptr && def_.shared->HasBlob(blob)) has_state_ = true;
+    if (use.IsWritten() && def_.shared != nullptr && def_.shared->workspace.HasBlob(blob)) has_state_ = true;
   }
   free_.push_back(MakeSession());
 }
@@ -183,7 +185,14 @@ Program::~Program() {
 }
 
 std::unique_ptr<Program::Session> Program::MakeSession() const {
-  auto session = std::make_unique<Session>(def_.shared.get());
+  auto session = std::make_unique<Session>(def_.shared == nullptr ? nullptr : &def_.shared->workspace);
+  if (def_.shared != nullptr && !has_state_) {
+    for (const std::string& name : def_.shared->workspace.LocalBlobs()) {
+      const Blob& blob = def_.shared->workspace.GetBlob(name);
+      if (!blob.HasObject()) session->taken.emplace_back(&blob, &session->workspace.CreateLocalBlob(name));
+    }
+    TakeShared(*session);
+  }
   const auto blobs_of = [&](const std::vector<std::string>& names) {
     std::vector<Blob*> blobs;
     for (const std::string& name : names)
@@ -205,6 +214,15 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   return session;
 }
 
+void Program::TakeShared(Session& session) const {
+  if (session.taken.empty()) return;
+  const std::lock_guard lock(def_.shared->mutex);
+  if (std::exchange(session.version, def_.shared->version) == def_.shared->version) return;
+  for (const auto& [from, to] : session.taken) {
+    if (from->HasTensor()) to->SetTensor(from->GetTensor());
+  }
+}
+
 void Program::GiveBack(std::unique_ptr<Session> session) {
   session->ReleaseGiven();
   const std::lock_guard lock(mutex_);
@@ -212,6 +230,7 @@ void Program::GiveBack(std::unique_ptr<Session> session) {
 }
 
 void Program::RunForward(Session& session, const std::vector<Tensor>& inputs) {
+  TakeShared(session);
   for (size_t i = 0; i < inputs.size(); ++i) {
     session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]));
   }
@@ -252,18 +271,26 @@ std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradien
 std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>& blobs) {
   const std::lock_guard turn(turn_);
   std::map<std::string, Tensor> tensors;
-  for (const std::string& blob : blobs) tensors[blob] = def_.shared->GetTensor(blob).To({}).Clone();
+  {
+    const std::lock_guard lock(def_.shared->mutex);
+    for (const std::string& blob : blobs) tensors[blob] = def_.shared->workspace.GetTensor(blob);
+  }
+  for (auto& [blob, tensor] : tensors) tensor = tensor.To({}).Clone();
   return tensors;
 }
 
 void Program::WriteShared(const std::map<std::string, Tensor>& tensors) {
   const std::lock_guard turn(turn_);
+  std::map<std::string, Tensor> copies;
+  for (const auto& [blob, tensor] : tensors) copies[blob] = tensor.Clone();
+  const std::lock_guard lock(def_.shared->mutex);
   std::vector<std::string> written;
-  for (const auto& [blob, tensor] : tensors) {
-    def_.shared->SetTensor(blob, tensor.Clone());
+  for (const auto& [blob, tensor] : copies) {
+    def_.shared->workspace.SetTensor(blob, tensor);
     written.push_back(blob);
   }
-  SetConstant(written, def_.net, *def_.shared);
+  SetConstant(written, def_.net, def_.shared->workspace);
+  ++def_.shared->version;
 }
 
 Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session)

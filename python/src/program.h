@@ -16,12 +16,19 @@
 
 namespace stepnet::python {
 
+// What all runs read, as parameters.
+struct SharedBlobs {
+  Workspace workspace;
+  std::mutex mutex;           // of the tensors in `workspace` where no run writes to them, and of `version`
+  std::uint64_t version = 1;  // another one whenever WriteShared has set tensors
+};
+
 struct ProgramDef {
   NetDef net = {};
   std::vector<std::string> inputs = {};   // blobs that every run is given
   std::vector<std::string> outputs = {};  // blobs that a run gives
   RunOptions options = {};
-  std::shared_ptr<Workspace> shared = {};  // what all runs read; null where they are given everything
+  std::shared_ptr<SharedBlobs> shared = {};  // null where runs are given everything
 
   NetDef backward = {};                            // runs after `net`, in the same workspace; without operators: never
   std::vector<std::string> output_gradients = {};  // what `backward` is given, one an output; "" where it takes none
@@ -39,7 +46,8 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, c
 class Pullback;
 
 // Each run has a workspace and nets of its own, which later runs take again, with the plans in them: as many are made
-// as there are runs at a time. Runs of a net that writes to `shared` wait for each other.
+// as there are runs at a time. Runs of a net that writes to `shared` wait for each other. A run of any other reads the
+// tensors that `shared` has when it begins, and so does its pullback.
 //
 // A run reads its inputs where they are and does not write to them; on a device one that was elsewhere in the run
 // before is copied, to where the last copy was. Its outputs are the caller's: no later run writes to their memory,
@@ -61,8 +69,9 @@ class Program : public std::enable_shared_from_this<Program> {
 
   bool has_state() const { return has_state_; }  // runs write to `shared`
 
-  // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes; between runs of a net that
-  // writes to it. What no run writes is constant from then on (SetConstant in nets/model.h).
+  // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes, for runs that begin later:
+  // all at once, also for other programs that share them; between runs of a net that writes to it. What no run writes
+  // is constant from then on (SetConstant in nets/model.h).
   std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs);
   void WriteShared(const std::map<std::string, Tensor>& tensors);
 
@@ -72,6 +81,7 @@ class Program : public std::enable_shared_from_this<Program> {
   class Lease;
 
   std::unique_ptr<Session> MakeSession() const;
+  void TakeShared(Session& session) const;
   void RunForward(Session& session, const std::vector<Tensor>& inputs);
   std::vector<Tensor> OutputsOf(const Session& session) const;
   void GiveBack(std::unique_ptr<Session> session);

@@ -68,8 +68,8 @@ class Net:
     def restore(self, params: Mapping[str, Array]) -> None:
         """Sets parameters to what ``params`` says of them, by name; others stay.
 
-        For the calls that begin later. No call may be under way meanwhile, and a pullback of an earlier one computes with
-        the parameters that are there when it is called.
+        All at once, for the calls that begin later. Those that are under way in other threads keep what they began with,
+        and so do pullbacks.
 
         Raises:
             InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for what the net does not have, or is another

@@ -152,6 +152,28 @@ def test_what_follows_from_parameters_is_computed_once(make, cells, tmp_path):
     assert not any(numpy.array_equal(a, b) for a, b in zip(results, results[1:]))
 
 
+def test_a_pullback_has_the_parameters_of_its_call(tmp_path):
+    """y = w2 tanh(w x), whose gradients read both parameters."""
+    net = load(
+        tmp_path,
+        'op { type: "Mul" input: "w" input: "x" output: "a" } op { type: "Tanh" input: "a" output: "h" }'
+        'op { type: "Mul" input: "w2" input: "h" output: "y" } external_output: "y"',
+        "".join(f'op {{ type: "ConstantFill" output: "{w}" arg {{ name: "shape" ints: 1 }} }}' for w in ("w", "w2")),
+    )
+    x = numpy.array([0.5], "float32")
+    w, w2 = numpy.array([0.7], "float32"), numpy.array([-1.3], "float32")
+    net.restore({"w": w, "w2": w2})
+    pullback = net.vjp(x=x)[1]
+    net.restore({"w": 3 * w, "w2": w2 + 1})
+    net(x=x)
+    gradients, h = pullback(y=numpy.ones(1, "float32")), numpy.tanh(w * x)
+    assert gradients.params["w2"] == pytest.approx(h)
+    assert gradients.params["w"] == pytest.approx(w2 * (1 - h * h) * x)
+    assert gradients.inputs["x"] == pytest.approx(w2 * (1 - h * h) * w)
+    again = net.vjp(x=x)[1](y=numpy.ones(1, "float32"))
+    assert again.params["w2"] == pytest.approx(numpy.tanh(3 * w * x))
+
+
 def test_names_and_files_that_do_not_fit(tmp_path, cells):
     net = load(tmp_path, IN_PLACE)
     with pytest.raises(stepnet.InvalidArgumentError, match='the input "x" of the net "in_place" is missing'):

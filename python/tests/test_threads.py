@@ -37,6 +37,39 @@ def test_threads_may_call_one_cell(lstm, random):
     in_threads(work, len(xs))
 
 
+A_MINUS_B = """
+op { type: "Exp" input: "a" output: "p" } op { type: "Tanh" input: "x" output: "between" }
+op { type: "Exp" input: "b" output: "q" } op { type: "Sub" input: "p" input: "q" output: "y" }
+external_output: "y" external_output: "between"
+"""
+FILLED = " ".join(f'op {{ type: "ConstantFill" output: "{name}" arg {{ name: "shape" ints: 1 }} }}' for name in "ab")
+
+
+def test_a_call_sees_all_of_what_restore_sets_or_nothing(tmp_path):
+    (tmp_path / "net.pbtxt").write_text(A_MINUS_B)
+    (tmp_path / "init.pbtxt").write_text(FILLED)
+    net = stepnet.load(tmp_path / "net.pbtxt", tmp_path / "init.pbtxt")
+    x = numpy.zeros(100_000, "float32")  # what takes a while between the parameters
+    is_over = threading.Event()
+
+    def work(i):
+        if i > 0:
+            while not is_over.is_set():
+                assert net(x=x).y[0] == 0 and net.vjp(x=x)[0].y[0] == 0
+                params = net.params
+                assert params["a"][0] == params["b"][0]
+            return
+        try:
+            for k in range(300):
+                value = numpy.full(1, k % 7, "float32")
+                net.restore({"a": value, "b": value})
+                assert net(x=x).y[0] == 0
+        finally:
+            is_over.set()
+
+    in_threads(work, 4)
+
+
 def test_other_threads_run_while_a_cell_does(long_run):
     counted = 0
     thread = threading.Thread(target=long_run)
