@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
@@ -137,7 +138,18 @@ void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
   for (const auto& [place, tensor] : read) CopyTensor(tensor, place);
 }
 
+void CheckNamesToWrite(const NamedTensors& tensors, const std::string& path) {
+  constexpr size_t kMaxBytes = 1000, kMaxShown = 80;
+  for (const auto& [name, tensor] : tensors) {
+    if (!name.empty() && name.size() <= kMaxBytes && PrintableLine(name) == name) continue;
+    throw Error(ErrorCode::kInputOutput,
+                StrCat("cannot write ", path, ": a tensor is called \"", PrintableLine(name.substr(0, kMaxShown)),
+                       "\"; names are printable and have 1 to ", kMaxBytes, " bytes"));
+  }
+}
+
 void WriteTensors(const NamedTensors& tensors, const std::string& path) {
+  CheckNamesToWrite(tensors, path);
   if (path.ends_with(".safetensors")) return WriteSafetensors(tensors, path);
   if (path.ends_with(".npz")) return WriteNpz(tensors, path);
   if (path.ends_with(".minidb")) return WriteMiniDb(tensors, path);

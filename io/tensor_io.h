@@ -28,8 +28,12 @@ void ReadTensorsInto(const std::string& path, const NamedTensors& places);
 // Whether a file is of a kind that holds nothing but tensors: safetensors or .npz. Throws when it cannot be read.
 bool HoldsOnlyTensors(const std::string& path);
 
+// Throws where a name is not printable (PrintableLine), or has not 1 to 1000 bytes: others do not survive in every kind
+// of file, nor in what reads it. `path` is where the tensors are to be written.
+void CheckNamesToWrite(const NamedTensors& tensors, const std::string& path);
+
 // Writes the kind of file that the name says: .safetensors, .npz or .minidb, TensorProtos for any other. Throws also
-// for what the kind cannot hold (safetensors.h, npz.h).
+// for names as above, and for what the kind cannot hold (safetensors.h, npz.h).
 void WriteTensors(const NamedTensors& tensors, const std::string& path);
 
 // A file of TensorProtos; text when the name says so (IsTextFileName). Holds less than 2 GiB.

@@ -75,8 +75,25 @@ void CheckBytes(const Layout& layout, const char* field, size_t size, std::int64
   }
 }
 
+// Throws where more than one field has values: one of them would be lost.
+void CheckOneField(const TensorProto& proto, const std::string& name) {
+  const std::pair<const char*, bool> fields[] = {
+      {"float_data", proto.float_data_size() > 0},   {"double_data", proto.double_data_size() > 0},
+      {"int32_data", proto.int32_data_size() > 0},   {"int64_data", proto.int64_data_size() > 0},
+      {"string_data", proto.string_data_size() > 0}, {"byte_data", !proto.byte_data().empty()},
+      {"raw_data", !proto.raw_data().empty()}};
+  const char* first = nullptr;
+  for (const auto& [field, has_values] : fields) {
+    if (!has_values) continue;
+    if (first != nullptr)
+      Throw(name, StrCat(" has values in ", first, " and in ", field, "; they belong in one field"));
+    first = field;
+  }
+}
+
 // Finds where the values are and that there are as many as the dimensions say.
 Layout CheckedLayout(const TensorProto& proto, const std::string& name) {
+  CheckOneField(proto, name);
   Layout layout;
   layout.name = name;
   try {

@@ -45,7 +45,10 @@ void SaveParams(const nb::dict& params, const std::string& path) {
     if (!nb::isinstance<nb::str>(key)) {
       throw Error(ErrorCode::kTypeMismatch, StrCat("a parameter is named ", Utf8Of(key), ", which is no text"));
     }
-    const auto name = nb::cast<std::string>(key);
+    // A name that is no text, as half of a pair of surrogates, is no UTF-8: WriteTensors says so.
+    const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(key.ptr(), "utf-8", "surrogatepass"));
+    if (!bytes.is_valid()) nb::raise_python_error();
+    const std::string name(PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr())));
     tensors.emplace_back(name, TensorOf(array, {"parameter", name}));
   }
   CallWithoutGil([&] { WriteTensors(tensors, path); });

@@ -8,12 +8,10 @@ from typing import Mapping
 import numpy
 
 from . import _stepnet
-from .errors import InputOutputError, InvalidArgumentError
+from .errors import InvalidArgumentError
 from .gradients import Array, arrays_of
 from .source import path_of
 
-LONGEST_NAME = 1000
-"""Bytes of a name that every format takes."""
 PICKLES = (".pt", ".pth", ".bin")
 """How names of files end in which others expect a pickle of PyTorch."""
 
@@ -60,10 +58,4 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
             f"invalid argument: path is {target!r}, as files of torch.save are called, which are not written; it must end in "
             ".safetensors, .npz, .minidb, .pb, .pbtxt, .prototxt or .txt"
         )
-    for name in arrays:
-        if isinstance(name, str) and not (name.isprintable() and 0 < len(name.encode()) <= LONGEST_NAME):
-            raise InputOutputError(
-                f"input/output error: cannot write {target}: a parameter is called {name[:80]!r}; "
-                f"names are printable and have 1 to {LONGEST_NAME} bytes"
-            )
     _stepnet.save_params({name: getattr(each, "detach", lambda: each)() for name, each in arrays.items()}, target)

@@ -74,6 +74,7 @@ def test_opsets_and_functions_that_are_not_read(tmp_path):
     [
         (lambda w: setattr(w, "raw_data", w.raw_data[:-1]), r'the tensor "w" has 79 bytes; float32 \[4, 5\] has 80'),
         (lambda w: w.dims.append(1 << 60), r"float32 \[4, 5, 1152921504606846976\] has "),
+        (lambda w: w.float_data.append(1), 'the tensor "w" has values in float_data and in raw_data; they belong in one place'),
         (lambda w: w.dims.append(-1), r'the tensor "w" has sizes \[4, 5, -1\]'),
         (lambda w: setattr(w, "data_type", 99), "has a dtype that is not known: 99"),
         (lambda w: setattr(w, "data_type", TensorProto.STRING), "is of a kind that is not read: STRING"),
@@ -97,6 +98,15 @@ def external(location, offset=0, length=W.nbytes):
         if value is not None:
             tensor.external_data.add(key=key, value=str(value))
     return model
+
+
+def test_a_tensor_that_is_in_two_files(tmp_path):
+    (tmp_path / "w.bin").write_bytes(W.tobytes())
+    model = external("w.bin")
+    model.graph.initializer[0].float_data.append(1)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(stepnet.InvalidNetError, match='tensor "w" has values in float_data and in another file; they belong'):
+        stepnet.onnx.load(tmp_path / "model.onnx")
 
 
 def test_tensors_in_files_beside_the_model(tmp_path):
@@ -125,7 +135,8 @@ def test_tensors_in_other_folders_are_not_read(tmp_path):
         (4, W.nbytes, "has bytes 4 to 84 of w.bin, which has fewer"),
         (-8, W.nbytes, "has bytes -8 to 72"),
         (0, W.nbytes + 4, "has 84 bytes in w.bin; float32"),
-        ("x", W.nbytes, "has an offset or length that is no number"),
+        *((each, W.nbytes, "has an offset or length that is no number") for each in ("x", "\u0660", "\uff10", "0_0", " 0", "+0", "")),
+        (0, "\u0668\u0660", "has an offset or length that is no number"),
     ],
 )
 def test_tensors_beyond_their_file(offset, length, message, tmp_path):
@@ -437,6 +448,19 @@ def test_names_that_are_there_twice(tmp_path):
     model = product()
     del model.graph.output[:]
     assert 'the graph "graph" has no outputs' in refusal(model, tmp_path)
+
+
+def test_sizes_below_zero(tmp_path):
+    for which in ("input", "output", "value_info"):
+        model = chain(("Tanh", "x", "a"), ("Tanh", "a", "y"))
+        info = helper.make_tensor_value_info("a", TensorProto.FLOAT, [-2])
+        if which == "value_info":
+            model.graph.value_info.append(info)
+        else:
+            info = getattr(model.graph, which)[0]
+            info.type.tensor_type.ClearField("shape")
+            info.type.tensor_type.shape.dim.add(dim_value=-2)
+        assert f'"{info.name}" has sizes [-2], of which none may be negative' in refusal(model, tmp_path)
 
 
 def test_what_a_file_says_wrongly_of_shapes(tmp_path):

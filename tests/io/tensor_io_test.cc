@@ -126,6 +126,30 @@ TEST(TensorIo, ReadsOtherWritersFields) {
   EXPECT_EQ(TensorOf("float_data: 2").Description(), "float []");
 }
 
+TEST(TensorIo, WritesPrintableNamesAlone) {
+  const TempDir dir;
+  const Tensor w = Tensor::Of<float>({1}, {1});
+  for (const char* file : {"w.safetensors", "w.npz", "w.minidb", "w.pb", "w.pbtxt"}) {
+    const std::string path = dir.Path(file);
+    const auto refuses = [&](const std::string& name, const std::string& shown) {
+      ExpectError(
+          [&] {
+            WriteTensors({{name, w}}, path);
+          },
+          "input/output error: cannot write " + path + ": a tensor is called \"" + shown +
+              "\"; names are printable and have 1 to 1000 bytes");
+    };
+    refuses("", "");
+    refuses(std::string("a\0b", 3), "a\\x00b");
+    refuses("a\nb", "a\\x0ab");
+    refuses("\xff", "\\xff");
+    refuses("\xed\xa0\x80", "\\xed\\xa0\\x80");
+    refuses("\u202e", "\\xe2\\x80\\xae");
+    refuses(std::string(1001, 'a'), std::string(80, 'a'));
+    EXPECT_TRUE(dir.Names().empty());
+  }
+}
+
 TEST(TensorIo, RefusesWhatDoesNotFitTogether) {
   const auto refuses = [](const std::string& text, const std::string& message) {
     ExpectError([&] { TensorOf("name: \"x\" " + text); }, "input/output error: tensor \"x\"" + message);
@@ -137,6 +161,12 @@ TEST(TensorIo, RefusesWhatDoesNotFitTogether) {
   refuses("", " is float [], of which 1 elements belong here; float_data has 0");
   refuses("dims: 1000000000000 data_type: STRING",
           " is string [1000000000000], of which 1000000000000 elements belong here; string_data has 0");
+  refuses("dims: 1 float_data: 1 raw_data: \"\\0\\0\\0\\0\"",
+          " has values in float_data and in raw_data; they belong in one field");
+  refuses("dims: 1 data_type: INT8 int32_data: 1 byte_data: \"\\2\"",
+          " has values in int32_data and in byte_data; they belong in one field");
+  refuses("dims: 1 float_data: 1 int64_data: 1",
+          " has values in float_data and in int64_data; they belong in one field");
   refuses("dims: -1", ": dimension 0 of [-1] is negative");
   refuses("dims: 4294967296 dims: 4294967296", ": the sizes of [4294967296, 4294967296] multiply to more than 2^63");
   refuses("dims: [1,1,1,1,1,1,1,1,1] float_data: 1", ": a tensor of 9 dimensions; at most 8 are supported");

@@ -69,6 +69,7 @@ int ConvertParameters(const std::string& from, const std::string& to) {
     }
   }
   if (FLAGS_as_net) {
+    CheckNamesToWrite(tensors, to);
     WriteMessage(NetThatFills(tensors), to);
   } else {
     SayWhatChanges(tensors, to);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from ..errors import InputOutputError, InvalidNetError
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Before version 7 operators of two inputs repeated the second one as Caffe2 does; what comes later is not known."""
+
+
+VALUES = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
 
 def fault(path: Path, text: str) -> InvalidNetError:
@@ -39,7 +43,7 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
-    check_texts(model, path)
+    check_fields(model, path)
     if model.functions:
         raise fault(
             path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)"
@@ -50,15 +54,19 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
-def check_texts(message: Message, path: Path) -> None:
-    """Texts that are no UTF-8 are given as bytes, which no name is compared with."""
+def check_fields(message: Message, path: Path) -> None:
+    """Texts that are no UTF-8 are given as bytes, which no name is compared with. No size is negative."""
+    if isinstance(message, onnx.ValueInfoProto):
+        sizes = [each.dim_value for each in message.type.tensor_type.shape.dim]
+        if any(size < 0 for size in sizes):
+            raise fault(path, f'"{message.name}" has sizes {sizes}, of which none may be negative')
     for field, value in message.ListFields():
         values = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
         if field.type == field.TYPE_STRING and any(isinstance(each, bytes) for each in values):
             raise fault(path, f"the field {field.full_name} has a text that is no UTF-8")
         if field.type == field.TYPE_MESSAGE:
             for each in values:
-                check_texts(each, path)
+                check_fields(each, path)
 
 
 def opset_of(model: onnx.ModelProto) -> int:
@@ -86,6 +94,11 @@ def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
     if dtype.kind not in "fiub":
         raise fault(path, f"{where} is of dtype {dtype}, which is not read")
     size_bytes = math.prod(tensor.dims) * dtype.itemsize
+    places = [name for name in VALUES if len(getattr(tensor, name)) > 0]
+    if tensor.data_location == TensorProto.EXTERNAL:
+        places.append("another file")
+    if len(places) > 1:
+        raise fault(path, f"{where} has values in {' and in '.join(places)}; they belong in one place")
     if tensor.data_location == TensorProto.EXTERNAL:
         return external_array(tensor, dtype, size_bytes, path)
     if tensor.HasField("raw_data") and len(tensor.raw_data) != size_bytes:
@@ -108,10 +121,11 @@ def external_array(tensor: TensorProto, dtype: numpy.dtype, size_bytes: int, pat
     file = (folder / location).resolve()  # follows links
     if folder not in file.parents:
         raise fault(path, f"{where} is in the file {location!r}, which is not in the model's folder")
-    try:
-        offset, length = int(said.get("offset", 0)), int(said.get("length", size_bytes))
-    except ValueError:
-        raise fault(path, f"{where} has an offset or length that is no number") from None
+    numbers = [said.get("offset", "0"), said.get("length", str(size_bytes))]
+    # Python would also read spaces, underscores, and the digits of other scripts.
+    if any(re.fullmatch("-?[0-9]{1,19}", number) is None for number in numbers):
+        raise fault(path, f"{where} has an offset or length that is no number")
+    offset, length = map(int, numbers)
     if length != size_bytes:
         raise fault(path, f"{where} has {length} bytes in {file.name}; {dtype} {list(tensor.dims)} has {size_bytes}")
     try:
