@@ -2,10 +2,13 @@
 #include "stepnet/tools/rnn_runner/learning_curve.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 
+#include "stepnet/core/error.h"
 #include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet::runner {
@@ -46,6 +49,26 @@ TEST_F(LearningCurve, TitlesAreNeverCommands) {
 TEST_F(LearningCurve, PathsAreNeverCommands) {
   EXPECT_TRUE(DrawLearningCurve(dir_.Path("metrics.csv"), dir_.Path("|touch it's"), "a"));
   EXPECT_EQ(dir_.Names().size(), 2u);
+}
+
+// Gnuplot says nothing of a picture that it cannot write to its end.
+TEST_F(LearningCurve, ThatWasCutIsNone) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit = {.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::string message;
+  try {
+    DrawLearningCurve(dir_.Path("metrics.csv"), dir_.Path("curve.png"), "input.txt");
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(message, "input/output error: cannot write " + dir_.Path("curve.png") +
+                         ": the picture that gnuplot drew has no end; is there space for temporary files?");
+  EXPECT_EQ(dir_.Names().size(), 1u);
 }
 
 }  // namespace

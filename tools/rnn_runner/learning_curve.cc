@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <string_view>
 #include <vector>
 
+#include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/report/text.h"
@@ -76,14 +78,18 @@ std::string Script(const Curves& curves, const std::string& title) {
                          label, "'\n");
 }
 
+// The type and the checksum of the chunk that ends a PNG.
+constexpr std::string_view kEndOfPng = "IEND\xae\x42\x60\x82";
+
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 // What gnuplot makes of the script; "" when it is missing or fails. No shell, and none of its start-up files, is asked.
 std::string Drawn(const std::string& script) {
   const File input(std::tmpfile(), std::fclose), output(std::tmpfile(), std::fclose);
   if (input == nullptr || output == nullptr) return "";
-  std::fwrite(script.data(), 1, script.size(), input.get());
-  std::rewind(input.get());  // and so written
+  const bool is_written = std::fwrite(script.data(), 1, script.size(), input.get()) == script.size();
+  if (!is_written || std::fflush(input.get()) != 0) return "";
+  std::rewind(input.get());
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, fileno(input.get()), STDIN_FILENO);
@@ -112,6 +118,12 @@ bool DrawLearningCurve(const std::string& csv, const std::string& png, const std
   if (picture.empty()) {
     std::cerr << "no learning curve: gnuplot is missing or cannot draw\n";
     return false;
+  }
+  // Gnuplot does not say that there was no space for all of it.
+  if (!picture.ends_with(kEndOfPng)) {
+    throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", png,
+                                                ": the picture that gnuplot drew has no end; is "
+                                                "there space for temporary files?"));
   }
   WriteFile(png, picture);
   return true;
