@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -58,7 +59,9 @@ class GraphPrinter {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       if (graph_.values[v].producer < 0) text += StrCat("  ", ResultText(static_cast<int>(v)), "\n");
     }
+    constexpr std::int64_t kWork = 10'000;  // of one node
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      CountWork(kWork);
       for (const Stage& stage : graph_.stages) {
         if (stage.begin == static_cast<int>(n)) text += StrCat("  ", StageTitle(stage), ":\n");
       }

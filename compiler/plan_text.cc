@@ -1,5 +1,6 @@
 #include "stepnet/compiler/plan_text.h"
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/printable.h"
 
 namespace stepnet {
@@ -73,9 +74,11 @@ std::string PlanText(const StepPlan& plan) {
     text += StrCat("  slot ", slot, ": ", SlotText(plan.slots[slot]), "\n");
   }
   text += MovesBeforeText(plan);
+  constexpr std::int64_t kWork = 10'000;  // of one instruction
   for (const Stage& stage : plan.stages) {
     text += StrCat(StageTitle(stage), ":\n");
     for (int i = stage.begin; i < stage.end; ++i) {
+      CountWork(kWork);
       text += StrCat("  ", i, ": ", InstructionText(plan.instructions[i]), "\n");
     }
   }

@@ -7,6 +7,7 @@
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/verify_moves.h"
+#include "stepnet/core/cancellation.h"
 
 namespace stepnet {
 namespace {
@@ -46,7 +47,11 @@ class Verifier {
 
   void Run() {
     CheckValues();
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) CheckNode(static_cast<int>(n));
+    constexpr std::int64_t kWork = 5'000;  // of one node
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      CountWork(kWork);
+      CheckNode(static_cast<int>(n));
+    }
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const int value = static_cast<int>(v);
       if (!is_given_[v]) Throw(StrCat(graph_.NameOf(value), " names a producer that does not give it"));

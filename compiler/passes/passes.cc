@@ -7,6 +7,7 @@
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/verify_graph.h"
+#include "stepnet/core/cancellation.h"
 
 namespace stepnet {
 namespace {
@@ -101,13 +102,16 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   const bool is_looked_at = options.on_pass || extra;
   GraphVerifier verifier(/*thorough=*/is_looked_at || VerifiesAll());
   const auto look = [&](const std::string& pass) {
+    CheckCancelled();
     verifier.Verify(*graph, pass);
     if (options.on_pass) options.on_pass(pass, *graph);
   };
   look("import");
   for (const Pass& pass : passes) {
     if (options.opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
+    CheckCancelled();
     const std::string before = is_looked_at ? GraphText(*graph) : std::string();
+    CheckCancelled();
     const bool is_changed = pass.run(graph);
     if (is_looked_at && !is_changed && GraphText(*graph) != before) {
       throw Error(ErrorCode::kInternal, StrCat("the pass ", pass.name, " changed the graph and says that it did not"));

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "pass_case.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/source_path.h"
 
@@ -34,6 +36,26 @@ TEST(Passes, HaveOnePlaceEach) {
   for (const Pass& pass : Passes()) places.push_back(pass.place);
   EXPECT_TRUE(std::ranges::is_sorted(places));
   EXPECT_EQ(std::ranges::adjacent_find(places), places.end());
+}
+
+TEST(Passes, StopBetweenEachOther) {
+  StepGraph graph =
+      ParseGraph(Step("  x: float [4, 3] at 0\n  y.1: float [4, 3] = Tanh(x) @0 {}\n  ^y: float [4, 3] at 1 = y.1\n"));
+  Cancellation cancellation;
+  const CancellationScope scope(&cancellation);
+  std::vector<std::string> seen;
+  RunOptions options;
+  options.on_pass = [&](const std::string& pass, const StepGraph&) {
+    seen.push_back(pass);
+    if (seen.size() == 3) cancellation.Cancel();
+  };
+  try {
+    RunPasses(options, &graph);
+    ADD_FAILURE() << "nothing stopped them";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled) << error.what();
+  }
+  EXPECT_EQ(seen.size(), 3u);
 }
 
 }  // namespace
