@@ -46,7 +46,8 @@ void CheckBlobs(const NetDef& net, const std::vector<std::string>& names) {
   }
 }
 
-// Throws UsageError for an item that is no BLOB=REQUEST, and for a blob that comes twice.
+// Throws UsageError for an item that is no BLOB=REQUEST, for a request that there is not, and for a blob that comes
+// twice.
 GradientRequests RequestsFromFlag() {
   GradientRequests requests;
   for (const std::string& item : SplitList(FLAGS_gradient_requests)) {
@@ -55,8 +56,12 @@ GradientRequests RequestsFromFlag() {
       throw UsageError(StrCat("--gradient_requests has \"", item, "\"; it takes BLOB=write, BLOB=add and BLOB=none"));
     }
     const std::string blob = item.substr(0, equals);
-    const GradientRequest request =
-        ParseGradientRequest(item.substr(equals + 1), StrCat("--gradient_requests says for \"", blob, "\""));
+    GradientRequest request = GradientRequest::kWrite;
+    try {
+      request = ParseGradientRequest(item.substr(equals + 1), StrCat("--gradient_requests says for \"", blob, "\""));
+    } catch (const Error& error) {
+      throw UsageError(error.message());
+    }
     if (!requests.emplace(blob, request).second) {
       throw UsageError(StrCat("--gradient_requests names \"", blob, "\" twice"));
     }

@@ -10,7 +10,12 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <mutex>
 #include <regex>
+#include <sstream>
+#include <system_error>
+#include <utility>
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
@@ -41,52 +46,72 @@ int NumberOf(const std::string& what) {
   return what == "schedule" ? static_cast<int>(passes.size()) + 2 : place + 1;
 }
 
-// Writes what became of a step net, as the file DIR/03.cell-backward.07-fold_sums.txt: the third plan, its seventh
-// pass.
-void Dump(const std::string& folder, const std::string& what, const std::string& net, bool backward,
-          const std::string& text) {
-  thread_local int plan = 0;  // a plan is made by one thread
-  if (what == "import") plan = ++num_plans;
-  constexpr size_t kMaxName = 60;
-  const std::string name = (net.empty() ? "net" : FileNameOf(net.substr(0, kMaxName))) + (backward ? "-backward" : "");
-  WriteFile(StrCat(folder, "/", TwoDigits(plan), ".", name, ".", TwoDigits(NumberOf(what)), "-", what, ".txt"), text);
-}
-
-// Whether Dump may have given a file its name.
+// Whether a line of the list says the name of a file that a dump writes; whatever else it says is left alone.
 bool IsNameOfDump(const std::string& file) {
-  static const std::regex name(R"(\d\d+\..+\.\d\d-([a-z_]+)\.txt)");
-  std::smatch parts;
-  if (!std::regex_match(file, parts, name)) return false;
-  const std::string what = parts[1];
-  if (what == "import" || what == "plan" || what == "schedule") return true;
-  return FindPass(what).has_value();
+  static const std::regex name(R"(\d\d+\.[^/]+\.\d\d-[a-z_]+\.txt)");
+  return std::regex_match(file, name);
 }
 
-// Makes the folder, takes out of it what an earlier dump has left, which would be taken for a part of this one, and
-// finds out whether files can be written there. Throws kInputOutput.
-void PrepareFolder(const std::string& folder) {
-  namespace fs = std::filesystem;
-  try {
-    fs::create_directories(folder);
-    std::vector<fs::path> earlier;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const bool is_file = entry.symlink_status().type() == fs::file_type::regular;
-      if (is_file && IsNameOfDump(entry.path().filename().string())) earlier.push_back(entry.path());
+// The files of one dump, and in the file .dump_passes beside them a list of their names.
+class PassDump {
+ public:
+  // Makes the folder and finds out whether files can be written there. Throws kInputOutput.
+  explicit PassDump(std::string folder) : folder_(std::move(folder)) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (!error) fs::directory_iterator(folder_, error);
+    if (error) Throw(StrCat("cannot use the folder: ", error.message()));
+    std::string probe = StrCat(folder_, "/.dump_passes-XXXXXX");
+    const int file = mkstemp(probe.data());
+    if (file < 0) Throw(StrCat("cannot write there: ", std::strerror(errno)));
+    close(file);
+    fs::remove(probe, error);
+  }
+
+  // Writes what became of a step net, as the file DIR/03.cell-backward.07-fold_sums.txt: the third plan, its seventh
+  // pass. The first one takes out of the folder what the dump before this one wrote, which would be taken for a part
+  // of this one.
+  void Write(const std::string& what, const std::string& net, bool backward, const std::string& text) {
+    thread_local int plan = 0;  // a plan is made by one thread
+    if (what == "import") plan = ++num_plans;
+    constexpr size_t kMaxName = 60;
+    const std::string name =
+        (net.empty() ? "net" : FileNameOf(net.substr(0, kMaxName))) + (backward ? "-backward" : "");
+    const std::string file = StrCat(TwoDigits(plan), ".", name, ".", TwoDigits(NumberOf(what)), "-", what, ".txt");
+    {
+      const std::lock_guard lock(mutex_);
+      if (names_.empty()) RemoveEarlier();
+      names_ += file + "\n";
+      WriteFile(ListPath(), names_);
     }
-    for (const fs::path& path : earlier) fs::remove(path);
-  } catch (const fs::filesystem_error& error) {
-    throw Error(ErrorCode::kInputOutput, StrCat("--dump_passes cannot use the folder: ", error.code().message()))
-        .At({.file = folder});
+    WriteFile(StrCat(folder_, "/", file), text);
   }
-  std::string probe = StrCat(folder, "/.dump_passes-XXXXXX");
-  const int file = mkstemp(probe.data());
-  if (file < 0) {
-    throw Error(ErrorCode::kInputOutput, StrCat("--dump_passes cannot write there: ", std::strerror(errno)))
-        .At({.file = folder});
+
+ private:
+  std::string ListPath() const { return folder_ + "/.dump_passes"; }
+
+  void RemoveEarlier() const {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    if (fs::symlink_status(ListPath(), error).type() != fs::file_type::regular) return;
+    std::istringstream names(ReadFile(ListPath()));
+    for (std::string name; std::getline(names, name);) {
+      const std::string path = StrCat(folder_, "/", name);
+      if (!IsNameOfDump(name) || fs::symlink_status(path, error).type() != fs::file_type::regular) continue;
+      fs::remove(path, error);
+      if (error) Throw(StrCat("cannot remove ", name, ": ", error.message()));
+    }
   }
-  close(file);
-  fs::remove(probe);
-}
+
+  [[noreturn]] void Throw(const std::string& message) const {
+    throw Error(ErrorCode::kInputOutput, "--dump_passes " + message).At({.file = folder_});
+  }
+
+  const std::string folder_;
+  std::mutex mutex_;
+  std::string names_;  // of the files of this dump, a line each
+};
 
 std::vector<std::string> PassNames() {
   std::vector<std::string> names;
@@ -114,22 +139,20 @@ void ApplyPassFlags(RunOptions* options) {
                             " on, and this is --opt_level=", options->opt_level));
   }
   if (FLAGS_dump_passes.empty()) return;
-  static bool is_prepared = false;  // the runs of one command are one dump
-  if (!is_prepared) PrepareFolder(FLAGS_dump_passes);
-  is_prepared = true;
-  options->on_pass = [folder = FLAGS_dump_passes](const std::string& pass, const StepGraph& graph) {
-    Dump(folder, pass, graph.name, graph.backward, GraphText(graph));
+  static const auto dump = std::make_shared<PassDump>(FLAGS_dump_passes);  // the runs of one command are one
+  options->on_pass = [to = dump](const std::string& pass, const StepGraph& graph) {
+    to->Write(pass, graph.name, graph.backward, GraphText(graph));
   };
-  options->on_plan = [folder = FLAGS_dump_passes](const StepPlan& plan) {
-    Dump(folder, "plan", plan.name, plan.backward, PlanText(plan));
-    if (plan.IsScheduled()) Dump(folder, "schedule", plan.name, plan.backward, ScheduleText(plan));
+  options->on_plan = [to = dump](const StepPlan& plan) {
+    to->Write("plan", plan.name, plan.backward, PlanText(plan));
+    if (plan.IsScheduled()) to->Write("schedule", plan.name, plan.backward, ScheduleText(plan));
   };
 }
 
 void RemarkOnEmptyDump() {
   if (FLAGS_dump_passes.empty() || num_plans > 0) return;
   std::cerr << Printable(
-      StrCat("warning: --dump_passes=", FLAGS_dump_passes, " has no files: no step net was compiled\n"));
+      StrCat("warning: --dump_passes=", FLAGS_dump_passes, " wrote no files: no step net was compiled\n"));
 }
 
 }  // namespace stepnet::runner
