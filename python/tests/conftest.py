@@ -37,17 +37,20 @@ def random():
 
 @pytest.fixture(scope="session")
 def build_operators(tmp_path_factory):
-    """Builds a library of operators from a source file, once. It finds StepNet's headers as an installed tree has them."""
+    """Builds a library of operators from source files, named as the first of them, once.
+
+    It finds StepNet's headers as an installed tree has them.
+    """
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
     folder = tmp_path_factory.mktemp("operators")
     (folder / "include").mkdir()
     (folder / "include" / "stepnet").symlink_to(ROOT)
 
-    def library(source):
-        target = folder / (source.stem + ".so")
+    def library(*sources):
+        target = folder / (sources[0].stem + ".so")
         if not target.exists():
-            command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder}/include", source, "-o", target]
+            command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder}/include", *sources, "-o", target]
             subprocess.run(command, check=True)
         return target
 

@@ -21,7 +21,9 @@ T, B, D, H = 6, 3, 5, 4
 @pytest.fixture(scope="module")
 def poison(build_operators):
     """What has happened on the device."""
-    library = build_operators(ROOT / "tests" / "tools" / "poison_library.cc")
+    library = build_operators(
+        ROOT / "tests" / "tools" / "poison_library.cc", *sorted((ROOT / "tests" / "poison_device").glob("*.cc"))
+    )
     stepnet.load_operator_library(library)
     return ctypes.CDLL(str(library))
 

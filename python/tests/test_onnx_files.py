@@ -460,7 +460,19 @@ def test_sizes_below_zero(tmp_path):
             info = getattr(model.graph, which)[0]
             info.type.tensor_type.ClearField("shape")
             info.type.tensor_type.shape.dim.add(dim_value=-2)
-        assert f'"{info.name}" has sizes [-2], of which none may be negative' in refusal(model, tmp_path)
+        assert f'"{info.name}" has sizes [-2], of which none may be below -1' in refusal(model, tmp_path)
+
+
+def test_sizes_of_minus_one_are_not_known(tmp_path):
+    model = chain(("Tanh", "x", "a"), ("Tanh", "a", "y"))
+    for info in (model.graph.input[0], model.graph.output[0]):
+        info.type.tensor_type.ClearField("shape")
+        for value in (-1, 3):
+            info.type.tensor_type.shape.dim.add(dim_value=value)
+    net = loaded(model, tmp_path)
+    for batch in (1, 2):
+        x = draw(batch, 3)
+        expect_equal(net(x=x).y, numpy.tanh(numpy.tanh(x)))
 
 
 def test_what_a_file_says_wrongly_of_shapes(tmp_path):

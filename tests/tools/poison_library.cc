@@ -1,5 +1,5 @@
 // The poison device as a library that Python loads, and what has happened there.
-#include "stepnet/tests/poison_device/poison_device.cc"  // one library of one file
+#include "stepnet/tests/poison_device/poison_device.h"
 
 extern "C" {
 

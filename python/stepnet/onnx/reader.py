@@ -43,7 +43,7 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
-    check_fields(model, path)
+    check_message(model, path)
     if model.functions:
         raise fault(
             path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)"
@@ -54,19 +54,25 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
-def check_fields(message: Message, path: Path) -> None:
-    """Texts that are no UTF-8 are given as bytes, which no name is compared with. No size is negative."""
+def check_message(message: Message, path: Path) -> None:
+    """Refuses texts that are no UTF-8, which are given as bytes, and sizes below 0. A size of -1 is one that is not known,
+    as some programs write it, and becomes such a one.
+    """
     if isinstance(message, onnx.ValueInfoProto):
-        sizes = [each.dim_value for each in message.type.tensor_type.shape.dim]
-        if any(size < 0 for size in sizes):
-            raise fault(path, f'"{message.name}" has sizes {sizes}, of which none may be negative')
+        sizes = message.type.tensor_type.shape.dim
+        for size in sizes:
+            if size.dim_value == -1:
+                size.ClearField("dim_value")
+        if any(size.dim_value < 0 for size in sizes):
+            values = [size.dim_value for size in sizes]
+            raise fault(path, f'"{message.name}" has sizes {values}, of which none may be below -1')
     for field, value in message.ListFields():
         values = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
         if field.type == field.TYPE_STRING and any(isinstance(each, bytes) for each in values):
             raise fault(path, f"the field {field.full_name} has a text that is no UTF-8")
         if field.type == field.TYPE_MESSAGE:
             for each in values:
-                check_fields(each, path)
+                check_message(each, path)
 
 
 def opset_of(model: onnx.ModelProto) -> int:
