@@ -13,7 +13,7 @@ namespace stepnet {
 
 inline constexpr bool kIsSanitized = STEPNET_IS_SANITIZED;
 
-// Of trials, or of what is found in them: a third where sanitizers are, which other builds make all of.
+// How many trials a build makes of so many, or finds something in: a third with sanitizers, all without.
 constexpr int FewerIfSanitized(int usual) { return kIsSanitized ? (usual + 2) / 3 : usual; }
 
 }  // namespace stepnet
