@@ -142,6 +142,9 @@ class Verifier {
       if (home.kind == Home::Kind::kOutside && home.slot.row_bytes % item != 0) {
         Throw(StrCat(name(), " is ", value.info.Description(), ", in rows of ", home.slot.row_bytes, " bytes"));
       }
+      if (home.kind == Home::Kind::kOutside && home.slot.row_bytes != 0 && home.slot.offset < 0) {
+        Throw(StrCat(name(), " begins at row ", home.slot.offset, " in the first step; there are none below 0"));
+      }
       if (value.producer >= 0) continue;
       is_given_[v] = true;
       held_[value.home] = static_cast<int>(v);

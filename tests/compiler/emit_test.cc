@@ -36,7 +36,7 @@ TEST(Emit, EachHomeIsASlotAndEachNodeAnInstruction) {
                    "  a.2: float [1, 2, 4] in a.1 = Tanh(a.1) @1 {}\n"
                    "  k.1: float [1, 2, 4] kept = Relu(a.2) @2 {}\n"
                    "  h.1: float [1, 2, 4] at 3[32 * (t + 1)] = Add(k.1, a.2) @3 {}\n"
-                   "  ^y: float [1, 2, 4] at 4[32 * (t - 1)] = h.1\n"),
+                   "  ^y: float [1, 2, 4] at 4[32 * (t + 2)] = h.1\n"),
             "  base 5: 32 bytes\n"
             "  base 6: 32 bytes a step\n"
             "  slot 0: x, linked at 0[32 * t], 32 bytes\n"
@@ -45,7 +45,7 @@ TEST(Emit, EachHomeIsASlotAndEachNodeAnInstruction) {
             "  slot 3: a, ring at 5, 32 bytes\n"
             "  slot 4: k, stacked at 6[32 * t], 32 bytes\n"
             "  slot 5: h, linked at 3[32 * (t + 1)], 32 bytes\n"
-            "  slot 6: y, linked at 4[32 * (t - 1)], 32 bytes\n"
+            "  slot 6: y, linked at 4[32 * (t + 2)], 32 bytes\n"
             "in each step:\n"
             "  0: a = FC(x, w, b): 0, 1, 2 to 3\n"
             "  1: a = Tanh(a): 3 to 3\n"

@@ -31,6 +31,8 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "node 0, a = Tanh(x): Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
   expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
+  expect("  r: float [4] at 1[18 * t]\n", "r is float [4], in rows of 18 bytes");
+  expect("  r: float [4] at 1[16 * (t - 1)]\n", "r begins at row -1 in the first step; there are none below 0");
   const auto expect_product = [&](const std::string& product, const std::string& what) {
     expect(StrCat("  y: float [2, 2] at 3\n  w: float [2, 2] at 1\n  b: float [2] at 2\n  a.1: float [2, 2] = product ",
                   product, " by FC(y, w, b) @0 {}\n"),
