@@ -111,7 +111,7 @@ struct Program::Session {
   explicit Session(Workspace* shared) : workspace(shared) {}
 
   Workspace workspace;
-  std::vector<std::pair<const Blob*, Blob*>> taken;  // blobs of ProgramDef::shared, and this session's of their names
+  std::vector<std::pair<const Blob*, Blob*>> taken;  // blobs of ProgramDef::shared, and ours of their names
   std::uint64_t version = 0;                         // of what they hold
   std::vector<Blob*> inputs, outputs;
   std::vector<Blob*> output_gradients, gradients, differentiated;  // null for blobs that there are not
