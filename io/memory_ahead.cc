@@ -41,11 +41,11 @@ void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop) {
 }
 
 MemoryAhead::MemoryAhead(std::vector<Tensor> places) : places_(std::move(places)) {
-  constexpr std::int64_t kLeastBytes = 8 << 20;  // below, a thread costs more than it saves
+  constexpr std::int64_t kMinBytes = 8 << 20;  // below, a thread costs more than it saves
   std::erase_if(places_, [](const Tensor& place) { return !place.defined(); });
   std::int64_t bytes = 0;
   for (const Tensor& place : places_) bytes += place.size_bytes();
-  if (bytes < kLeastBytes) return;
+  if (bytes < kMinBytes) return;
   const SignalBlock block;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { TakeMemory(places_, stop); });
