@@ -45,7 +45,7 @@ class CallGradients {
   std::vector<bool> is_floating_;
 };
 
-// As ArrayOf.
+// Does what ArrayOf does, for each.
 nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, std::optional<StreamId> ready_on = {});
 
 }  // namespace stepnet::python
