@@ -129,6 +129,11 @@ class GraphParser {
       } else if (line.Skip(RowMoveName(RowMove::Kind::kLend))) {
         move.kind = RowMove::Kind::kLend;
         SayLent(move.to.base, true, line);
+      } else if (line.Skip(RowMoveName(RowMove::Kind::kGive))) {
+        move.kind = RowMove::Kind::kGive;
+        SayLent(move.to.base, true, line);
+        line.Expect(" ");
+        move.from = ParseRows(line);
       } else {
         line.Expect(RowMoveName(RowMove::Kind::kNumbers));
         move.kind = RowMove::Kind::kNumbers;

@@ -267,6 +267,22 @@ TEST(VerifyGraph, FindsMovesToWhatTheCallerOwns) {
               "…after the pass copy_lent: there is no base 7\n  in net \"s\"");
 }
 
+TEST(VerifyGraph, FindsGiftsThatAreNotTheLast) {
+  const std::string before = "  before the first step:\n", after = "  after the last step:\n";
+  const std::string sum = before + "  ^sum at 0 = ^dw at 1 lent\n", give = "  ^dw at 1 = give ^sum at 0\n";
+  const std::string good = StrCat("step s {\n", sum, after, give, "}\n");
+  EXPECT_EQ(GraphText(ParseGraph(good)), good);
+  VerifyGraph(ParseGraph(good), "import");
+  const std::string is_whole = ": what is given is given as a whole after the last step";
+  ExpectProblem(sum + give, "dw = give sum" + is_whole);
+  ExpectProblem(sum + after + "  ^dw at 1[0:1] = give ^sum at 0[0:1]\n", "dw[0:1] = give sum[0:1]" + is_whole);
+  ExpectProblem(sum + after + "  ^dw at 1 = give ^other at 2\n",
+                "dw = give other: nothing has given the rows that it reads");
+  ExpectProblem(sum + after + give + give, "dw = give sum: it writes over rows that hold something");
+  ExpectProblem(sum + after + give + "  ^sum at 0 += ^dh at 2 lent\n",
+                "sum += dh: the caller has been given something before");
+}
+
 TEST(VerifyGraph, AllowsMovesWhoseRowsFollowEachOther) {
   for (const std::string lines : {
            "  before the first step:\n  ^h at 0[0:2] = ^h0 at 1 lent\n  ^h at 0[2:] = zero\n  ^h at 0[-3:] += ^dh at 2 "
