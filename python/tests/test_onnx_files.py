@@ -213,8 +213,17 @@ def test_inputs_that_the_graph_does_not_have(tmp_path):
         ({"a": a, "b": a[:, :2]}, stepnet.ShapeMismatchError, r'the input "b" of "graph" is \[2, 2\]; it must be'),
         ({"a": a, "b": a[:1]}, stepnet.ShapeMismatchError, r'of N = 1; N is 2 in the input "a"'),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(error, match=message) as caught:
             net(**inputs)
+        assert str(caught.value).endswith(f"\n  in file {tmp_path / 'model.onnx'}")
+
+
+def test_errors_of_runs_name_the_file(tmp_path):
+    node = helper.make_node("Gather", ["w", "i"], ["y"])
+    net = loaded(model_of([node], {"i": ints(1, 3)}, {"y": TensorProto.FLOAT}, {"w": W}), tmp_path)
+    with pytest.raises(stepnet.InvalidArgumentError, match='in net "graph"') as caught:
+        net(i=ints(1, 4))
+    assert str(caught.value).endswith(f"\n  in file {tmp_path / 'model.onnx'}")
 
 
 def test_an_input_with_a_default_may_be_left_out(tmp_path):

@@ -62,7 +62,10 @@ class Graph(Net):
         return self._make(self._call(self._arrays(inputs_of(inputs, named))))
 
     def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        check_inputs(self, inputs)
+        try:
+            check_inputs(self, inputs)
+        except Error as error:
+            raise type(error)(f"{error}{self._where}") from None
         given = {**self.defaults, **inputs}
         return {name: array for name, array in given.items() if name in self._inputs_read}
 
