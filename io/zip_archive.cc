@@ -10,6 +10,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 
@@ -371,7 +372,7 @@ ZipReader::ZipReader(const std::string& path) : file_(path) {
   if (const std::int64_t limit = TensorMemory().limit; directory.bytes * kMemoryOfByte > limit) {
     throw Error(ErrorCode::kOutOfMemory,
                 StrCat(path, ": the directory of the zip archive may take ", directory.bytes * kMemoryOfByte,
-                       " bytes of memory; ", limit, " are allowed (raise the limit with --max_memory)"));
+                       " bytes of memory; ", limit, " are allowed ", kRaiseMemoryLimit));
   }
   const std::string bytes = ReadBytes(&file_, directory.at, directory.bytes, "the directory");
   std::string_view rest = bytes;
