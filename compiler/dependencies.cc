@@ -15,7 +15,7 @@ constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;  //
 
 class AccessCollector {
  public:
-  // With `of_one_step` as AccessesOfOneStep.
+  // Collects, with `of_one_step`, what each instruction touches in one step, also where it runs for many at once.
   AccessCollector(const StepPlan& plan, bool of_one_step)
       : plan_(plan),
         of_one_step_(of_one_step),

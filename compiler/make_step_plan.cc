@@ -11,7 +11,7 @@ namespace stepnet {
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   RunPasses(settings.options, &graph);
   StepPlan plan = EmitPlan(graph, {.ring_rows = settings.ring_rows});
-  VerifyOrder(plan);
+  VerifyStages(plan);
   plan.max_steps = settings.max_steps;
   plan.max_queues = settings.max_queues;
   if (ExecutorPropertiesOf(settings.options).follows_schedules) AddSchedules(settings.options.threads, &plan);

@@ -39,7 +39,7 @@ class NameSet {
 
 bool IsLoop(const Stage& stage) { return stage.steps_at_once == 1; }
 
-void CheckOrder(const StepPlan& plan) {
+void CheckStageOrder(const StepPlan& plan) {
   const std::span stages = std::span(plan.stages).subspan(static_cast<size_t>(plan.num_once_stages));
   if (stages.size() <= 1 && std::ranges::all_of(stages, IsLoop)) return;
   for (const Stage& stage : stages) {
@@ -55,9 +55,9 @@ void CheckOrder(const StepPlan& plan) {
 
 class Verifier {
  public:
-  Verifier(const StepGraph& graph, bool verifies_order, OperatorVerifier* operators)
+  Verifier(const StepGraph& graph, bool thorough, OperatorVerifier* operators)
       : graph_(graph),
-        verifies_order_(verifies_order),
+        thorough_(thorough),
         operators_(*operators),
         held_(graph.homes.size(), kNoValue),
         is_given_(graph.values.size(), false) {}
@@ -260,7 +260,7 @@ class Verifier {
     CheckPacks();
     if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, IsLoop)) return;
     CheckKept();
-    if (verifies_order_) CheckOrder(EmitPlan(graph_, {.is_draft = true}));
+    if (thorough_) CheckStageOrder(EmitPlan(graph_, {.is_draft = true}));
   }
 
   // Weights are packed once, or not at all where a run leaves that out.
@@ -372,7 +372,7 @@ class Verifier {
   }
 
   const StepGraph& graph_;
-  const bool verifies_order_;
+  const bool thorough_;
   OperatorVerifier& operators_;
   std::vector<int> held_;  // by home: the value that it holds
   std::vector<bool> is_given_;
@@ -407,8 +407,9 @@ void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
 
 void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
   try {
-    Verifier(graph, verifies_order_, &operators_).Run();
+    Verifier(graph, thorough_, &operators_).Run();
     if (before_) CheckWhatStays(*before_, graph);
+    if (thorough_) order_.Check(graph);
   } catch (const GraphFault& fault) {
     throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass, ": ", fault.what)).At({.net = graph.name});
   }
@@ -426,9 +427,9 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
 
 void VerifyGraph(const StepGraph& graph, const std::string& pass) { GraphVerifier().Verify(graph, pass); }
 
-void VerifyOrder(const StepPlan& plan) {
+void VerifyStages(const StepPlan& plan) {
   try {
-    CheckOrder(plan);
+    CheckStageOrder(plan);
   } catch (const GraphFault& fault) {
     throw Error(ErrorCode::kInternal, fault.what).At({.net = plan.name});
   }

@@ -100,7 +100,7 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
   const bool is_looked_at = options.on_pass || extra;
-  GraphVerifier verifier(/*verifies_order=*/is_looked_at || VerifiesAll());
+  GraphVerifier verifier(/*thorough=*/is_looked_at || VerifiesAll());
   const auto look = [&](const std::string& pass) {
     CheckCancelled();
     verifier.Verify(*graph, pass);

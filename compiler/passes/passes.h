@@ -32,17 +32,17 @@ std::vector<Pass> Passes();
 // Nothing where there is no pass of this name.
 std::optional<Pass> FindPass(const std::string& name);
 
-// Whether the order of stages is verified behind every pass that changes a graph, and not in plans alone: the
-// environment variable STEPNET_VERIFY_PASSES is set, as it is in tests.
+// Whether every graph of the process is verified thoroughly: the environment variable STEPNET_VERIFY_PASSES is set, as
+// it is in tests.
 bool VerifiesAll();
 
 // Throws kInvalidArgument, with what there is, for a pass that does not exist or is required.
 void CheckDisabledPasses(const std::set<std::string>& names);
 
 // Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each
-// that has changed it: with the order of stages where on_pass, an ExtraPass or VerifiesAll() asks for it, which is else
-// verified in the plan (docs/step_graph.md). Tells on_pass of each pass; before the first one of "import". Throws as
-// CheckDisabledPasses and VerifyGraph, and kInternal for passes of one name or place.
+// that has changed it; thoroughly where on_pass, an ExtraPass or VerifiesAll() asks for it (docs/step_graph.md). Tells
+// on_pass of each pass; before the first one of "import". Throws as CheckDisabledPasses and VerifyGraph, and kInternal
+// for passes of one name or place.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
 // Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what

@@ -29,7 +29,7 @@ TEST(Passes, AreInTheTableOfTheDocs) {
   }
 }
 
-TEST(Passes, AreVerifiedWithTheOrderOfStagesInTests) { EXPECT_TRUE(VerifiesAll()); }
+TEST(Passes, AreVerifiedThoroughlyInTests) { EXPECT_TRUE(VerifiesAll()); }
 
 TEST(Passes, HaveOnePlaceEach) {
   std::vector<int> places;

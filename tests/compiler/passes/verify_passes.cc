@@ -1,4 +1,4 @@
-// Tests verify the order of stages behind each pass, however they are started (compiler/passes/passes.h).
+// Tests verify thoroughly what passes make, however they are started (compiler/passes/passes.h).
 #include <cstdlib>
 
 namespace stepnet {
