@@ -15,7 +15,7 @@ constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;  //
 
 class AccessCollector {
  public:
-  // With `of_steps` what each instruction touches in one step, also where it runs for many at once.
+  // Collects, with `of_steps`, what each instruction touches in one step, also where it runs for many at once.
   AccessCollector(const StepPlan& plan, bool of_steps)
       : plan_(plan),
         of_steps_(of_steps),

@@ -416,6 +416,7 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
   try {
     Verifier(graph, thorough_, &operators_).Run();
     if (before_) CheckWhatStays(*before_, graph);
+    if (thorough_) order_.Check(graph);
   } catch (const GraphFault& fault) {
     throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass, ": ", fault.what)).At({.net = graph.name});
   }

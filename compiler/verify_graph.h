@@ -6,6 +6,7 @@
 
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/verify_operators.h"
+#include "stepnet/compiler/verify_order.h"
 
 namespace stepnet {
 
@@ -29,17 +30,18 @@ void VerifyGraph(const StepGraph& graph, const std::string& pass);
 // Verifies the graphs of one plan, one pass after the other.
 class GraphVerifier {
  public:
-  // Without `thorough` shape rules are not asked, and stages are not compared with the dependencies of the loop, which
-  // takes as long as all else that makes a plan.
+  // Without `thorough` shape rules are not asked, stages are not compared with the dependencies of the loop, and the
+  // order of reads and writes not with that before the pass, which takes as long as all else that makes a plan.
   explicit GraphVerifier(bool thorough = true) : thorough_(thorough), operators_(/*asks_shapes=*/thorough) {}
 
-  // As VerifyGraph. What no pass changes must be as in the first of them, too: direction, memory outside, the moves
-  // around the loop.
+  // Does what VerifyGraph does. What no pass changes must be as in the first of them, too: direction, memory outside,
+  // the moves around the loop; and reads and writes of the same bytes keep their order (compiler/verify_order.h).
   void Verify(const StepGraph& graph, const std::string& pass);
 
  private:
   const bool thorough_;
   OperatorVerifier operators_;
+  OrderVerifier order_;
   std::optional<StepGraph> before_;  // of the first graph, without values and nodes
 };
 

@@ -99,10 +99,10 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
     }
   }
   if (simple_ != nullptr && run.parts() == 1 && run.units() == 0) return RunSimple(run);
-  constexpr size_t kFew = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
+  constexpr size_t kMaxOnStack = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
   const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
-  if (num_operands <= kFew) {
-    void* few[kFew];
+  if (num_operands <= kMaxOnStack) {
+    void* few[kMaxOnStack];
     return RunOn(op, run, few);
   }
   RunOn(op, run, run.ScratchOf<void*>(static_cast<std::int64_t>(num_operands)));

@@ -1,4 +1,4 @@
-// What stages are, and in which order they come, is tested with tests/compiler/stages_test.cc.
+// What stages are, and in which order they come, is tested with tests/compiler/find_stages_test.cc.
 #include "pass_case.h"
 #include "stepnet/core/strings.h"
 
