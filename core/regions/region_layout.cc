@@ -49,7 +49,10 @@ class Layout {
     ChooseWidth();
     PlaceBuffers();
     FillConstants();
-    for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
+    for (const int operand : code_.memory_operands) {
+      code_.memory.push_back(MemoryOf(operand));
+      code_.num_input_memory += code_.memory.back().is_input ? 1 : 0;
+    }
     code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 &&
                       code_.cut != RegionCode::Cut::kColumns && HasPlainSetup(code_) &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
@@ -107,7 +110,8 @@ class Layout {
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
-      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
+      const std::int64_t min_rows = has_phases ? 2 : 1;  // sums of two rows do not wait for each other
+      code_.max_rows = std::min(std::max(width / columns, min_rows), std::max<std::int64_t>(1, code_.NumRows()));
       width = code_.max_rows * columns;
     } else if (slots_.has_whole_rows && !slots_.cuts_rows) {
       width = columns;
