@@ -53,8 +53,6 @@ struct RegionSizes {
   // Bytes of the arrays of a loop that fill the first cache or nearly so. Stores into lines that are not there wait for
   // each other: from so many on the loop asks for them before.
   std::int64_t filled_cache_bytes = 44 << 10;
-  // Bytes of two rows that stay in the first cache while their sums are computed, beside what is written.
-  std::int64_t two_rows_bytes = 32 << 10;
 };
 
 struct Target {

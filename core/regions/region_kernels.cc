@@ -53,7 +53,8 @@ void Vectors(void* out, const void* a, const void* b, const void* c, const void*
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
   const Fn fn;
-  ForVectors<T, kIsShort<Fn>>(n, (kOperands + 1) * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  const std::int64_t arrays = kOperands + (kOperands > 1 && a == b ? 0 : 1);  // one that is read twice is one
+  ForVectors<T, kIsShort<Fn>>(n, arrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
     if constexpr (kOperands == 1) {
       access.Store(d, fn(d, access.Load(d, x + i)), to + i);
     } else if constexpr (kOperands == 2) {

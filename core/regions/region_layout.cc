@@ -110,8 +110,7 @@ class Layout {
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
-      const std::int64_t min_rows = has_phases ? 2 : 1;  // sums of two rows do not wait for each other
-      code_.max_rows = std::min(std::max(width / columns, min_rows), std::max<std::int64_t>(1, code_.NumRows()));
+      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
       width = code_.max_rows * columns;
     } else if (slots_.has_whole_rows && !slots_.cuts_rows) {
       width = columns;

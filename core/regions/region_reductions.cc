@@ -36,36 +36,14 @@ struct Partials {
   // Adds at(access, j, k), the elements [j, j + lanes) of n as a vector, to vectors[k].
   template <class At>
   HWY_INLINE void AddAll(std::int64_t n, const At& at) {
-    std::int64_t i = 0;
-    for (; i + kRowPartials <= n; i += kRowPartials) AddWhole(i, at);
-    AddRest(i, n, at);
-  }
-  // The same of two rows in turns: no addition waits for the one before.
-  template <class At>
-  static HWY_INLINE void AddBoth(Partials& first, Partials& second, std::int64_t n, const At& at_first,
-                                 const At& at_second) {
+    const D d;
+    const Fn fn;
     std::int64_t i = 0;
     for (; i + kRowPartials <= n; i += kRowPartials) {
-      first.AddWhole(i, at_first);
-      second.AddWhole(i, at_second);
+      HWY_UNROLL(16)
+      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes, k));
     }
-    first.AddRest(i, n, at_first);
-    second.AddRest(i, n, at_second);
-  }
-
-  // The elements [i, i + kRowPartials), and those from i on that are fewer.
-  template <class At>
-  HWY_INLINE void AddWhole(std::int64_t i, const At& at) {
-    const D d;
-    const Fn fn;
-    HWY_UNROLL(16)
-    for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes, k));
-  }
-  template <class At>
-  HWY_INLINE void AddRest(std::int64_t i, std::int64_t n, const At& at) {
     if (i == n) return;
-    const D d;
-    const Fn fn;
     HWY_UNROLL(16)
     for (int k = 0; k < kVectors; ++k) {
       const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
@@ -128,57 +106,15 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
 }
 
-enum class Term : std::uint8_t { kElement, kProduct, kSquare };
-
-// What is reduced of a row: terms of From, which are rounded before they become Result.
-template <Term kTerm, typename From, typename Result>
-class TermsOfRow {
- public:
-  HWY_INLINE TermsOfRow(const void* a, const void* b, std::int64_t row, std::int64_t n)
-      : x_(static_cast<const From*>(a) + row * n),
-        y_(static_cast<const From*>(b) + (kTerm == Term::kProduct ? row * n : 0)),
-        center_(hn::Set(D(), kTerm == Term::kSquare ? y_[row] : From{0})) {}
-
-  template <class Access>
-  HWY_INLINE auto operator()(Access access, std::int64_t j, int /*k*/) const {
-    const D d;
-    auto value = access.Load(d, x_ + j);
-    if constexpr (kTerm == Term::kProduct) value = hn::Mul(value, access.Load(d, y_ + j));
-    if constexpr (kTerm == Term::kSquare) {
-      value = hn::Sub(value, center_);
-      value = hn::Mul(value, value);
-    }
-    if constexpr (std::is_same_v<From, Result>) {
-      return value;
-    } else {
-      return hn::PromoteTo(hn::CappedTag<Result, kRowPartials>(), value);
-    }
+template <class Fn, typename T>
+void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
+  constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
+  const T* x = static_cast<const T*>(a);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    Partials<Fn, T> partials(kFirst);
+    partials.Add(x, n);
+    static_cast<T*>(out)[row] = partials.Finish(n);
   }
-
- private:
-  using D = hn::Rebind<From, hn::CappedTag<Result, kRowPartials>>;
-  const From* x_;
-  const From* y_;
-  hn::Vec<D> center_;
-};
-
-template <class Fn, Term kTerm, typename From, typename Result>
-void ReduceRows(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
-  constexpr Result kFirst = std::is_same_v<Fn, AddVectors> ? Result{0} : -std::numeric_limits<Result>::infinity();
-  using Terms = TermsOfRow<kTerm, From, Result>;
-  using P = Partials<Fn, Result>;
-  Result* const to = static_cast<Result*>(out);
-  std::int64_t row = 0;
-  for (; row + 2 <= rows; row += 2) {
-    P first(kFirst), second(kFirst);
-    P::AddBoth(first, second, n, Terms(a, b, row, n), Terms(a, b, row + 1, n));
-    to[row] = first.Finish(n);
-    to[row + 1] = second.Finish(n);
-  }
-  if (row == rows) return;
-  P last(kFirst);
-  last.AddAll(n, Terms(a, b, row, n));
-  to[row] = last.Finish(n);
 }
 
 struct GreaterOrSecondVectors {
@@ -192,7 +128,7 @@ struct GreaterOrSecondVectors {
 // vector waits for the test of the one before.
 template <typename T>
 void MaxRowsVectors(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
-  if (n < 8 * kRowPartials) return ReduceRows<MaxVectors, Term::kElement, T, T>(out, a, b, rows, n);
+  if (n < 8 * kRowPartials) return ReduceRowsVectors<MaxVectors, T>(out, a, b, rows, n);
   using P = Partials<GreaterOrSecondVectors, T>;
   const typename P::D d;
   const T* x = static_cast<const T*>(a);
@@ -213,10 +149,35 @@ void MaxRowsVectors(void* out, const void* a, const void* b, std::int64_t rows, 
   }
 }
 
+enum class Term : std::uint8_t { kElement, kProduct, kSquare };
+
+// Sums as Sum of terms of From, which are rounded before they become Sum.
 template <Term kTerm, typename From, typename Sum>
-constexpr RowsKernel SumRows = ReduceRows<AddVectors, kTerm, From, Sum>;
-template <typename T>
-constexpr RowsKernel SumElements = SumRows<Term::kElement, T, T>;
+void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+  using P = Partials<AddVectors, Sum>;
+  const typename P::D d;
+  const hn::Rebind<From, typename P::D> from;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const From* x = static_cast<const From*>(a) + row * n;
+    const From* y = static_cast<const From*>(b) + (kTerm == Term::kProduct ? row * n : 0);
+    const auto center = hn::Set(from, kTerm == Term::kSquare ? y[row] : From{0});
+    P partials(0);
+    partials.AddAll(n, [&](auto access, std::int64_t j, int /*k*/) HWY_ATTR {
+      auto value = access.Load(from, x + j);
+      if constexpr (kTerm == Term::kProduct) value = hn::Mul(value, access.Load(from, y + j));
+      if constexpr (kTerm == Term::kSquare) {
+        value = hn::Sub(value, center);
+        value = hn::Mul(value, value);
+      }
+      if constexpr (std::is_same_v<From, Sum>) {
+        return value;
+      } else {
+        return hn::PromoteTo(d, value);
+      }
+    });
+    static_cast<Sum*>(out)[row] = partials.Finish(n);
+  }
+}
 
 template <Term kTerm>
 RowsKernel SumOf(DType dtype, DType sum) {
@@ -249,8 +210,8 @@ void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, std::int64_t
 RowsKernel RowsKernelForTarget(ExprOp op, DType dtype) {
   const bool is_sum = op == ExprOp::kRowSum;
   switch (dtype) {
-    case DType::kFloat: return is_sum ? SumElements<float> : MaxRowsVectors<float>;
-    case DType::kDouble: return is_sum ? SumElements<double> : MaxRowsVectors<double>;
+    case DType::kFloat: return is_sum ? ReduceRowsVectors<AddVectors, float> : MaxRowsVectors<float>;
+    case DType::kDouble: return is_sum ? ReduceRowsVectors<AddVectors, double> : MaxRowsVectors<double>;
     case DType::kInt32:
       return is_sum ? ReduceRowsNumbers<scalar::Add<std::int32_t>, std::int32_t>
                     : ReduceRowsNumbers<scalar::Max<std::int32_t>, std::int32_t>;

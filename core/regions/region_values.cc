@@ -108,21 +108,17 @@ class Finder {
     const auto is_reduction = [](const RegionValue& value) { return value.is_reduction(); };
     if (std::ranges::any_of(values_.all, is_reduction)) return kCpuTarget.regions.short_reduced_row;
     const auto needs_no_copy = [&](const RegionCode::Operand& operand) {
+      std::int64_t stride = 1;
+      bool is_dense = true;
+      for (int d = kRegionDims - 1; d >= 0; --d) {
+        is_dense &= code_->sizes[d] == 1 || operand.strides[d] == stride;
+        stride *= code_->sizes[d];
+      }
       const RegionIndex& strides = operand.strides;
-      return IsDense(operand) || (strides[0] == 0 && strides[1] == 0 && strides[2] == 0);  // which is copied once a run
+      return is_dense || (strides[0] == 0 && strides[1] == 0 && strides[2] == 0);  // which is copied once a run
     };
     return std::ranges::all_of(code_->operands, needs_no_copy) ? kCpuTarget.regions.short_dense_row
                                                                : kCpuTarget.regions.short_row;
-  }
-
-  // Whether all elements of an operand are one after the other.
-  bool IsDense(const RegionCode::Operand& operand) const {
-    std::int64_t stride = 1;
-    for (int d = kRegionDims - 1; d >= 0; --d) {
-      if (code_->sizes[d] != 1 && operand.strides[d] != stride) return false;
-      stride *= code_->sizes[d];
-    }
-    return true;
   }
 
   RegionLevel LevelOfInput(int input) const {
@@ -192,28 +188,11 @@ class Finder {
            code_->operands[value.expr->number].strides == RegionIndex{0, 0, 0, 1};
   }
 
-  // Whether two long rows stay in the first cache from phase to phase: then blocks have two, so that the sums of one do
-  // not wait for themselves. Nothing but outputs may be computed of elements, because that would need memory too.
-  bool TwoRowsFit(std::span<const RegionValue> values) const {
-    std::int64_t bytes = 0;  // that a row reads of a column
-    for (const RegionValue& value : values) {
-      if (value.is_in_blocks() && !value.is_reduction() && !value.is_output_element) return false;
-      const bool is_read = value.expr->op == ExprOp::kInput && value.level == RegionLevel::kElement;
-      bytes += is_read ? DTypeBytes(value.expr->dtype) : 0;
-    }
-    const auto is_row_or_dense = [&](const RegionCode::Operand& operand) {
-      return operand.strides[3] == 0 || IsDense(operand);
-    };
-    return 2 * bytes * code_->sizes[3] <= kCpuTarget.regions.two_rows_bytes &&
-           std::ranges::all_of(code_->operands, is_row_or_dense);
-  }
-
   // Sums of what a row keeps have patterns of their own.
   void ChoosePatterns() {
     std::vector<RegionValue> kept = values_.all;
     FindRowSums(kept);
     FindPatterns(kept);
-    code_->joins_rows |= code_->phases.size() > 1 && code_->NumRows() > 1 && TwoRowsFit(kept);
     values_.are_kept = code_->phases.size() == 1 || code_->joins_rows || RowFitsInCache(kept);
     if (values_.are_kept) {
       values_.all = std::move(kept);

@@ -151,40 +151,6 @@ TEST(RegionRows, FindsTheLargestOfLongRowsOnEveryTarget) {
   });
 }
 
-// Two long rows at a time where what they read stays in the first cache, and where rows are one after the other.
-TEST(RegionRows, SumsLongRowsByTwosOnEveryTarget) {
-  const Expr y = Expr::Input(1, "y", DType::kFloat);
-  const auto region_of = [&](std::int64_t rows, std::int64_t columns, const Expr& value, std::int64_t row_stride) {
-    const Dense dense{.rows = rows, .columns = columns};
-    RegionOperand input = dense.Elements();
-    input.strides[2] = row_stride;
-    input.size = rows * row_stride;
-    return Region{.sizes = dense.Sizes(),
-                  .inputs = {input, dense.Elements()},
-                  .outputs = {{.value = value, .memory = dense.Elements()},
-                              {.value = RowSum(x), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}}};
-  };
-  const Expr centered = x - RowSum(x) / 9;
-  const Expr normalized = centered * (1 / Sqrt(RowSum(centered * centered) + 1));
-  const auto joins = [](const Region& region) {
-    return RegionProgram(region).Text().find(" in rows") != std::string::npos;
-  };
-  ForEachTarget([&] {
-    for (const std::int64_t rows : {2, 3, 6}) {
-      for (const std::int64_t columns : {1030, 4096, 4100}) {
-        const Region region = region_of(rows, columns, normalized, columns);
-        EXPECT_EQ(joins(region), columns <= 4096) << columns;
-        ExpectLikeDefinition(region, 12);
-        ExpectLikeDefinition(region_of(rows, columns, normalized, columns + 1), 12);
-      }
-    }
-  });
-  EXPECT_FALSE(joins(region_of(3, 2000, normalized, 2001)));
-  EXPECT_TRUE(joins(region_of(3, 2000, normalized * y, 2000)));
-  EXPECT_FALSE(joins(region_of(3, 3000, normalized * y, 3000)));
-  EXPECT_FALSE(joins(region_of(3, 2000, normalized / RowSum(Tanh(x)), 2000)));  // which takes an array more
-}
-
 // Arrays that fill the first cache have loops of their own.
 TEST(RegionRows, ComputesLongArraysOnEveryTarget) {
   const Expr y = Expr::Input(1, "y", DType::kFloat), row = Expr::Input(2, "row", DType::kFloat);
