@@ -44,7 +44,7 @@ class SimpleRun {
   SimpleRun& operator=(const SimpleRun&) = delete;
 
   bool has_begun() const { return row_ >= 0; }
-  // From column `column` of row `row` on, for rows of `columns`. Comes before RunRows.
+  // Begins at column `column` of row `row`, of rows of `columns`. Comes before RunRows.
   template <typename Input, typename Output>
   void Begin(const Input& input, const Output& output, std::int64_t row, std::int64_t column, std::int64_t columns) {
     const RegionMemory* of = code_.memory.data();
