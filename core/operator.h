@@ -435,7 +435,7 @@ class KernelRegistration {
 
 // Null when no such type is registered. Throws kInvalidNet for a type whose registration makes every use an error.
 const OperatorSchema* FindOperator(const std::string& type);
-// As FindOperator; throws kInvalidNet with the nearest name when there is none.
+// Does what FindOperator does; throws kInvalidNet with the nearest name when there is none.
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
 // The types whose registration is wrong, each with what it is: one registered twice, one without shapes, or one that
