@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "stepnet/cells/name_characters.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {

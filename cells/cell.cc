@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/text_places.h"

@@ -3,9 +3,9 @@
 #include <cctype>
 #include <string_view>
 
-#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 

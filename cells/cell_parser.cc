@@ -6,9 +6,9 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/cell_step_writer.h"
-#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/proto_io.h"
 

@@ -4,10 +4,10 @@
 #include <set>
 
 #include "stepnet/cells/cell.h"
-#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {

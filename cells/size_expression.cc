@@ -4,8 +4,8 @@
 #include <charconv>
 #include <functional>
 
-#include "stepnet/cells/name_characters.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {

@@ -42,6 +42,7 @@ class BackwardPlanMaker {
     AddParamGradients();
     BindWhatIsRead();
     AddInitialStateGradients();
+    GiveSums();
     const PlanSettings settings = PlanSettingsOf(spec_);
     ImportStep(net, settings.options, bindings_, &graph_);
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
@@ -82,7 +83,7 @@ class BackwardPlanMaker {
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
       GradientTarget target{.output = output, .input = inputs[k], .base = graph_.AddBase(/*is_lent=*/false)};
-      if (RequestOf(output) == GradientRequest::kAdd) target.base_before = graph_.AddBase(/*is_lent=*/true);
+      if (RequestOf(output) == GradientRequest::kAdd) target.base_of_caller = graph_.AddBase(/*is_lent=*/true);
       plan_->targets.push_back(std::move(target));
     }
   }
@@ -121,13 +122,22 @@ class BackwardPlanMaker {
   void BeginTargets() {
     for (const GradientTarget& target : plan_->targets) {
       BaseRows rows = RowsOf(target);
-      if (target.base_before >= 0) {
-        const BaseRows before{.name = rows.name, .base = target.base_before};
-        graph_.before.push_back({.kind = RowMove::Kind::kCopy, .to = rows, .from = before});
+      if (target.base_of_caller >= 0) {
+        const BaseRows of_caller{.name = rows.name, .base = target.base_of_caller};
+        graph_.before.push_back({.kind = RowMove::Kind::kCopy, .to = rows, .from = of_caller});
         continue;
       }
       rows.begins_at_steps = written_by_rows_.contains(&target);
       graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = rows});
+    }
+  }
+
+  // Sums are the plan's own until the run has ended well: one that fails leaves what the caller has as it was.
+  void GiveSums() {
+    for (const GradientTarget& target : plan_->targets) {
+      if (target.base_of_caller < 0) continue;
+      const BaseRows sum = RowsOf(target), of_caller{.name = sum.name, .base = target.base_of_caller};
+      graph_.after.push_back({.kind = RowMove::Kind::kGive, .to = of_caller, .from = sum});
     }
   }
 

@@ -28,7 +28,7 @@ struct GradientTarget {
   int output = 0;  // number of the gradient operator's output, the first one with its name
   int input = 0;   // number of the forward operator's input that the gradient is for
   int base = -1;
-  int base_before = -1;          // lent: what is there before the run, where the gradient is added to that
+  int base_of_caller = -1;       // lent, where the gradient is added to what is there: given the sum in the end
   std::vector<Link> links = {};  // the links through which steps see its rows
 };
 

@@ -74,7 +74,10 @@ class Emitter {
       AddMove(move, &plan_.before);
       if (move.kind == RowMove::Kind::kLend) plan_.is_copied[move.to.base] = true;
     }
-    for (const RowMove& move : graph_.after) AddMove(move, &plan_.after);
+    for (const RowMove& move : graph_.after) {
+      AddMove(move, &plan_.after);
+      plan_.gives |= move.kind == RowMove::Kind::kGive;
+    }
     return std::move(plan_);
   }
 

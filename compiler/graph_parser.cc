@@ -1,37 +1,21 @@
 // ParseGraph: reads what GraphText writes, line by line.
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/line_items.h"
 #include "stepnet/compiler/line_reader.h"
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/index_of.h"
-#include "stepnet/io/wire_scan.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
 
-// So large that products of two of them are no overflow.
-constexpr std::int64_t kMaxRowBytes = std::int64_t{1} << 40;  // or bytes of a value
+constexpr std::int64_t kMaxRowBytes = kMaxValueBytes;
 constexpr std::int64_t kMaxSteps = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxStepsAtOnce = 1 << 20;
-
-// The first thing that is wrong with arguments, "1:12: …".
-class ArgumentErrors : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
-    if (text_.empty()) text_ = StrCat(": ", line + 1, ":", column + 1, ": ", message);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
 
 class GraphParser {
  public:
@@ -129,6 +113,11 @@ class GraphParser {
       } else if (line.Skip(RowMoveName(RowMove::Kind::kLend))) {
         move.kind = RowMove::Kind::kLend;
         SayLent(move.to.base, true, line);
+      } else if (line.Skip(RowMoveName(RowMove::Kind::kGive))) {
+        move.kind = RowMove::Kind::kGive;
+        SayLent(move.to.base, true, line);
+        line.Expect(" ");
+        move.from = ParseRows(line);
       } else {
         line.Expect(RowMoveName(RowMove::Kind::kNumbers));
         move.kind = RowMove::Kind::kNumbers;
@@ -267,54 +256,13 @@ class GraphParser {
     line.Expect(": ");
     StepValue value{.blob = name.blob, .version = name.version, .outside = name.outside};
     value.dynamic = line.Skip("unknown");
-    if (!value.dynamic) value.info = ParseInfo(line);
+    if (!value.dynamic) value.info = ReadTensorInfo(line);
     value.added = line.Skip(" added");
     value.home = ParseHome(line, value);
     const int index = graph_.AddValue(value);
     values_[name] = index;
     if (!name.outside) graph_.last[name.blob] = index;
     return index;
-  }
-
-  static TensorInfo ParseInfo(LineReader& line) {
-    TensorInfo info{.dtype = ParseDType(line), .shape = {}};
-    info.shape = ParseShape(line);
-    if (info.shape.size() > kMaxRowBytes / 8) line.Throw(StrCat(info.Description(), " is out of range"));
-    if (line.Skip(" {")) info.value = ParseKnown(line, info);
-    return info;
-  }
-
-  static Tensor ParseKnown(LineReader& line, const TensorInfo& info) {
-    std::vector<std::int64_t> elements;
-    while (!line.Skip("}")) {
-      if (!elements.empty()) line.Expect(", ");
-      elements.push_back(line.Integer());
-    }
-    if (std::ssize(elements) != info.shape.size()) line.Throw(StrCat(info.Description(), " has other elements"));
-    if (info.dtype == DType::kInt64) return Tensor::Of(info.shape, elements);
-    if (info.dtype != DType::kInt32) line.Throw(StrCat("elements of ", info.Description(), " are not known"));
-    const std::vector<std::int32_t> narrow(elements.begin(), elements.end());
-    if (!std::ranges::equal(elements, narrow)) line.Throw("elements are out of range");
-    return Tensor::Of(info.shape, narrow);
-  }
-
-  static Shape ParseShape(LineReader& line) {
-    line.Expect(" [");
-    std::vector<std::int64_t> dims;
-    while (!line.StartsWith("]")) {
-      if (!dims.empty()) line.Expect(", ");
-      dims.push_back(line.Integer());
-    }
-    line.Expect("]");
-    return Shape(dims);
-  }
-
-  static DType ParseDType(LineReader& line) {
-    const std::string word = line.Word();
-    for (int number = 0; number <= static_cast<int>(DType::kString); ++number) {
-      if (word == DTypeName(static_cast<DType>(number))) return static_cast<DType>(number);
-    }
-    line.Throw(StrCat("there is no dtype \"", word, "\""));
   }
 
   int AddHome(Home home) {
@@ -416,17 +364,7 @@ class GraphParser {
     node.by_blobs = line.Skip(" by blobs");
     line.Expect(" @");
     node.op_index = line.Index();
-    line.Expect(" {");
-    std::string_view arguments = line.Rest();
-    if (!arguments.ends_with("}")) line.Throw("the arguments do not end");
-    arguments.remove_suffix(1);
-    google::protobuf::TextFormat::Parser parser;
-    parser.SetRecursionLimit(kMaxMessageNesting);
-    ArgumentErrors errors;
-    parser.RecordErrorsTo(&errors);
-    if (!parser.ParseFromString(std::string(arguments), def.get())) {
-      line.Throw("the arguments cannot be read" + errors.text());
-    }
+    ReadArguments(line, def.get());
     def->set_type(type);
     node.def = def;
     return node;
@@ -458,7 +396,7 @@ class GraphParser {
 
   ProductFactor ParseFactor(LineReader& line) {
     ProductFactor factor{.input = ParseUse(line)};
-    factor.shape = ParseShape(line);
+    factor.shape = ReadShape(line);
     factor.transposed = line.Skip("^T");
     return factor;
   }

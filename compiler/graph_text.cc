@@ -79,6 +79,7 @@ class GraphPrinter {
       switch (move.kind) {
         case RowMove::Kind::kCopy:
         case RowMove::Kind::kAdd: text += RowsText(move.from) + LentText(move.from.base); break;
+        case RowMove::Kind::kGive: text += StrCat(RowMoveName(move.kind), " ", RowsText(move.from)); break;
         default: text += RowMoveName(move.kind); break;
       }
       text += move.only_without_steps ? ", in runs of no steps\n" : "\n";

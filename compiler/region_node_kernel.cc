@@ -293,7 +293,7 @@ DeviceRegion RegionNodeKernel::RegionOf(const ForShapes& shapes) const {
   return region;
 }
 
-// With `keeps_outputs` they go where the run wants them.
+// Outputs go where the run wants them with `keeps_outputs`.
 void RegionNodeKernel::RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const {
   std::vector<TensorView> operands;
   for (size_t k = 0; k < shapes.operands.size(); ++k) {

@@ -25,6 +25,7 @@ const char* RowMoveName(RowMove::Kind kind) {
     case RowMove::Kind::kZero: return "zero";
     case RowMove::Kind::kNumbers: return "numbers";
     case RowMove::Kind::kLend: return "lend";
+    case RowMove::Kind::kGive: return "give";
   }
   return "unknown";
 }
@@ -37,6 +38,7 @@ std::string RowMoveText(const RowMove& move) {
     case RowMove::Kind::kZero: return to + " = zero";
     case RowMove::Kind::kNumbers: return to + " = numbers";
     case RowMove::Kind::kLend: return to + " = lend";
+    case RowMove::Kind::kGive: return StrCat(to, " = give ", RowsText(move.from));
   }
   return to;
 }

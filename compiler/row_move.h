@@ -32,18 +32,20 @@ struct RowMove {
     kZero,     // to = 0
     kNumbers,  // to = 0, 1, 2, …, int32
     kLend,     // to = what the caller owns and lent as this base, of which the steps change a copy
+    kGive,     // to, which the caller owns and finds after the run, = from: in the end, and not where the run fails
   };
   Kind kind = Kind::kCopy;
   BaseRows to;
-  BaseRows from = {};               // of kCopy and kAdd
+  BaseRows from = {};               // of kCopy, kAdd and kGive
   bool only_without_steps = false;  // it is left out of other runs, whose steps write all of `to`
 
+  bool HasSource() const { return kind == Kind::kCopy || kind == Kind::kAdd || kind == Kind::kGive; }
   bool operator==(const RowMove&) const = default;
 };
 
 // "0:1", "T:", "-2:".
 std::string RowRangeText(const BaseRows& rows);
-// "copy", "add", "zero", "numbers", "lend".
+// "copy", "add", "zero", "numbers", "lend", "give".
 const char* RowMoveName(RowMove::Kind kind);
 // "hidden[0:1] = hidden_init".
 std::string RowMoveText(const RowMove& move);

@@ -327,7 +327,7 @@ Schedule MakePipeline(const StepPlan& plan, int threads) {
     for (int i = stage.begin; i < stage.end; ++i) AddInstruction(plan, i, &task);
   }
   Connect(task_of, /*first=*/0, &pipeline);
-  // As many threads as it can keep busy; costs are estimates, so a stage each is never too many.
+  // It gets as many threads as it can keep busy; costs are estimates, so a stage each is never too many.
   const double busy = pipeline.pace > 0 ? std::ceil(pipeline.step_microseconds / pipeline.pace) : threads;
   const auto useful = std::max(static_cast<double>(pipeline.tasks.size()), busy);
   pipeline.threads = static_cast<int>(std::min<double>(threads, useful));

@@ -126,7 +126,7 @@ Simulation InStep(const Schedule& schedule, int threads, std::int64_t runs, doub
 
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs) {
-  // From here on in steps of the schedule, which take `times` as long.
+  // What follows counts steps of the schedule, which take `times` as long.
   const std::int64_t at_once =
       schedule.steps_at_once == kAllSteps ? std::max<std::int64_t>(steps, 1) : schedule.steps_at_once;
   const std::int64_t all = steps;

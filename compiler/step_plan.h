@@ -95,6 +95,7 @@ struct StepPlan {
   // writes: a run whose memory holds the same may keep what an earlier one has made.
   int num_once_stages = 0;
   std::vector<bool> is_copied;  // by base: steps see a copy of what the caller has lent (RowMove::Kind::kLend)
+  bool gives = false;           // it changes what the caller owns, in the end (RowMove::Kind::kGive)
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
   std::vector<bool> dynamic_lists;
   // Where each blob of the step net is found after the last operator, and what it holds.

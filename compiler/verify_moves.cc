@@ -103,9 +103,11 @@ class MoveVerifier {
   void Check(const RowMove& move, bool is_before) {
     if (move.only_without_steps && has_steps_) return;
     if (move.kind == RowMove::Kind::kLend) return CheckLend(move, is_before);
+    if (move.kind == RowMove::Kind::kGive) return CheckGive(move, is_before);
     const int base = move.to.base;
     const RowRange to = RangeOf(move.to);
     const bool is_lent = graph_.lent.contains(base);
+    if (!given_.empty()) ThrowOf(move, "the caller has been given something before");
     if (is_lent && !copied_.contains(base)) ThrowOf(move, "the caller owns the rows that it writes");
     if (move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd) {
       const RowRange from = RangeOf(move.from);
@@ -126,6 +128,16 @@ class MoveVerifier {
     if (!graph_.lent.contains(move.to.base)) ThrowOf(move, "the caller has not lent that");
     if (!is_before || !move.to.IsWhole()) ThrowOf(move, "what is lent is copied as a whole before the first step");
     if (!copied_.insert(move.to.base).second) ThrowOf(move, "it writes over rows that hold something");
+  }
+
+  // Nothing is made behind it: what is made there could fail.
+  void CheckGive(const RowMove& move, bool is_before) {
+    if (!graph_.lent.contains(move.to.base)) ThrowOf(move, "the caller has not lent that");
+    if (is_before || !move.to.IsWhole()) ThrowOf(move, "what is given is given as a whole after the last step");
+    if (graph_.lent.contains(move.from.base) || !held_.Contain(move.from.base, RangeOf(move.from))) {
+      ThrowOf(move, "nothing has given the rows that it reads");
+    }
+    if (!given_.insert(move.to.base).second) ThrowOf(move, "it writes over rows that hold something");
   }
 
   RowRange RangeOf(const BaseRows& rows) const {
@@ -165,6 +177,7 @@ class MoveVerifier {
   const bool has_steps_;
   HeldRows held_;         // of what is not lent
   std::set<int> copied_;  // bases that are lent, of which steps have a copy
+  std::set<int> given_;   // bases that are lent and hold something new
 };
 
 // Whether it says how many rows these are, whatever a run has.
@@ -173,7 +186,7 @@ bool HasLength(const BaseRows& rows) {
 }
 
 void CheckRows(const StepGraph& graph, const RowMove& move) {
-  const bool has_source = move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd;
+  const bool has_source = move.HasSource();
   for (const BaseRows* rows : {&move.to, &move.from}) {
     if (rows == &move.from && !has_source) continue;
     if (rows->base < 0 || rows->base >= graph.num_bases) throw GraphFault{StrCat("there is no base ", rows->base)};

@@ -5,9 +5,15 @@
 #include <utility>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/name_characters.h"
+#include "stepnet/core/printable.h"
 
 namespace stepnet {
 namespace {
+
+bool IsName(std::string_view name) {
+  return !name.empty() && IsNameStart(name[0]) && std::ranges::all_of(name, IsNamePart);
+}
 
 // A name that two have, or "" where all differ.
 template <typename Named>
@@ -17,6 +23,27 @@ std::string NameOfTwo(const std::vector<Named>& all) {
     if (!names.insert(one.name).second) return one.name;
   }
   return "";
+}
+
+// Names stand in nets, in formulas that people read, in tables and in messages.
+std::string SpellingProblem(const OperatorSchema& schema) {
+  const std::string rule = "\": a name is letters, digits, \"_\" and \".\", and starts with a letter or \"_\"";
+  if (!IsName(schema.type)) {
+    return StrCat("an operator in ", schema.file, " has the type \"", PrintableLine(schema.type), rule);
+  }
+  std::string problem;
+  const auto check = [&](const char* what, const auto& all) {
+    for (const auto& one : all) {
+      const std::string_view name = one.name;
+      const bool is_any = name.starts_with("*.");  // an argument: ArgumentSpec::Matches
+      if (!problem.empty() || IsName(is_any ? name.substr(2) : name)) continue;
+      problem = StrCat(schema.type, " declares ", what, " named \"", PrintableLine(one.name), rule);
+    }
+  };
+  check("an input", schema.inputs);
+  check("an output", schema.outputs);
+  check("an argument", schema.arguments);
+  return problem;
 }
 
 std::string NameProblem(const OperatorSchema& schema) {
@@ -103,7 +130,7 @@ std::string DerivedGradientProblem(const OperatorSchema& schema) {
 
 std::string DeclarationProblem(const OperatorSchema& schema) {
   if (schema.type.empty()) return StrCat("an operator in ", schema.file, " has no name");
-  for (const auto find : {NameProblem, NumberProblem, BesideFormulaProblem, DerivedGradientProblem}) {
+  for (const auto find : {SpellingProblem, NameProblem, NumberProblem, BesideFormulaProblem, DerivedGradientProblem}) {
     if (std::string problem = find(schema); !problem.empty()) return problem;
   }
   return "";

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/formulas/formula_sample.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -17,22 +18,15 @@ struct Meaning {
   bool operator==(const Meaning&) const = default;
 };
 
-int IndexOfFormal(const std::vector<Formal>& formals, std::string_view name) {
-  for (size_t i = 0; i < formals.size(); ++i) {
-    if (formals[i].name == name) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 // The number of the formal of which `name` is the gradient, or -1.
 int IndexOfGradient(const std::vector<Formal>& formals, std::string_view name) {
-  return name.starts_with('d') ? IndexOfFormal(formals, name.substr(1)) : -1;
+  return name.starts_with('d') ? IndexOf(formals, name.substr(1), &Formal::name) : -1;
 }
 
 // What the name of an input of a gradient operator means.
 Meaning ReadBy(const OperatorSchema& forward, std::string_view name) {
-  if (const int i = IndexOfFormal(forward.inputs, name); i >= 0) return {Meaning::Kind::kInput, i};
-  if (const int o = IndexOfFormal(forward.outputs, name); o >= 0) return {Meaning::Kind::kOutput, o};
+  if (const int i = IndexOf(forward.inputs, name, &Formal::name); i >= 0) return {Meaning::Kind::kInput, i};
+  if (const int o = IndexOf(forward.outputs, name, &Formal::name); o >= 0) return {Meaning::Kind::kOutput, o};
   if (const int o = IndexOfGradient(forward.outputs, name); o >= 0) return {Meaning::Kind::kOutputGradient, o};
   return {};
 }
@@ -79,6 +73,54 @@ const OperatorSchema* FindGradient(const GradientOp& made) {
   }
 }
 
+// The first of the names that mean what an operator may have any number of, or "".
+std::string NameOfAny(const OperatorSchema& forward, const GradientOp& declared) {
+  const auto is_any = [&](const Meaning& means) {
+    if (means == Meaning{}) return false;
+    const bool is_input = means.kind == Meaning::Kind::kInput || means.kind == Meaning::Kind::kInputGradient;
+    return (is_input ? forward.inputs : forward.outputs)[means.index].variadic;
+  };
+  for (const std::string& name : declared.inputs) {
+    if (is_any(ReadBy(forward, name))) return name;
+  }
+  for (const std::string& name : declared.outputs) {
+    if (is_any(GivenBy(forward, name))) return name;
+  }
+  return "";
+}
+
+// The name of what a name is the gradient of.
+std::string WithoutD(const std::string& name) { return name.substr(std::min<size_t>(1, name.size())); }
+
+// Throws where a gradient arrives that the gradient operator is not given.
+void ExpectGradientsRead(const GradientBuilder& g) {
+  const OperatorSchema& schema = g.op().schema();
+  for (int o = 0; o < g.op().num_outputs(); ++o) {
+    if (!g.HasGO(o) || MayReadGradientOf(schema, o)) continue;
+    const std::string& formal = schema.outputs[std::min(static_cast<size_t>(o), schema.outputs.size() - 1)].name;
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat(schema.type, " passes no gradient through its output \"", formal, "\", here \"", g.O(o),
+                       "\": its gradient, ", schema.declared_gradient->type, ", is not given d", formal,
+                       "; let the loss not depend on it, or put a StopGradient behind it"));
+  }
+}
+
+// Throws where a formula takes one of the names that it is given for another of its formals: of optional ones it has
+// the first, wherever they stand.
+void ExpectTaken(const OperatorSchema& forward, const std::vector<Formal>& formals,
+                 const std::vector<std::string>& given, MeaningOf meaning_of) {
+  for (size_t k = 0; k < formals.size() && !formals[k].variadic; ++k) {
+    const int position = PositionOf(formals, static_cast<int>(k), static_cast<int>(given.size()));
+    if (position < 0) continue;
+    const Meaning says = meaning_of(forward, formals[k].name), is = meaning_of(forward, given[position]);
+    if (says == is || says == Meaning{} || is == Meaning{}) continue;
+    throw Error(
+        ErrorCode::kInvalidNet,
+        StrCat("the gradient of ", forward.type, " is given \"", given[position], "\" and not \"", formals[k].name,
+               "\", both of which may be absent there: of those the first ones must be given"));
+  }
+}
+
 bool IsSame(const ArgumentValue& a, const ArgumentValue& b) {
   return a.f == b.f && a.i == b.i && a.s == b.s && a.floats == b.floats && a.ints == b.ints && a.strings == b.strings &&
          a.net == b.net;
@@ -93,23 +135,31 @@ void ExpectInputKept(const OperatorCall& op, int input) {
               StrCat("the gradient of ", op.type(), " needs its input \"", name, "\", and the operator overwrites it"));
 }
 
+bool MayReadGradientOf(const OperatorSchema& schema, int output) {
+  if (!schema.declared_gradient) return true;
+  const int formal = std::min(output, static_cast<int>(schema.outputs.size()) - 1);
+  return IndexOf(schema.declared_gradient->inputs, StrCat("d", schema.outputs[formal].name)) >= 0;
+}
+
 Operator DerivedGradientOf(const OperatorSchema& forward) {
   const GradientOp& declared = *forward.declared_gradient;
   Operator op(declared.type, forward.file.c_str());
   op.Doc(forward.derived_gradient->empty() ? StrCat("Gradient of ", forward.type, ".") : *forward.derived_gradient);
+  // What may be absent there may be here.
   for (const std::string& name : declared.inputs) {
     const auto [kind, i] = ReadBy(forward, name);
-    if (kind == Meaning::Kind::kInput) {
-      const std::string doc = StrCat("input of ", forward.type, ", ", forward.inputs[i].doc);
-      forward.inputs[i].optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
-    } else if (kind == Meaning::Kind::kOutput) {
-      op.Input(name, StrCat("output of ", forward.type, ", ", forward.outputs[i].doc));
-    } else {
-      op.Input(name, StrCat("the shape of ", name.substr(std::min<size_t>(1, name.size()))));
-    }
+    const bool is_input = kind == Meaning::Kind::kInput, is_output = kind == Meaning::Kind::kOutput;
+    const bool is_optional = kind != Meaning::Kind::kNone && (is_input ? forward.inputs : forward.outputs)[i].optional;
+    const std::string doc = is_input    ? StrCat("input of ", forward.type, ", ", forward.inputs[i].doc)
+                            : is_output ? StrCat("output of ", forward.type, ", ", forward.outputs[i].doc)
+                                        : StrCat("the shape of ", WithoutD(name));
+    is_optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
   }
   for (const std::string& name : declared.outputs) {
-    op.Output(name, StrCat("the shape of ", name.substr(std::min<size_t>(1, name.size()))));
+    const auto [kind, i] = GivenBy(forward, name);
+    const bool is_optional = kind == Meaning::Kind::kInputGradient && forward.inputs[i].optional;
+    const std::string doc = StrCat("the shape of ", WithoutD(name));
+    is_optional ? op.OptionalOutput(name, doc) : op.Output(name, doc);
   }
   op.Args(forward.arguments).Formula(DerivativeOf(forward.type));
   if (forward.check) op.Check(forward.check);
@@ -125,22 +175,33 @@ Operator DerivedGradientOf(const OperatorSchema& forward) {
 void AddDeclaredGradient(GradientBuilder& g) {
   const OperatorSchema& schema = g.op().schema();
   const GradientOp& declared = *schema.declared_gradient;
-  GradientOp op{.type = declared.type, .inputs = {}, .outputs = {}};
   const OperatorSchema* gradient = FindGradient(declared);
+  ExpectGradientsRead(g);
+  GradientOp op{.type = declared.type, .inputs = {}, .outputs = {}};
+  std::vector<std::string> reads, gives;  // what the declaration calls those of `op`
   // Optional ones may be absent.
   for (size_t k = 0; k < declared.inputs.size(); ++k) {
     const auto [kind, i] = ReadBy(schema, declared.inputs[k]);
-    if (kind == Meaning::Kind::kInput) {
-      if (i >= g.op().num_inputs()) continue;
-      const bool reads_shape = gradient != nullptr && gradient->ReadsShapeAlone(static_cast<int>(k));
-      if (!reads_shape) ExpectInputKept(g.op(), i);
-      op.inputs.push_back(g.I(i));
-    } else if (i < g.op().num_outputs()) {
-      op.inputs.push_back(kind == Meaning::Kind::kOutput ? g.O(i) : g.GO(i));
-    }
+    if (kind == Meaning::Kind::kNone) continue;  // DeclaredGradientProblem says so
+    const bool is_input = kind == Meaning::Kind::kInput;
+    const int position = is_input ? PositionOf(schema.inputs, i, g.op().num_inputs())
+                                  : PositionOf(schema.outputs, i, g.op().num_outputs());
+    if (position < 0) continue;
+    const bool reads_shape = gradient != nullptr && gradient->ReadsShapeAlone(static_cast<int>(k));
+    if (is_input && !reads_shape) ExpectInputKept(g.op(), position);
+    op.inputs.push_back(is_input ? g.I(position) : kind == Meaning::Kind::kOutput ? g.O(position) : g.GO(position));
+    reads.push_back(declared.inputs[k]);
   }
   for (const std::string& name : declared.outputs) {
-    if (const int i = GivenBy(schema, name).index; i < g.op().num_inputs()) op.outputs.push_back(g.GI(i));
+    const auto [kind, i] = GivenBy(schema, name);
+    const int position = kind == Meaning::Kind::kNone ? -1 : PositionOf(schema.inputs, i, g.op().num_inputs());
+    if (position < 0) continue;
+    op.outputs.push_back(g.GI(position));
+    gives.push_back(name);
+  }
+  if (gradient != nullptr && gradient->formula && IsWrittenAsGradient(schema, *gradient)) {
+    ExpectTaken(schema, gradient->inputs, reads, ReadBy);
+    ExpectTaken(schema, gradient->outputs, gives, GivenBy);
   }
   g.Add(std::move(op));
 }
@@ -186,6 +247,12 @@ std::string GradientOpProblem(const OperatorSchema& forward, const GradientOp& m
 std::string DeclaredGradientProblem(const OperatorSchema& schema) {
   if (!schema.declared_gradient) return "";
   const GradientOp& declared = *schema.declared_gradient;
+  if (const std::string any = NameOfAny(schema, declared); !any.empty()) {
+    return StrCat(
+        "the gradient of ", schema.type, " names \"", any,
+        "\", of which there may be any number, and a name stands for one: declare the gradient by a function, "
+        ".Gradient([](GradientBuilder& g) { … })");
+  }
   for (const std::string& name : declared.inputs) {
     if (ReadBy(schema, name) != Meaning{}) continue;
     return StrCat("the gradient of ", schema.type, " reads \"", name,

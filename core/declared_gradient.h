@@ -14,10 +14,15 @@ namespace stepnet {
 // Throws kInvalidNet, for gradient rules that read the input, when an output of the operator overwrites it.
 void ExpectInputKept(const OperatorCall& op, int input);
 
+// Whether the gradient of a type may read that of output number `output` of an operator: those that are declared by
+// names do where they name it.
+bool MayReadGradientOf(const OperatorSchema& schema, int output);
+
 // The gradient operator of a type that declares it by Operator::DerivedGradient.
 Operator DerivedGradientOf(const OperatorSchema& forward);
 
-// The gradient rule of types that declare one by names.
+// The gradient rule of types that declare one by names. Throws kInvalidNet where a gradient arrives at an output that
+// the names leave out, and where the formula of the gradient operator would take an optional operand for another one.
 void AddDeclaredGradient(GradientBuilder& g);
 
 // An input or output of `made` whose name in its own declaration says another blob of the forward operator than the one

@@ -98,9 +98,9 @@ class Recorder {
   virtual void Record(const std::function<void()>& work, std::string* refusal) = 0;
   // How many lanes there are in what is kept: what is in different ones may be done at the same time.
   virtual int num_lanes() const { return 1; }
-  // Calls `work`, within that of Record: what it puts in stands in this lane, behind what is in the lane and what the
-  // calls `behind` of this function have put in, which are numbered from 0 in each recording. What nobody puts into a
-  // lane is in lane 0. Elsewhere it is done as ever, one thing after the other.
+  // Calls `work`, within that of Record: what it puts in stands in this lane, behind what is in the lane, what the
+  // calls `behind` of this function have put in, and what is before that in their lanes. Calls are numbered from 0 in
+  // each recording. What nobody puts into a lane is in lane 0. Elsewhere it is done as ever, one thing after the other.
   virtual void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) {
     static_cast<void>(lane), static_cast<void>(behind);
     work();

@@ -81,16 +81,16 @@ HWY_EXPORT(AddUp);
 
 // The least time of some runs, in microseconds.
 template <typename Body>
-double LeastTime(const Body& body) {
+double MinTime(const Body& body) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRuns = 12;
-  double least = std::numeric_limits<double>::infinity();
+  double min_time = std::numeric_limits<double>::infinity();
   for (int run = 0; run < kRuns; ++run) {
     const Clock::time_point begin = Clock::now();
     body();
-    least = std::min(least, std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    min_time = std::min(min_time, std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
   }
-  return least;
+  return min_time;
 }
 
 // How fast so many bytes are read, again and again.
@@ -100,7 +100,7 @@ double ReadRate(std::int64_t bytes) {
   const auto count = static_cast<std::int64_t>(data.size());
   const std::int64_t times = std::max<std::int64_t>(1, kBytesOfRun / bytes);
   volatile float result = 0;
-  const double time = LeastTime([&] {
+  const double time = MinTime([&] {
     for (std::int64_t i = 0; i < times; ++i) result = result + HWY_DYNAMIC_DISPATCH(AddUp)(data.data(), count);
   });
   return static_cast<double>(times * bytes) / time;
@@ -110,7 +110,7 @@ double FlopRate() {
   constexpr std::int64_t kRounds = 20'000;
   double operations = 0;
   volatile float result = 0;
-  const double time = LeastTime([&] { result = HWY_DYNAMIC_DISPATCH(MultiplyAndAdd)(kRounds, &operations); });
+  const double time = MinTime([&] { result = HWY_DYNAMIC_DISPATCH(MultiplyAndAdd)(kRounds, &operations); });
   return operations / time;
 }
 

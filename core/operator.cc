@@ -31,10 +31,10 @@ std::vector<std::string> DeclaredNames(const OperatorSchema& schema) {
 
 // The nearest name or, where none is near, the names that there are, if they are few.
 std::string ArgumentHint(const std::string& name, const OperatorSchema& schema) {
-  constexpr size_t kFew = 12;
+  constexpr size_t kMaxNames = 12;
   const std::vector<std::string> names = DeclaredNames(schema);
   const std::string nearest = DidYouMean(name, names);
-  if (!nearest.empty() || names.empty() || names.size() > kFew) return nearest;
+  if (!nearest.empty() || names.empty() || names.size() > kMaxNames) return nearest;
   return StrCat("; it has ", Join(names, ", "));
 }
 

@@ -61,10 +61,10 @@ void LimitProcessMemory(std::int64_t bytes) {
   std::int64_t data = -1;
   for (int field = 0; field < 6; ++field) pages >> data;
   rlimit limit = {};
-  std::int64_t most = 0;
+  std::int64_t max_bytes = 0;
   const bool is_known = pages && data >= 0 && getrlimit(RLIMIT_DATA, &limit) == 0;
-  if (!is_known || __builtin_add_overflow(data * sysconf(_SC_PAGE_SIZE), bytes, &most)) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(most));
+  if (!is_known || __builtin_add_overflow(data * sysconf(_SC_PAGE_SIZE), bytes, &max_bytes)) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(max_bytes));
   setrlimit(RLIMIT_DATA, &limit);
 }
 

@@ -51,8 +51,9 @@ struct RegionSizes {
   // Bytes of a copy from which on the system's own is as fast as vectors are.
   std::int64_t long_copy_bytes = 4 << 10;
   // Bytes of the arrays of a loop that fill the first cache or nearly so. Stores into lines that are not there wait for
-  // each other: from so many on the loop asks for them before.
+  // each other: from so many on the loop asks for them so many bytes ahead. docs/performance.md, Regions, has the gain.
   std::int64_t filled_cache_bytes = 44 << 10;
+  std::int64_t bytes_ahead = 512;
 };
 
 struct Target {
@@ -92,6 +93,8 @@ struct Target {
   // Rows of a packed product from which on the panel that comes next is fetched meanwhile: the work of fewer does not
   // hide it. 16 rows with 4 MB of weights take 0.85 of the time so; 8 rows with 1 MB would take 1.04.
   int min_rows_to_fetch = 16;
+  // So many rows of the next panel are fetched in turn with as many that are multiplied. Chosen.
+  std::int64_t rows_between_fetches = 8;
 
   // Costs of moving tasks: rounded up from bench, Overhead (0.02 and 0.2 to 0.4); and larger ones, chosen, by which
   // schedules are compared, so that threads are used where that surely gains.
@@ -176,6 +179,10 @@ struct Target {
   // Operations of an operator that a region of several does again, at most, for an operator less to run: about what a
   // call of a kernel takes. Chosen.
   double max_repeated_operations = 256;
+  // Operators that become one region, at most, and operands of one of them: they bound how long a region takes to be
+  // made, and what its kernel is called with. Chosen.
+  std::int64_t max_region_operators = 48;
+  std::int64_t max_region_operands = 32;
 
   // Operators of a run's steps, all together, that are recorded (core/recorded_run.h), at most: graphs take memory for
   // each of them, of the host and of the device, which no limit counts. An LSTM trains over 100,000 steps with less.
@@ -188,6 +195,16 @@ struct Target {
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.
   std::int64_t ring_rows = 4;
+
+  // Elements of a run from which on a call that copies or fills them is faster than a loop. From bench, Op of Where,
+  // whose rows of ten elements took up to 70 ns longer with calls.
+  std::int64_t min_run_for_call = 64;
+
+  // Bytes of tensors that are read from a file from which on a thread takes their memory from the system meanwhile;
+  // below, it costs more than it saves. And the bytes that it takes at once, which whoever stops it waits for: they
+  // take a millisecond. Chosen; docs/performance.md has what the thread saves.
+  std::int64_t min_bytes_to_take_ahead = 8 << 20;
+  std::int64_t bytes_to_take_at_once = 4 << 20;
 
   RegionSizes regions;
 };

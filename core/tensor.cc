@@ -10,6 +10,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/memory_fill.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 
@@ -36,9 +37,8 @@ void Charge(std::int64_t bytes, DType dtype, const Shape& shape) {
   std::int64_t before = memory.current.load(std::memory_order_relaxed);
   do {
     if (bytes > limit - before) {
-      throw Error(ErrorCode::kOutOfMemory,
-                  StrCat("a tensor ", dtype, " ", shape, " needs ", bytes, " bytes; ", before, " of the allowed ",
-                         limit, " are in use (raise the limit with --max_memory)"));
+      throw Error(ErrorCode::kOutOfMemory, StrCat("a tensor ", dtype, " ", shape, " needs ", bytes, " bytes; ", before,
+                                                  " of the allowed ", limit, " are in use ", kRaiseMemoryLimit));
     }
   } while (!memory.current.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
   const std::int64_t now = before + bytes;

@@ -26,6 +26,12 @@ void NoteSteps(const RunState& state, RecordingNotes& notes) {
   }
 }
 
+// What a device has found yet, also before this run. Waits for the device, where something may have been found.
+void ThrowLateFaults(RunContext& context) {
+  if (context.late_faults == nullptr || !context.late_faults->pending()) return;
+  if (auto found = context.late_faults->Take()) throw std::move(found->fault.error);
+}
+
 }  // namespace
 
 std::string WhyNotRecorded(const RunState& state) {
@@ -52,6 +58,7 @@ void Executor::Run(RunState& state, RunContext& context) const {
     if (error.code() == ErrorCode::kCancelled || !state.faults().any()) throw;
   }
   state.faults().Throw();
+  if (plan.gives) ThrowLateFaults(context);
   state.KeepOnceValues();
   state.RunMovesAfter(context);
 }

@@ -93,9 +93,9 @@ class LockstepRun : public SharedWork {
 
   // All rounds that some part has ended are over, but for the last of them.
   std::int64_t FirstOpen() const {
-    std::int64_t most = 1;
-    for (const Part& part : parts_) most = std::max(most, part.done.load());
-    return most - 1;
+    std::int64_t max_done = 1;
+    for (const Part& part : parts_) max_done = std::max(max_done, part.done.load());
+    return max_done - 1;
   }
 
   bool IsDone(std::int64_t round, int parts) const {

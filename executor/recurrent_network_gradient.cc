@@ -26,11 +26,13 @@ struct BackwardRun {
   std::int64_t num_steps = -1;
   std::vector<std::unique_ptr<Blob>> state_gradients;
   std::vector<std::unique_ptr<Blob>> zero_gradients;
+  std::vector<std::unique_ptr<Blob>> sums;  // of each target that the caller is given in the end
   Blob timesteps{"timesteps"};
   std::unique_ptr<RunState> steps;
 
   std::int64_t MemoryBytes() const {
-    return BytesOf(state_gradients) + BytesOf(zero_gradients) + BytesOf(timesteps) + steps->MemoryBytes();
+    return BytesOf(state_gradients) + BytesOf(zero_gradients) + BytesOf(sums) + BytesOf(timesteps) +
+           steps->MemoryBytes();
   }
 };
 
@@ -73,7 +75,8 @@ class RecurrentNetworkGradient {
     context.run = &record->run;  // the masks of the forward run, where operators are computed again
     executor_->Run(*backward->steps, context);
     for (const GradientTarget& target : plan->targets) {
-      run.host().Output(target.output).SetTensor(backward->steps->Base(target.base));
+      const int base = target.base_of_caller < 0 ? target.base : target.base_of_caller;
+      run.host().Output(target.output).SetTensor(backward->steps->Base(base));
     }
     backward->steps->ReleaseBases();
     for (size_t i = 0; i < spec_.states.size(); ++i) {
@@ -153,6 +156,7 @@ class RecurrentNetworkGradient {
     for (size_t k = 0; k < plan->zero_gradients.size(); ++k) {
       run->zero_gradients.push_back(std::make_unique<Blob>("zeros"));
     }
+    for (size_t k = 0; k < plan->targets.size(); ++k) run->sums.push_back(std::make_unique<Blob>("sum"));
     run->steps = std::make_unique<RunState>(plan->steps, op_.options().device());
     return run;
   }
@@ -183,7 +187,7 @@ class RecurrentNetworkGradient {
       steps.SetBase(plan.timestep_base, backward.timesteps.MakeTensor(DType::kInt32, shape, steps.device()));
     }
     // An output may have the name of an input: its memory is that of another tensor while the input is bound.
-    for (const GradientTarget& target : plan.targets) BindTarget(run, record, target, steps);
+    for (size_t k = 0; k < plan.targets.size(); ++k) BindTarget(run, record, plan.targets[k], *backward.sums[k], steps);
     steps.Prepare(record.num_steps, run.host().workspace());
   }
 
@@ -239,23 +243,23 @@ class RecurrentNetworkGradient {
     }
   }
 
-  void BindTarget(const OpRun& run, const RecurrentRecord& record, const GradientTarget& target,
+  void BindTarget(const OpRun& run, const RecurrentRecord& record, const GradientTarget& target, Blob& sum,
                   RunState& steps) const {
     const TensorInfo& info = record.inputs[target.input];
     for (const Link& link : target.links) CheckLinkInBounds(link, info.shape[0], record.num_steps);
     Blob& output = run.host().Output(target.output);
     const Device device = op_.options().device();
-    if (target.base_before < 0) return steps.SetBase(target.base, output.MakeTensor(info.dtype, info.shape, device));
+    if (target.base_of_caller < 0) return steps.SetBase(target.base, output.MakeTensor(info.dtype, info.shape, device));
     if (!output.HasTensor() || output.GetTensor().dtype() != info.dtype || output.GetTensor().shape() != info.shape) {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("gradient_requests says add for \"", output.name(), "\", which holds ", output.Description(),
                          " and must hold ", info.Description()));
     }
-    // The sum goes on where it is, unless others hold that memory, too: they keep its values.
+    // Others that hold that memory, too, keep its values.
     const bool is_ours = output.GetTensor().OwnsStorageAlone();
     const Tensor before = output.GetTensor();
-    steps.SetBase(target.base, is_ours ? before : Tensor(info.dtype, info.shape, device));
-    steps.LendBase(target.base_before, before);
+    steps.SetBase(target.base, sum.MakeTensor(info.dtype, info.shape, device));
+    steps.LendBase(target.base_of_caller, is_ours ? before : before.Clone());
   }
 
   const OperatorCall op_;

@@ -323,11 +323,11 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
   const auto [t, count] = steps;
   context.ResetScratch();
   // Other steps of the instruction may run at the same time.
-  constexpr size_t kFew = 16;
+  constexpr size_t kMaxOnStack = 16;
   const size_t num_views = bound.operands.size();
-  std::array<TensorView, kFew> few;
-  std::vector<TensorView> many(num_views > kFew ? num_views : 0);
-  const std::span<TensorView> views(num_views > kFew ? many.data() : few.data(), num_views);
+  std::array<TensorView, kMaxOnStack> few;
+  std::vector<TensorView> many(num_views > kMaxOnStack ? num_views : 0);
+  const std::span<TensorView> views(num_views > kMaxOnStack ? many.data() : few.data(), num_views);
   for (size_t v = 0; v < num_views; ++v) {
     views[v] = bound.views[v];
     views[v].data = bound.operands[v].At(t);

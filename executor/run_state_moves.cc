@@ -60,7 +60,7 @@ void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_numb
   for (size_t i = 0; i < moves.size(); ++i) {
     const RowMove& move = moves[i].move;
     if (move.only_without_steps && num_steps_ > 0) continue;
-    CheckCancelled();
+    if (move.kind != RowMove::Kind::kGive) CheckCancelled();  // the caller is given all or nothing
     const ObservedScope scope(context.observers, {.kind = RunEventKind::kMove,
                                                   .net = &plan_->name,
                                                   .op_type = &moves[i].type,
@@ -72,6 +72,7 @@ void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_numb
                                                   .instruction = static_cast<int>(first_number + i)});
     const Tensor to = RowsAt(move.to);
     switch (move.kind) {
+      case RowMove::Kind::kGive:
       case RowMove::Kind::kCopy: Copy(RowsAt(move.from), to); break;
       case RowMove::Kind::kAdd: Add(RowsAt(move.from), to); break;
       case RowMove::Kind::kZero: SetZero(to); break;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -43,8 +44,8 @@ void* MemoryCache::TakeNew(std::int64_t block, std::int64_t bytes) {
   const std::string used = StrCat(use_.current, " bytes of at most ", use_.limit, " are in use");
   if (block > use_.limit - use_.current) {
     throw Error(ErrorCode::kOutOfMemory,
-                StrCat(bytes, " bytes of ", source_.device, " exceed the limit of its memory: ", used,
-                       " (--max_device_memory gives another limit)"));
+                StrCat(bytes, " bytes of ", source_.device, " exceed the limit of its memory: ", used, " ",
+                       kRaiseDeviceMemoryLimit));
   }
   if (block > use_.limit - use_.current - use_.cached) ReleaseCached();
   void* memory = source_.take(block);

@@ -9,12 +9,10 @@
 #include <utility>
 
 #include "stepnet/core/signal_block.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 namespace {
-
-// Takes a millisecond: whoever asks for an end does not wait longer.
-constexpr std::uintptr_t kBlockBytes = 4 << 20;
 
 // False where the system cannot do it.
 bool TakePages(std::uintptr_t begin, std::uintptr_t end) {
@@ -30,22 +28,22 @@ bool TakePages(std::uintptr_t begin, std::uintptr_t end) {
 }  // namespace
 
 void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop) {
+  constexpr auto kBytesAtOnce = static_cast<std::uintptr_t>(kCpuTarget.bytes_to_take_at_once);
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   for (const Tensor& place : places) {
     const auto first = reinterpret_cast<std::uintptr_t>(place.raw());
     const std::uintptr_t end = first + static_cast<std::uintptr_t>(place.size_bytes());
-    for (std::uintptr_t begin = first - first % page; begin < end; begin += kBlockBytes) {
-      if (stop.stop_requested() || !TakePages(begin, std::min(begin + kBlockBytes, end))) return;
+    for (std::uintptr_t begin = first - first % page; begin < end; begin += kBytesAtOnce) {
+      if (stop.stop_requested() || !TakePages(begin, std::min(begin + kBytesAtOnce, end))) return;
     }
   }
 }
 
 MemoryAhead::MemoryAhead(std::vector<Tensor> places) : places_(std::move(places)) {
-  constexpr std::int64_t kLeastBytes = 8 << 20;  // below, a thread costs more than it saves
   std::erase_if(places_, [](const Tensor& place) { return !place.defined(); });
   std::int64_t bytes = 0;
   for (const Tensor& place : places_) bytes += place.size_bytes();
-  if (bytes < kLeastBytes) return;
+  if (bytes < kCpuTarget.min_bytes_to_take_ahead) return;
   const SignalBlock block;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { TakeMemory(places_, stop); });

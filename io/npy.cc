@@ -12,6 +12,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 
@@ -407,9 +408,8 @@ TensorInfo ReadNpyFrom(ByteSource* source, const std::function<Tensor(DType, con
     }
     // Characters are not counted among the memory of tensors, and an archive may hold far more of them than its bytes.
     if (const std::int64_t limit = TensorMemory().limit; element.dtype == DType::kString && needed > limit) {
-      throw Error(ErrorCode::kOutOfMemory,
-                  StrCat("strings ", shape, " of ", element.bytes, " bytes each take ", needed, " bytes; ", limit,
-                         " are allowed (raise the limit with --max_memory)"));
+      throw Error(ErrorCode::kOutOfMemory, StrCat("strings ", shape, " of ", element.bytes, " bytes each take ", needed,
+                                                  " bytes; ", limit, " are allowed ", kRaiseMemoryLimit));
     }
     const Tensor place = find_place(element.dtype, shape);
     if (!place.defined()) {

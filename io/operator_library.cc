@@ -136,7 +136,7 @@ std::string PairOf(const std::string& first, const std::string& second) {
   pair.header.e_phoff = offsetof(Pair, segments);
   pair.header.e_phnum = std::size(pair.segments);
   pair.header.e_shoff = pair.header.e_shnum = pair.header.e_shstrndx = 0;
-  constexpr std::uint64_t kLargestPage = 1 << 16;
+  constexpr std::uint64_t kMaxPageBytes = 1 << 16;
   const auto segment = [](std::uint32_t type, std::uint64_t offset, std::uint64_t size, std::uint64_t alignment) {
     return ElfW(Phdr){.p_type = type,
                       .p_flags = PF_R | PF_W,  // a loader writes addresses into the dynamic section
@@ -147,7 +147,7 @@ std::string PairOf(const std::string& first, const std::string& second) {
                       .p_memsz = size,
                       .p_align = alignment};
   };
-  pair.segments[0] = segment(PT_LOAD, 0, bytes, kLargestPage);
+  pair.segments[0] = segment(PT_LOAD, 0, bytes, kMaxPageBytes);
   pair.segments[1] = segment(PT_DYNAMIC, offsetof(Pair, dynamic), sizeof(pair.dynamic), alignof(Pair));
   pair.segments[2] = segment(PT_GNU_STACK, 0, 0, 16);  // or it would ask for a stack that can be executed
   const auto entry = [](std::int64_t tag, std::uint64_t value) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/tensor.h"
@@ -136,7 +137,7 @@ void CheckMemory(const std::string& what, std::int64_t bytes) {
   const std::int64_t limit = TensorMemory().limit;
   if (bytes <= limit) return;
   throw Error(ErrorCode::kOutOfMemory, StrCat(what, " may take ", bytes, " bytes of memory once it is read; ", limit,
-                                              " are allowed (raise the limit with --max_memory)"));
+                                              " are allowed ", kRaiseMemoryLimit));
 }
 
 // Parses into `message`; false with the first error in `error`.
@@ -269,6 +270,8 @@ MessageKind DetectTextKind(const std::string& content) {
   std::string text = StrCat(what, " does not hold a ", wanted);
   if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
     text += StrCat(", it looks like a ", MessageKindName(kind));
+  } else if (what.ends_with(".onnx")) {
+    text += "; `python -m stepnet.onnx MODEL.onnx NET.pbtxt PARAMS.safetensors` makes a net of a model in ONNX";
   } else if (!why.empty()) {
     text += StrCat(": ", why);
   }

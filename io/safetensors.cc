@@ -11,6 +11,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/memory_ahead.h"
@@ -266,9 +267,8 @@ std::vector<Entry> ReadHeader(FileReader* file) {
   if (bytes > file->left())
     Throw(StrCat("the file is cut off: the header has ", bytes, " bytes, ", file->left(), " are left"));
   if (const std::int64_t limit = TensorMemory().limit; bytes * kMemoryOfCharacter > limit) {
-    throw Error(ErrorCode::kOutOfMemory,
-                StrCat("the header of ", bytes, " bytes may take ", bytes * kMemoryOfCharacter, " bytes of memory; ",
-                       limit, " are allowed (raise the limit with --max_memory)"));
+    throw Error(ErrorCode::kOutOfMemory, StrCat("the header of ", bytes, " bytes may take ", bytes * kMemoryOfCharacter,
+                                                " bytes of memory; ", limit, " are allowed ", kRaiseMemoryLimit));
   }
   std::string text(length, '\0');
   file->Read(text.data(), bytes, "the header");

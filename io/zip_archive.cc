@@ -10,6 +10,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 
@@ -77,8 +78,8 @@ struct Directory {
 
 // The record that a file ends with; a comment of any length may follow it.
 std::int64_t FindDirectoryEnd(FileReader* file) {
-  const std::int64_t most = kDirectoryEndBytes + std::numeric_limits<std::uint16_t>::max();
-  const std::int64_t begin = std::max<std::int64_t>(0, file->size() - most);
+  const std::int64_t max_end = kDirectoryEndBytes + std::numeric_limits<std::uint16_t>::max();
+  const std::int64_t begin = std::max<std::int64_t>(0, file->size() - max_end);
   const std::string tail = ReadBytes(file, begin, file->size() - begin, "the end of the archive");
   for (std::int64_t at = std::ssize(tail) - kDirectoryEndBytes; at >= 0; --at) {
     if (NumberAt<std::uint32_t>(tail, at) != kDirectoryEnd) continue;
@@ -161,11 +162,12 @@ ZipEntry TakeEntry(std::string_view* directory, std::int64_t limit, const std::s
   const std::uint64_t bytes = size_at(24);
   entry.packed_bytes = Within(size_at(20), limit, "the size of an entry", path);
   entry.header_at = Within(size_at(42), limit - entry.packed_bytes, "the place of an entry", path);
-  constexpr std::int64_t kMostInflated = 1032;  // what deflate makes of a byte
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  if (entry.method == kStored) most = entry.packed_bytes;
-  if (entry.method == kDeflated && entry.packed_bytes < most / kMostInflated) most = entry.packed_bytes * kMostInflated;
-  entry.bytes = Within(bytes, most, "the length of an entry", path);
+  constexpr std::int64_t kMaxInflated = 1032;  // what deflate makes of a byte
+  std::int64_t max_bytes = std::numeric_limits<std::int64_t>::max();
+  if (entry.method == kStored) max_bytes = entry.packed_bytes;
+  if (entry.method == kDeflated && entry.packed_bytes < max_bytes / kMaxInflated)
+    max_bytes = entry.packed_bytes * kMaxInflated;
+  entry.bytes = Within(bytes, max_bytes, "the length of an entry", path);
   directory->remove_prefix(static_cast<size_t>(all_bytes));
   return entry;
 }
@@ -370,7 +372,7 @@ ZipReader::ZipReader(const std::string& path) : file_(path) {
   if (const std::int64_t limit = TensorMemory().limit; directory.bytes * kMemoryOfByte > limit) {
     throw Error(ErrorCode::kOutOfMemory,
                 StrCat(path, ": the directory of the zip archive may take ", directory.bytes * kMemoryOfByte,
-                       " bytes of memory; ", limit, " are allowed (raise the limit with --max_memory)"));
+                       " bytes of memory; ", limit, " are allowed ", kRaiseMemoryLimit));
   }
   const std::string bytes = ReadBytes(&file_, directory.at, directory.bytes, "the directory");
   std::string_view rest = bytes;

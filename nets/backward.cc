@@ -5,6 +5,7 @@
 #include <set>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/nets/gradient.h"
 #include "stepnet/nets/needed_operators.h"
 #include "stepnet/nets/net_check.h"
@@ -252,7 +253,7 @@ class ReversePass {
     }
     std::map<std::string, int> zeros;
     for (size_t o = 0; o < gradients.size(); ++o) {
-      if (!gradients[o].absent()) continue;
+      if (!gradients[o].absent() || !MayReadGradientOf(GetOperator(op.type()), static_cast<int>(o))) continue;
       gradients[o].dense = values_.Unused(values_[values_.WritesOf(k)[o]].name + "_grad_zero");
       zeros[gradients[o].dense] = static_cast<int>(o);
     }

@@ -8,7 +8,6 @@
 
 #include "stepnet/core/access_order.h"
 #include "stepnet/core/thread_pool.h"
-#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -48,11 +47,7 @@ OperatorOrder FindOrder(const NetDef& net) {
 // value, so that a run that fails leaves it as it was. Such operators do not wait for each other. Adds nodes behind
 // those of the operators, which stand for all that they wait for.
 void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* order) {
-  const std::vector<std::string> read_first = BlobsReadFirst(net);
-  const auto lasts = [&](const OperatorDef& op) {
-    const auto is_carried = [&](const std::string& blob) { return std::ranges::binary_search(read_first, blob); };
-    return HasSideEffects(op) || std::ranges::any_of(op.output(), is_carried);
-  };
+  const std::vector<bool> lasts = ChangesWhatLasts(net);
   const auto add = [&](int from, int to) {
     order->successors[from].push_back(to);
     ++order->num_predecessors[to];
@@ -60,7 +55,7 @@ void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* 
   int all_before = -1;  // the node that stands for them
   std::vector<int> since;
   for (int i = 0; i < net.op_size(); ++i) {
-    if (!lasts(net.op(i))) {
+    if (!lasts[i]) {
       if (GetOperator(net.op(i).type()).MayFindFaults(device)) since.push_back(i);
       continue;
     }

@@ -12,6 +12,7 @@
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/training_net.h"
 #include "stepnet/proto/metanet.pb.h"
 
 namespace stepnet {
@@ -166,13 +167,15 @@ Model LoadModel(const std::string& net_path, Model model) {
   return model;
 }
 
-bool HoldsBundle(const std::string& path) {
+bool HoldsBlob(const std::string& path, const std::string& blob) {
   MiniDbReader reader(path);
   for (std::string key, value; reader.Next(&key, &value);) {
-    if (BlobOfKey(key) == Keys().meta_net_def()) return true;
+    if (BlobOfKey(key) == blob) return true;
   }
   return false;
 }
+
+bool HoldsBundle(const std::string& path) { return HoldsBlob(path, Keys().meta_net_def()); }
 
 MetaNetDef ReadBundle(const std::string& path) {
   MiniDbReader reader(path);
@@ -189,7 +192,12 @@ MetaNetDef ReadBundle(const std::string& path) {
               StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
 }
 
-NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wanted, const RunOptions& options) {
+NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& asked, const RunOptions& options) {
+  const bool is_checkpoint = LooksLikeMiniDb(path) && HoldsBlob(path, kTrainStateBlob);
+  const NameFilter of_checkpoint = [&](const std::string& name) {
+    return !IsOfTrainingAlone(name) && IsWanted(asked, name);
+  };
+  const NameFilter& wanted = is_checkpoint ? of_checkpoint : asked;
   NamedTensors tensors;
   const Model model = IsBundle(path) ? LoadModel(path) : LoadParameters(path, wanted);
   CheckReadsNothing(model, path);

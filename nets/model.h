@@ -40,8 +40,9 @@ Model LoadModel(const std::string& net_path, Model parameters);
 Model LoadParameters(const std::string& path, const NameFilter& wanted = {});
 
 // The tensors that `path` gives as parameters: those of a file of tensors, of a model that has them beside its net, or
-// what a net fills, which is run once (NamesGivenBy). Throws kInputOutput, kInvalidArgument for a net that reads what
-// nothing fills, and what running it throws.
+// what a net fills, which is run once (NamesGivenBy). Of a checkpoint of training those of the net that was trained,
+// with its states, and none of its optimizer's. Throws kInputOutput, kInvalidArgument for a net that reads what nothing
+// fills, and what running it throws.
 NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wanted = {},
                                   const RunOptions& options = {});
 
@@ -57,6 +58,8 @@ std::vector<std::string> FilledBy(const Model& model);
 // what shares memory with that, and blobs without tensors.
 void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace);
 
+// Whether a minidb holds a blob. Throws kInputOutput.
+bool HoldsBlob(const std::string& path, const std::string& blob);
 // Whether a minidb holds a net beside its blobs. Throws kInputOutput.
 bool HoldsBundle(const std::string& path);
 // The bundle in a minidb model. Throws kInputOutput when there is none.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <unordered_set>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/executor_registry.h"
@@ -17,6 +16,7 @@
 #include "stepnet/nets/net_recordings.h"
 #include "stepnet/nets/operator_lanes.h"
 #include "stepnet/nets/placement.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -117,20 +117,6 @@ class SimpleNet : public Net {
   int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
 };
 
-// Says of each operator whether it writes what an operator at or before it reads.
-std::vector<bool> WritesWhatWasRead(const NetDef& net) {
-  std::unordered_set<std::string> read_first, written;
-  std::vector<bool> writes;
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& input : op.input()) {
-      if (!written.contains(input)) read_first.insert(input);
-    }
-    written.insert(op.output().begin(), op.output().end());
-    writes.push_back(std::ranges::any_of(op.output(), [&](const auto& blob) { return read_first.contains(blob); }));
-  }
-  return writes;
-}
-
 }  // namespace
 
 std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace, const RunOptions& options) {
@@ -162,7 +148,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     net->entries_ = std::move(placed.entries);
     for (const int part : placed.origins) net->origins_.push_back(decomposed.origins[part]);
     net->wholes_ = std::move(decomposed.wholes);
-    net->outlives_ = WritesWhatWasRead(net_def);
+    net->outlives_ = ChangesWhatLasts(net_def);
     const std::vector<bool> may_keep = KeptOutputs::MayBe(net_def);
     std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(net_def);
     for (int i = 0; i < net_def.op_size(); ++i) {

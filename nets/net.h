@@ -73,7 +73,7 @@ class Net {
   std::vector<int> origins_;           // of each operator its index in the NetDef; what is added has that of its cause
   std::map<int, std::string> wholes_;  // by that index the text of an operator of which only parts run
   std::vector<std::optional<KeptOutputs>> kept_;  // of each operator on the host that may keep its outputs
-  std::vector<bool> outlives_;  // of each operator whether the net reads what it writes before, in the next run
+  std::vector<bool> outlives_;                    // of each operator (ChangesWhatLasts)
   ObserverList observers_;
   std::vector<int> entries_;  // operators that bring inputs to the device
 

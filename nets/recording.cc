@@ -36,6 +36,19 @@ std::string WhyNotSteps(const NetDef* step_net, DeviceKind device) {
   return "";
 }
 
+bool MayFindFaults(const NetDef* step_net, DeviceKind device) {
+  return step_net != nullptr && std::ranges::any_of(step_net->op(), [&](const OperatorDef& op) {
+           return GetOperator(op.type()).MayFindFaults(device);
+         });
+}
+
+// What runs steps finds nothing itself.
+bool MayFindFaults(const OperatorCall& op, DeviceKind device) {
+  if (!RunsSteps(op)) return op.schema().MayFindFaults(device);
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  return MayFindFaults(op.type() == kForward ? spec.step_net.get() : spec.backward_step_net.get(), device);
+}
+
 std::string WhyNot(const OperatorCall& op, Device device) {
   if (op.options().device().IsHost()) return "runs on the host";
   if (op.options().device() != device) return StrCat("runs on another device than ", device);
@@ -76,7 +89,8 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
     std::string why = WhyNot(op, *device);
     if (why.empty() && op.type() == kGradient && !records.contains(op.inputs().back())) {
       why = "goes back through a run of another net";
-    } else if (why.empty() && may_have_faults && entry.outlives && !entry.op->stops_after_faults()) {
+    } else if (why.empty() && entry.outlives && !entry.op->stops_after_faults() &&
+               (may_have_faults || (op.type() == kGradient && MayFindFaults(op, device->kind)))) {
       why = "runs only when the host has looked for bad values";
     }
     if (!why.empty()) {
@@ -91,7 +105,7 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
     }
     for (const std::string& output : op.outputs()) records.erase(output);
     if (op.type() == kForward) records.insert(op.outputs().back());
-    may_have_faults = may_have_faults || op.schema().MayFindFaults(device->kind);
+    may_have_faults = may_have_faults || MayFindFaults(op, device->kind);
   }
   return {.count = static_cast<int>(operators.size())};
 }

@@ -13,7 +13,7 @@ struct OperatorToRecord {
   const NetOperator* op = nullptr;
   int origin = 0;         // its index in the net as it was written
   bool is_entry = false;  // it brings an input to the device, before others run
-  bool outlives = false;  // the next run reads what it writes
+  bool outlives = false;  // it changes what lasts (ChangesWhatLasts)
 };
 
 // The operators in front that do nothing but put work into the queue of one device, whatever the values are: an

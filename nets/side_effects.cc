@@ -1,7 +1,10 @@
 #include "stepnet/nets/side_effects.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 
+#include "stepnet/nets/gradient_request.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -9,6 +12,13 @@ namespace {
 
 bool HasSideEffects(const NetDef& net) {
   return std::ranges::any_of(net.op(), [](const OperatorDef& op) { return HasSideEffects(op); });
+}
+
+bool AddsToGradient(const OperatorDef& op) {
+  const std::string add = GradientRequestName(GradientRequest::kAdd);
+  return op.type() == "RecurrentNetworkGradient" && std::ranges::any_of(op.arg(), [&](const Argument& arg) {
+           return arg.name() == "gradient_requests" && std::ranges::find(arg.strings(), add) != arg.strings().end();
+         });
 }
 
 }  // namespace
@@ -23,6 +33,20 @@ bool HasSideEffects(const OperatorCall& op) {
            const std::shared_ptr<const NetDef>& net = argument.second.net;
            return net != nullptr && HasSideEffects(*net);
          });
+}
+
+std::vector<bool> ChangesWhatLasts(const NetDef& net) {
+  std::unordered_set<std::string> read_first, written;
+  std::vector<bool> changes;
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& input : op.input()) {
+      if (!written.contains(input)) read_first.insert(input);
+    }
+    written.insert(op.output().begin(), op.output().end());
+    const bool writes = std::ranges::any_of(op.output(), [&](const auto& blob) { return read_first.contains(blob); });
+    changes.push_back(writes || HasSideEffects(op) || AddsToGradient(op));
+  }
+  return changes;
 }
 
 }  // namespace stepnet

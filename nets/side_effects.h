@@ -1,15 +1,23 @@
-// Whether an operator does something that lasts beyond its outputs: writes a file, prints, counts.
+// What operators do that lasts: beyond their outputs (a file, a print, a count), or beyond the run.
 #pragma once
+
+#include <vector>
 
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
 
+class NetDef;
 class OperatorDef;
 
 // True also where an operator of a net among its arguments does, as in the step net of a RecurrentNetwork.
 // REQUIRES: the type is registered.
 bool HasSideEffects(const OperatorDef& op);
 bool HasSideEffects(const OperatorCall& op);
+
+// Of each operator whether it changes what the next run of the net finds, or whoever looks after one that has failed:
+// it has side effects, writes what an operator at or before it reads, or adds to a gradient (gradient_requests).
+// REQUIRES: all types are registered.
+std::vector<bool> ChangesWhatLasts(const NetDef& net);
 
 }  // namespace stepnet

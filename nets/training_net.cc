@@ -150,6 +150,10 @@ class TrainingNetWriter {
 
 }  // namespace
 
+bool IsOfTrainingAlone(const std::string& blob) {
+  return blob == kTrainStateBlob || blob == kTrainChecksumBlob || blob.starts_with(kScope);
+}
+
 void CheckOptimizer(const OptimizerDef& optimizer) {
   const auto check = [](bool ok, const char* field, double value, const char* must) {
     if (ok) return;

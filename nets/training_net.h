@@ -32,6 +32,13 @@ struct TrainingNet {
 TrainingNet MakeTrainingNet(const NetDef& net, const std::string& loss, const std::vector<std::string>& parameters,
                             const OptimizerDef& optimizer);
 
+// What a checkpoint of training holds beside tensors of the training net: the state of the run, a string, and the
+// checksum of all before.
+inline constexpr const char* kTrainStateBlob = "train_state";
+inline constexpr const char* kTrainChecksumBlob = "crc32c";
+// Whether a blob of a checkpoint serves its training alone: one of these, or of the optimizer.
+bool IsOfTrainingAlone(const std::string& blob);
+
 // Throws kInvalidArgument, naming the field, for values that make no sense.
 void CheckOptimizer(const OptimizerDef& optimizer);
 

@@ -53,9 +53,9 @@ void CheckRange(const OperatorCall& op, const char* what, const std::vector<std:
 // Fills in the sizes. Where the kernel does not fit into the padded image, or the image is so large (and empty, in
 // another dimension) that the sums below would overflow, there is no output.
 void SetSizes(std::int64_t in, std::int64_t legacy_pad, Window* window) {
-  constexpr std::int64_t kLargest = std::int64_t{1} << 60;
+  constexpr std::int64_t kMaxSize = std::int64_t{1} << 60;
   window->in = in;
-  if (in > kLargest) return;
+  if (in > kMaxSize) return;
   const std::int64_t reach = (window->kernel - 1) * window->dilation + 1;
   if (legacy_pad == kLegacyPadSame) {
     window->out = (in + window->stride - 1) / window->stride;

@@ -80,10 +80,10 @@ void PrepareOneDnn() {
     RequireMemory(24 << 20, "oneDNN");  // version 2.6 takes 18 MB
     const OneThread one_thread;
     // Sizes that it has different code for: small products are computed where the matrices lie.
-    constexpr std::int64_t kLargest = 16;
-    const std::array<float, kLargest* kLargest> zeros = {};
-    std::array<float, kLargest * kLargest> product;
-    for (const auto& [m, n, k] : {std::array{kLargest, kLargest, kLargest}, std::array<std::int64_t, 3>{4, 6, 3}}) {
+    constexpr std::int64_t kMaxSize = 16;
+    const std::array<float, kMaxSize* kMaxSize> zeros = {};
+    std::array<float, kMaxSize * kMaxSize> product;
+    for (const auto& [m, n, k] : {std::array{kMaxSize, kMaxSize, kMaxSize}, std::array<std::int64_t, 3>{4, 6, 3}}) {
       for (const char a : {'N', 'T'}) {
         for (const char b : {'N', 'T'}) {
           dnnl_sgemm(a, b, m, n, k, 1, zeros.data(), a == 'N' ? k : m, zeros.data(), b == 'N' ? n : k, 0,

@@ -48,14 +48,7 @@ const Registration layer_norm =
                                          {.dtype = dtype, .shape = statistics},
                                          {.dtype = dtype, .shape = statistics}};
         })
-        .Gradient([](GradientBuilder& g) {
-          if (g.HasGO(1) || g.HasGO(2)) {
-            throw Error(ErrorCode::kInvalidNet, "LayerNorm passes no gradient through its outputs mean and std");
-          }
-          ExpectInputsKept(g);
-          g.Add(
-              {.type = "LayerNormGradient", .inputs = {g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)}, .outputs = {g.GI(0)}});
-        })
+        .Gradient("LayerNormGradient", {"dy", "y", "mean", "std", "x"}, {"dx"})
         .Formula([](Formula& f) {
           const std::int64_t count = f.RowsFrom("x", f.Int("axis"));
           const Expr x = f.In("x");

@@ -76,9 +76,6 @@ constexpr int TileRows(int vectors) {
   return vectors > kLastTileVectors ? kFewRows : std::min((kRegisters - 1 - vectors) / vectors, 8);
 }
 
-// So many rows of B are fetched in turn with as many that are multiplied.
-constexpr std::int64_t kTermsBetweenFetches = 8;
-
 HWY_INLINE void PrefetchToSecondCache(const void* data) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   __builtin_prefetch(data, 0, 2);
@@ -143,7 +140,7 @@ HWY_NOINLINE void Tile(const PanelOperands<T, W>& of, std::int64_t row, const Ve
   const W* b[kVectors];
   STEPNET_UNROLL
   for (int v = 0; v < kVectors; ++v) b[v] = at.b[v];
-  const std::int64_t terms = next.count > 0 ? kTermsBetweenFetches : of.k;
+  const std::int64_t terms = next.count > 0 ? kCpuTarget.rows_between_fetches : of.k;
   for (std::int64_t l = 0, offset = 0; l < of.k;) {
     const std::int64_t end = std::min(l + terms, of.k);
     next.Fetch(l, end);

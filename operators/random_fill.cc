@@ -1,5 +1,6 @@
-// Fills with random numbers, which are no formulas: they run once, to make parameters, and formulas do not know a shape
-// that the elements of an input say. Element i is a function of seed, operator, run, step and i alone (core/random.h).
+// Fills with random numbers. They are no formulas, which are not told a shape that the elements of an input say
+// (input_as_shape); the kernel for that fills without it as well. Element i is a function of seed, operator, run, step
+// and i alone (core/random.h).
 #include <array>
 #include <cmath>
 #include <numbers>

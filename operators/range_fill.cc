@@ -1,5 +1,6 @@
-// Fills that count, which are no formulas, because those do not know a shape that the elements of an input say:
-// RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths.
+// Fills that count: RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths. They are no
+// formulas, which are not told a shape that the elements of an input say (input_as_shape); the kernel for that fills
+// without it as well.
 #include <limits>
 
 #include "stepnet/core/cancellation.h"

@@ -1,17 +1,43 @@
-// Silu: y = x * sigmoid(x), the name that PyTorch and ONNX tools know Swish by.
+// Silu: y = x * sigmoid(x), as PyTorch and ONNX tools call it.
 // Source: Elfwing, Uchibe, Doya, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
 // Reinforcement Learning", 2017, eq. 5 and 6.
+// Swish: the same, as Caffe2 calls it.
+// Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017, with beta = 1.
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {
 namespace {
 
+void XTimesSigmoid(Formula& f) {
+  const Expr x = f.In("x");
+  f.Out({x * Sigmoid(x)});
+}
+
 const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by element.",
                                      "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).")
-                              .Formula([](Formula& f) {
-                                const Expr x = f.In("x");
-                                f.Out({x * Sigmoid(x)});
-                              });
+                              .Formula(XTimesSigmoid);
+
+const Registration swish = Operator("Swish")
+                               .Doc("y = x * sigmoid(x), element by element.")
+                               .Input("x", "any shape")
+                               .Output("y", "the shape of x")
+                               .Shapes(SameFloats())
+                               .Gradient("SwishGradient", {"x", "y", "dy"}, {"dx"})
+                               .Formula(XTimesSigmoid);
+
+// By hand: it takes y in place of x * sigmoid(x), as Caffe2 does.
+const Registration swish_gradient = Operator("SwishGradient")
+                                        .Doc("dx = dy * (y + sigmoid(x) * (1 - y)).")
+                                        .Input("x", "input of Swish, any shape")
+                                        .Input("y", "output of Swish, the shape of x")
+                                        .Input("dy", "the shape of x")
+                                        .Output("dx", "the shape of x")
+                                        .Shapes(SameFloats())
+                                        .InPlace({{0, 0}, {1, 0}, {2, 0}})
+                                        .Formula([](Formula& f) {
+                                          const Expr y = f.In("y");
+                                          f.Out({f.In("dy") * (y + Sigmoid(f.In("x")) * (1 - y))});
+                                        });
 
 }  // namespace
 }  // namespace stepnet

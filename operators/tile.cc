@@ -1,5 +1,5 @@
-// Tile: x repeated along one dimension. It copies runs, as its expansion says; the gradient is no formula: those sum
-// over the last dimensions, or over all that come before.
+// Tile: x repeated along one dimension. It copies runs, and its gradient adds them up, as their expansions say; the
+// gradient is no formula: those sum over the last dimensions, or over all that come before.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
@@ -78,6 +78,12 @@ const Registration tile_gradient =
                         StrCat(InputText(query, 0), "; dimension ", axis, " is no multiple of ", tiles, " tiles"));
           }
           return {{.dtype = dy.dtype, .shape = dy.shape.With(axis, dy.shape[axis] / tiles)}};
+        })
+        .Expands([](Expansion& e) {
+          const Shape& dy = e.In(0).shape;
+          const int axis = dy.CanonicalAxis(e.op().Int("axis"));
+          const std::int64_t tiles = e.op().Int("tiles");
+          e.Sum(0, {.sizes = {dy.SizeTo(axis), tiles, dy.SizeFrom(axis) / tiles}, .summed = {false, true, false}});
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return FloatKernel(op, [axis = op.Int("axis"), tiles = op.Int("tiles")]<typename T>(const OpRun& run) {

@@ -6,6 +6,7 @@
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/target.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -100,9 +101,6 @@ void ForRuns(const OpRun& run, const TensorView& x, const Fn& fn) {
   }
 }
 
-// Elements of a run from which on a call that copies or fills them is faster than a loop.
-constexpr std::int64_t kLongRun = 64;
-
 void ChooseRuns(const OpRun& run) {
   ForDType(run.Out(0).dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -110,7 +108,7 @@ void ChooseRuns(const OpRun& run) {
     T* z = run.Out(0).As<T>();
     ForRuns(run, run.Out(0), [&](bool holds, std::int64_t begin, std::int64_t end) {
       const T* chosen = holds ? x : y;
-      if (end - begin >= kLongRun) {
+      if (end - begin >= kCpuTarget.min_run_for_call) {
         std::copy(chosen + begin, chosen + end, z + begin);
         return;
       }
@@ -126,7 +124,7 @@ void SplitRuns(const OpRun& run) {
     T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
     ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
       T *to = holds ? dx : dy, *other = holds ? dy : dx;
-      if (end - begin >= kLongRun) {
+      if (end - begin >= kCpuTarget.min_run_for_call) {
         std::copy(dz + begin, dz + end, to + begin);
         std::fill(other + begin, other + end, zero);
         return;

@@ -203,7 +203,7 @@ class Explainer {
     return names;
   }
 
-  // Why results may differ in their last bits from those of --opt_level=1; empty where they do not.
+  // Why results may differ in their last bits from those of opt_level=1; empty where they do not.
   std::string HowItRounds(const StepNode& node, const Instruction& instruction, const Stage& stage) const {
     std::vector<std::string> why;
     if (instruction.packed) why.emplace_back("its terms are added up in another order");
@@ -213,7 +213,7 @@ class Explainer {
     if (node.kind == StepNode::Kind::kProduct && std::ranges::any_of(node.given(), adds)) {
       why.emplace_back("its sum goes on from what is there");
     }
-    return why.empty() ? "" : StrCat("may round otherwise than with --opt_level=1: ", Join(why, ", "));
+    return why.empty() ? "" : StrCat("may round otherwise than with opt_level=1: ", Join(why, ", "));
   }
 
   // Whichever takes longer: the arithmetic, or the bytes, which lie in the cache that holds all that the stage touches.

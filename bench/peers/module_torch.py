@@ -63,9 +63,9 @@ def run_of(network: Network, pass_: str, inputs: list[torch.Tensor], gradient: t
 
 def check(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> None:
     error = (ours - theirs).abs().max().item() / max(1, theirs.abs().max().item())
-    most = TOLERANCE[ours.device.type]
-    if not error <= most:
-        sys.exit(f"{name}: results of StepNet and of PyTorch differ by {error:.2g}, more than {most}")
+    max_error = TOLERANCE[ours.device.type]
+    if not error <= max_error:
+        sys.exit(f"{name}: results of StepNet and of PyTorch differ by {error:.2g}, more than {max_error}")
 
 
 def mean_ms(run: Callable[[], torch.Tensor], times: int) -> tuple[float, float]:

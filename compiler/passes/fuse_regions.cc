@@ -22,12 +22,9 @@
 namespace stepnet {
 namespace {
 
-// Bounds how long a region takes to be made, and the parameters of a kernel on a GPU.
-constexpr size_t kMaxCalls = 48;
-constexpr size_t kMaxOperands = 32;  // of one operator
-// How many nodes are looked at for a region, and how often it is tried without one of them before it is cut in half:
-// however large a step is.
-constexpr size_t kMaxNear = 4 * kMaxCalls;
+// How many nodes are looked at for each that a region may have, and how often it is tried without one of them before it
+// is cut in half: however large a step is.
+constexpr size_t kNearOfCall = 4;
 constexpr int kMaxTries = 3;
 constexpr int kManyCut = 2;  // regions, after which the next ones begin small
 
@@ -40,7 +37,11 @@ bool HasSums(const RegionPart& part) {
 class LoopFuser {
  public:
   LoopFuser(StepGraph* graph, const Uses& uses, int begin, int end)
-      : graph_(*graph), uses_(uses), begin_(begin), elements_(static_cast<size_t>(end - begin)) {
+      : graph_(*graph),
+        uses_(uses),
+        begin_(begin),
+        max_calls_(static_cast<size_t>(graph->target->max_region_operators)),
+        elements_(static_cast<size_t>(end - begin)) {
     for (int n = begin; n < end; ++n) {
       CheckCancelled();
       elements_[n - begin] = ElementsToJoin(graph_.nodes[n]);
@@ -80,7 +81,7 @@ class LoopFuser {
   std::int64_t ElementsToJoin(const StepNode& node) const {
     if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator() || node.by_blobs) return kCannotJoin;
     if (HasSideEffects(*node.call)) return kCannotJoin;
-    if (node.inputs.size() + node.outputs.size() > kMaxOperands) return kCannotJoin;
+    if (std::ssize(node.inputs) + std::ssize(node.outputs) > graph_.target->max_region_operands) return kCannotJoin;
     for (const int output : node.outputs) {
       if (output == kNoValue || graph_.values[output].added) return kCannotJoin;
     }
@@ -147,7 +148,7 @@ class LoopFuser {
   // Nodes that become one region, `seed` first, each before those that must come behind it. Where one region after the
   // other has been cut, the next ones are tried with twice as many nodes as came of the last one.
   std::vector<int> Group(int seed) {
-    const size_t first_max = num_cut_ < kManyCut ? kMaxCalls : 2 * last_size_;
+    const size_t first_max = num_cut_ < kManyCut ? max_calls_ : 2 * last_size_;
     size_t max_calls = first_max;
     std::set<int> left_out;
     for (int tries = 0;; ++tries) {
@@ -205,7 +206,7 @@ class LoopFuser {
   // A node that reads a value of the region, and those that it waits for.
   void AddNear(int reader, std::set<int>* looked_at, std::set<int>* near) const {
     std::vector<int> to_add = {reader};
-    while (!to_add.empty() && looked_at->size() < kMaxNear) {
+    while (!to_add.empty() && looked_at->size() < kNearOfCall * max_calls_) {
       const int n = to_add.back();
       to_add.pop_back();
       if (is_put_[n] || !MayJoin(n) || !looked_at->insert(n).second) continue;
@@ -227,6 +228,7 @@ class LoopFuser {
   StepGraph& graph_;
   const Uses& uses_;
   const int begin_;
+  const size_t max_calls_;  // of a region
   // An element for each node of the loop.
   std::vector<std::int64_t> elements_;
   std::vector<std::vector<int>> followers_;

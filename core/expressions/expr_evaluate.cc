@@ -193,8 +193,11 @@ std::string FaultMessage(const ExprNode& require, std::span<const ExprScalar> va
 
 std::string WithElement(std::string message, std::int64_t element) {
   constexpr std::string_view kPlace = "{element}";
-  const size_t at = message.find(kPlace);
-  return at == std::string::npos ? message : message.replace(at, kPlace.size(), StrCat(element));
+  const std::string number = StrCat(element);
+  for (size_t at = 0; (at = message.find(kPlace, at)) != std::string::npos; at += number.size()) {
+    message.replace(at, kPlace.size(), number);
+  }
+  return message;
 }
 
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/index_of.h"
@@ -16,8 +17,8 @@ const ArgumentSpec& SpecOf(const OperatorCall& op, std::string_view argument) {
                                            "\" that the operator does not declare"));
 }
 
-// Which of `count` operands is that of a formal: all that are not optional are there, of others the first ones. -1:
-// none.
+}  // namespace
+
 int PositionOf(const std::vector<Formal>& formals, int formal, int count) {
   auto optional = count - std::ranges::count(formals, false, &Formal::optional);
   int position = 0;
@@ -27,8 +28,6 @@ int PositionOf(const std::vector<Formal>& formals, int formal, int count) {
     position += is_there ? 1 : 0;
   }
 }
-
-}  // namespace
 
 Formula::Formula(const ShapeQuery& query) : query_(query) {
   for (int i = 0; i < query.num_inputs(); ++i) reads_.push_back({.input = i});
@@ -76,7 +75,9 @@ Expr Formula::ReadInput(Read wanted) {
   std::string text = wanted.name;
   if (wanted.access == Access::kBlock) text += "_" + std::to_string(wanted.block);
   reads_[read] = std::move(wanted);
-  const Expr element = Expr::Input(static_cast<int>(read), text, InfoOfInput(input).dtype);
+  const DType dtype = InfoOfInput(input).dtype;
+  CheckOperandType(dtype, StrCat("input ", reads_[read].name));
+  const Expr element = Expr::Input(static_cast<int>(read), text, dtype);
   return inputs_[read] = Cast(ComputedIn(element.dtype()), element);
 }
 

@@ -36,7 +36,9 @@ class FormulaDerivative {
     CheckNames();
     const std::vector<FormulaOutput> values = ForwardOutputs();
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
-    for (int i = 0; i < formula_.query_.op().num_outputs(); ++i) {
+    const int num_outputs = formula_.query_.op().num_outputs();
+    for (size_t i = 0; i < schema_.outputs.size(); ++i) {
+      if (PositionOf(schema_.outputs, static_cast<int>(i), num_outputs) < 0) continue;
       reads_of_.push_back(ReadsOf(schema_.outputs[i].name.substr(1)));
     }
     const std::int64_t num_elements = FindAccesses();
@@ -69,6 +71,12 @@ class FormulaDerivative {
                          ", which is one itself: say here what the gradient is"));
     }
     if (!forward_.formula) Fail("which has no formula: declare one there, or say here what the gradient is");
+    for (const auto& [what, formals] : {std::pair("input", &forward_.inputs), std::pair("output", &forward_.outputs)}) {
+      const int any = IndexOf(*formals, true, &Formal::variadic);
+      if (any < 0) continue;
+      Fail(StrCat("of whose ", what, " \"", (*formals)[any].name,
+                  "\" there may be any number, which names do not tell apart: say here what the gradient is"));
+    }
     if (formula_.query_.op().num_inputs() == 0) Fail("and is given nothing");
     for (const Formal& input : schema_.inputs) {
       const bool is_known = Declares(forward_.inputs, input.name) || Declares(forward_.outputs, input.name) ||

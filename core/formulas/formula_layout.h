@@ -11,6 +11,10 @@
 
 namespace stepnet {
 
+// Which of `count` operands is that of a formal, or the first of them of a variadic one: all that are not optional are
+// there, of others the first ones. -1: none.
+int PositionOf(const std::vector<Formal>& formals, int formal, int count);
+
 // Throws kInternal: the declaration is wrong, whatever the inputs are.
 [[noreturn]] void FailInFormula(const ShapeQuery& query, const std::string& what);
 // Throws `code`, naming the operator and what its inputs are.

@@ -93,10 +93,10 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
 
 // Never inlined, as RunSimple: what one way keeps on the stack would slow down the others.
 [[gnu::noinline]] void FormulaProgram::RunAny(const OperatorCall& op, const OpRun& run) const {
-  constexpr size_t kFew = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
+  constexpr size_t kMaxOnStack = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
   const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
-  if (num_operands <= kFew) {
-    void* few[kFew];
+  if (num_operands <= kMaxOnStack) {
+    void* few[kMaxOnStack];
     return RunOn(op, run, few);
   }
   RunOn(op, run, run.ScratchOf<void*>(static_cast<std::int64_t>(num_operands)));

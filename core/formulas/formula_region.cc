@@ -43,9 +43,10 @@ class FormulaCompiler {
       FailInFormula(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
     }
     if (formula_.draws_ && shape_.rank() > 1) {
-      FailInFormula(
-          query_,
-          "draws random numbers for elements that are not one row (RowsFrom from 0 on, or Over of one dimension)");
+      FailFormula(query_, ErrorCode::kShapeMismatch,
+                  StrCat(" draws random numbers for ", shape_,
+                         " elements, which are not one row: its formula can make them one by RowsFrom from 0 on, or by "
+                         "Over of one dimension"));
     }
     Collapse();
     DropEmptyRows();
@@ -111,8 +112,9 @@ class FormulaCompiler {
     for (int k = 0; k < blocks; ++k) {
       to.value = WithType(output.values[k], i);
       if (to.value.dtype() != info.dtype) {
-        FailInFormula(query_, StrCat("gives ", query_.op().outputs()[i], " as ", info.dtype, " and ", to.value.dtype(),
-                                     " side by side"));
+        FailFormula(query_, ErrorCode::kTypeMismatch,
+                    StrCat(" gives ", query_.op().outputs()[i], " as ", info.dtype, " and ", to.value.dtype(),
+                           " side by side by its formula"));
       }
       const bool is_stored_sum = to.kind == RegionOutputKind::kSums && IsStoredFloat(info.dtype);
       if (is_stored_sum) to.value = Cast(DType::kFloat, output.values[k]);  // which is rounded when it is complete

@@ -14,7 +14,7 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kFewRows = 256;  // whose conditions are on the stack
+constexpr std::int64_t kMaxRows = 256;  // whose conditions are on the stack
 
 }  // namespace
 
@@ -71,14 +71,14 @@ struct RegionProgram::Codes {
     if (simple.code != nullptr) {
       return RunSimpleKinds(simple, PointersOf(inputs), PointersOf(outputs), begin, end, kinds->then.sizes[3]);
     }
-    for (std::int64_t row = begin; row < end; row += kFewRows) {
-      RunFewRows(inputs, outputs, row, std::min(end, row + kFewRows));
+    for (std::int64_t row = begin; row < end; row += kMaxRows) {
+      RunFewRows(inputs, outputs, row, std::min(end, row + kMaxRows));
     }
   }
 
-  // Runs the rows [begin, end), kFewRows at most.
+  // Runs the rows [begin, end), kMaxRows at most.
   void RunFewRows(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
-    bool holds[kFewRows];
+    bool holds[kMaxRows];
     if (kinds->comparison) {
       for (std::int64_t row = begin; row < end; ++row)
         holds[row - begin] = kinds->comparison->Holds(PointersOf(inputs), row);
@@ -88,7 +88,7 @@ struct RegionProgram::Codes {
       const RowRange all_rows{.first = begin, .last = end};
       RunRegionRows(kinds->condition, inputs, of_condition, {&all_rows, 1});
     }
-    RowRange ranges[2][kFewRows / 2 + 1];
+    RowRange ranges[2][kMaxRows / 2 + 1];
     size_t num_ranges[2] = {};
     for (std::int64_t row = begin; row < end;) {
       const bool is_then = holds[row - begin];

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stepnet/core/expressions/expr_functions.h"
+
 namespace stepnet {
 namespace {
 
@@ -17,18 +19,16 @@ double OperationsOf(ExprOp op, double of_function) {
     case ExprOp::kPow:
     case ExprOp::kSqrt:
     case ExprOp::kExp:
-    case ExprOp::kExpm1:
     case ExprOp::kLog:
-    case ExprOp::kLog1p:
     case ExprOp::kTanh:
     case ExprOp::kSigmoid:
-    case ExprOp::kErf:
     case ExprOp::kErfc:
-    case ExprOp::kSin:
-    case ExprOp::kCos:
     case ExprOp::kUniform: return of_function;
-    default: return 1;
+    default: break;
   }
+  // Of the C library's functions those that round are short.
+  const ExprFunction* function = FindExprFunction(op);
+  return function != nullptr && !function->is_exact ? of_function : 1;
 }
 
 }  // namespace

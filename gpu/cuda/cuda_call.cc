@@ -78,7 +78,7 @@ void ExpectContext(int device) {
 // Kernels run behind the host's back: the call that fails is not the one that is to blame.
 constexpr const char* kHowToLocate =
     "; it comes of a kernel that was started before: the same run with CUDA_LAUNCH_BLOCKING=1 in the environment and "
-    "--executor=serial names the operator, one under compute-sanitizer the address";
+    "rnn_runner's --executor=serial names the operator, one under compute-sanitizer the address";
 
 // Throws what a call gave that works on the device.
 void Check(int device, cudaError_t result, const char* call) {

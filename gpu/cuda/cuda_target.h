@@ -1,8 +1,9 @@
 // The figures of a GPU that were found by measuring one: kCudaTarget, by which plans are made, kCudaRegions, by which
-// regions become kernels, and kCudaProducts, by which products do.
+// regions become kernels, and kCudaProducts, by which products do. They are the same on every GPU, since the last ones
+// decide how a product rounds: kernels differ in the order in which they add terms.
 //
-// What is not here stands with its kernel: sizes of blocks of threads, by which the kernel is written, and whatever
-// says in which order terms are added, as tiles of products (few_rows_product.cu), because bits hang on it.
+// What is not here stands with its kernel: sizes of blocks of threads, by which the kernel is written, and in how many
+// parts a kernel adds.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace stepnet {
 // with fewer rows stages overlap more, and products are slower; between 256 and 2048 rows four layers of LSTMUnit take
 // the same time, with one chunk for all steps a quarter more. More queues gain nothing: each kernel has many blocks.
 // Whatever can takes many steps at once, because a launch takes longer than the work of a step: a million operations
-// take no longer (chosen). To copy weights takes as long as a few launches of steps.
+// take no longer (chosen). To copy weights takes as long as a few launches of steps. A kernel takes 32,764 bytes of
+// parameters, which bounds regions (chosen).
 inline constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                        .flops_per_microsecond = 20e6,
                                        .bytes_per_microsecond = 2e6,
@@ -27,7 +29,9 @@ inline constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                        .takes_all_over_time = true,
                                        .max_bytes_to_merge = 32 << 20,
                                        .max_queues = 8,
-                                       .max_repeated_operations = 1 << 20};
+                                       .max_repeated_operations = 1 << 20,
+                                       .max_region_operators = 48,
+                                       .max_region_operands = 32};
 
 // Which kernel a region becomes (gpu/region_source.h); the bits are the same. Chosen.
 struct CudaRegionSizes {
@@ -46,6 +50,44 @@ inline constexpr CudaRegionSizes kCudaRegions = {};
 // Streams of a recording: each has scratch memory of its own. Chosen.
 inline constexpr int kMaxCudaLanes = 4;
 
+// Which products of few rows the kernel for them computes (few_rows_product.h), and in which tiles.
+struct FewRowsSizes {
+  // Elsewhere cuBLASLt is faster, by the timings below or in the steps of cells (scripts/bench_gpu): beyond so many
+  // rows, below so few, and for so many multiplications. What lies by rows it reads better; with the other layout very
+  // few rows are nothing but reading.
+  std::int64_t max_rows = 64;
+  std::int64_t min_rows = 2;
+  std::int64_t min_rows_of_transposed = 5;
+  double max_multiplications = 1 << 23;
+  double max_multiplications_of_transposed = 1 << 25;
+
+  // Microseconds, about, by which a tile is chosen; by timing products of 1 to 128 rows, depths and columns of 64 to
+  // 8,192 on an H200.
+  double wave_time = 0.3;              // of blocks, one on each processor
+  double chunk_time = 0.3;             // that each warp of a block multiplies
+  double element_of_lane_time = 0.03;  // of a chunk
+  double cluster_time = 0.4;           // where several blocks share a tile
+  double block_of_cluster_time = 0.1;
+};
+
+// Which products are computed directly (direct_product.h). By timing them and cuBLASLt in a chain of steps on an H100
+// (docs/performance.md).
+struct DirectProductSizes {
+  std::int64_t max_rows = 4;
+  double max_multiplications_of_rows = 1 << 25;
+  // Beyond so much depth cuBLASLt reads more of a column at once.
+  std::int64_t max_depth_of_warp = 2048;
+  // For less most threads of a block would have nothing to do.
+  std::int64_t min_depth_of_block = 64;
+  // A warp has four columns where that leaves each multiprocessor a block: more of the right factor is on its way then.
+  // Likewise a block has more where there are enough for all multiprocessors.
+  std::int64_t min_columns_for_four = 4096;
+  std::int64_t min_blocks = 128;
+  // Small: so that no thread adds more than a few terms.
+  double max_multiplications_of_elements = 1 << 18;
+  std::int64_t max_depth_of_element = 512;
+};
+
 // Which kernel computes a product.
 struct CudaProductSizes {
   // Multiplications up to which products of few rows are computed exactly, by the kernel for that (few_rows_product.h),
@@ -53,6 +95,9 @@ struct CudaProductSizes {
   // whose steps multiply [32, 256] with 1 MB, took 0.79 ms in TF32 and 0.65 exactly, and with (64, 512), eight times as
   // many, tensor cores are faster (scripts/bench_gpu).
   std::int64_t max_exact_multiplications = std::int64_t{32} * 256 * 1024;
+
+  FewRowsSizes few_rows;
+  DirectProductSizes direct;
 };
 inline constexpr CudaProductSizes kCudaProducts = {};
 

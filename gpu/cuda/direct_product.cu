@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/cuda/direct_product.h"
 #include "stepnet/gpu/device_code.cuh"
 
@@ -17,20 +18,7 @@ constexpr int kThreadsOfElement = 8;
 constexpr int kThreadsOfBlock = 1024;  // where a block has columns
 constexpr int kWarpsOfBlock = kThreadsOfBlock / kWarp;
 
-// By timing both in a chain of steps on an H100 (docs/performance.md).
-constexpr std::int64_t kMaxRows = 4;
-constexpr double kMaxProductsOfRows = 1 << 25;
-// Beyond so much depth cuBLASLt reads more of a column at once.
-constexpr std::int64_t kMaxDepthOfWarp = 2048;
-// For less most threads of a block would have nothing to do.
-constexpr std::int64_t kMinDepthOfBlock = 64;
-// A warp has four columns where that leaves each multiprocessor a block: more of the right factor is on its way then.
-// Likewise a block has more where there are enough for all multiprocessors.
-constexpr std::int64_t kMinColumnsForFour = 4096;
-constexpr std::int64_t kMinBlocks = 128;
-// Small: so that no thread adds more than a few terms.
-constexpr double kMaxProductsOfElements = 1 << 18;
-constexpr std::int64_t kMaxDepthOfElement = 512;
+constexpr const DirectProductSizes& kSizes = kCudaProducts.direct;
 
 template <int kLanes, typename T>
 __device__ T SumOfLanes(T sum) {
@@ -215,11 +203,13 @@ double ProductsOf(const DirectSizes& sizes) {
 }
 
 bool IsOfRows(const DirectSizes& sizes, DType dtype) {
-  if (dtype != DType::kFloat || sizes.count > 1 || sizes.left_transposed || ProductsOf(sizes) > kMaxProductsOfRows) {
+  if (dtype != DType::kFloat || sizes.count > 1 || sizes.left_transposed ||
+      ProductsOf(sizes) > kSizes.max_multiplications_of_rows) {
     return false;
   }
-  return sizes.right_transposed ? sizes.rows <= kMaxRows && sizes.depth % kVector == 0 && sizes.depth <= kMaxDepthOfWarp
-                                : sizes.rows == 1 && sizes.columns % kVector == 0 && sizes.depth >= kMinDepthOfBlock;
+  return sizes.right_transposed
+             ? sizes.rows <= kSizes.max_rows && sizes.depth % kVector == 0 && sizes.depth <= kSizes.max_depth_of_warp
+             : sizes.rows == 1 && sizes.columns % kVector == 0 && sizes.depth >= kSizes.min_depth_of_block;
 }
 
 // In kRowsKernels, or -1.
@@ -227,8 +217,8 @@ int RowsKernelFor(const DirectSizes& sizes, DType dtype) {
   if (!IsOfRows(sizes, dtype)) return -1;
   int columns = kWarps;
   if (!sizes.right_transposed) {
-    while (columns < 32 && sizes.columns >= 2 * columns * kMinBlocks) columns *= 2;
-  } else if (sizes.rows == 1 && sizes.columns >= kMinColumnsForFour) {
+    while (columns < 32 && sizes.columns >= 2 * columns * kSizes.min_blocks) columns *= 2;
+  } else if (sizes.rows == 1 && sizes.columns >= kSizes.min_columns_for_four) {
     columns *= 4;
   }
   const auto found = std::ranges::find_if(kRowsKernels, [&](const RowsKernel& kernel) {
@@ -246,7 +236,8 @@ dim3 BlocksOf(std::int64_t work, std::int64_t of_block) {
 std::optional<DirectProduct> DirectProduct::Make(const DirectSizes& sizes, DType dtype) {
   const double products = ProductsOf(sizes);
   if (products == 0) return std::nullopt;
-  const bool is_small = products <= kMaxProductsOfElements && sizes.depth <= kMaxDepthOfElement;
+  const bool is_small =
+      products <= kSizes.max_multiplications_of_elements && sizes.depth <= kSizes.max_depth_of_element;
   const int kernel = RowsKernelFor(sizes, dtype);
   if (kernel < 0 && !is_small) return std::nullopt;
   return DirectProduct(sizes, dtype, kernel, is_small);

@@ -273,42 +273,25 @@ const TileKernel& KernelFor(int rows, int columns_of_lane, bool right_transposed
 
 std::int64_t Parts(std::int64_t size, std::int64_t of_part) { return (size + of_part - 1) / of_part; }
 
-// The figures that choose a tile. They are those of an H200, and yet none of kCudaTarget's: a tile says in which order
-// terms are added, so they decide how a product rounds.
-//
-// Microseconds, about; by timing products of 1 to 128 rows, depths and columns of 64 to 8,192.
-struct TileTimes {
-  double wave = 0.3;              // of blocks, one on each processor
-  double chunk = 0.3;             // that each warp of a block multiplies
-  double element_of_lane = 0.03;  // of a chunk
-  double cluster = 0.4;           // where several blocks share a tile
-  double block_of_cluster = 0.1;
-};
-constexpr TileTimes kTimes;
-
-// Where cuBLASLt is faster, by these timings or in the steps of cells (scripts/bench_gpu): beyond so many rows, below
-// so few, and for so much work. What lies by rows it reads better; with the other layout very few rows are nothing but
-// reading.
-constexpr std::int64_t kMaxRows = 64;
-constexpr std::int64_t kMinRows = 2, kMinRowsOfTransposed = 5;
-constexpr double kMaxProducts = 1 << 23, kMaxProductsOfTransposed = 1 << 25;
+constexpr const FewRowsSizes& kSizes = kCudaProducts.few_rows;
 
 double EstimateMicroseconds(const ProductSizes& sizes, const TileKernel& kernel, int blocks,
                             const ProductDevice& device) {
   const std::int64_t tiles = Parts(sizes.rows, kernel.rows) * Parts(sizes.columns, kLanes * kernel.columns_of_lane);
   const auto waves = static_cast<double>(Parts(tiles * blocks, device.num_processors));
   const auto chunks = static_cast<double>(Parts(Parts(sizes.depth, kChunk), blocks * kWarps));
-  const double of_chunk = kTimes.chunk + kTimes.element_of_lane * kernel.rows * kernel.columns_of_lane;
-  const double of_cluster = blocks > 1 ? kTimes.cluster + kTimes.block_of_cluster * blocks : 0.0;
-  return waves * chunks * of_chunk + waves * kTimes.wave + of_cluster;
+  const double of_chunk = kSizes.chunk_time + kSizes.element_of_lane_time * kernel.rows * kernel.columns_of_lane;
+  const double of_cluster = blocks > 1 ? kSizes.cluster_time + kSizes.block_of_cluster_time * blocks : 0.0;
+  return waves * chunks * of_chunk + waves * kSizes.wave_time + of_cluster;
 }
 
 bool IsForCublas(const ProductSizes& sizes) {
-  const std::int64_t min_rows = sizes.right_transposed ? kMinRowsOfTransposed : kMinRows;
-  const double max_products = sizes.right_transposed ? kMaxProductsOfTransposed : kMaxProducts;
+  const std::int64_t min_rows = sizes.right_transposed ? kSizes.min_rows_of_transposed : kSizes.min_rows;
+  const double max_products =
+      sizes.right_transposed ? kSizes.max_multiplications_of_transposed : kSizes.max_multiplications;
   const double products =
       static_cast<double>(sizes.rows) * static_cast<double>(sizes.columns) * static_cast<double>(sizes.depth);
-  return sizes.rows < min_rows || sizes.rows > kMaxRows || products > max_products;
+  return sizes.rows < min_rows || sizes.rows > kSizes.max_rows || products > max_products;
 }
 
 }  // namespace

@@ -59,9 +59,9 @@ template <typename T, bool kIsLine>
 cudaError_t LaunchAs(const SumDims& dims, const T* x, T* out, double factor, bool adds, cudaStream_t stream) {
   const std::int64_t num_sums = dims.kept.size(), length = dims.summed.size();
   if (num_sums == 0) return cudaSuccess;
-  constexpr std::int64_t kFew = 64;  // it decides in which order elements are added: no figure of a Target
+  constexpr std::int64_t kMaxInTurn = 64;  // it decides in which order elements are added: no figure of a Target
   constexpr std::int64_t kMaxBlocks = 65535;
-  if (length <= kFew) {
+  if (length <= kMaxInTurn) {
     const auto blocks = static_cast<unsigned>(std::min((num_sums + kThreads - 1) / kThreads, kMaxBlocks));
     SumByThreads<T, kIsLine>
         <<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), adds, num_sums, length);

@@ -45,7 +45,26 @@ Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
   const nb::module_ numpy = nb::module_::import_("numpy");
   nb::object source = nb::borrow(array);
   if (!PyObject_CheckBuffer(array.ptr())) source = numpy.attr("from_dlpack")(source);
-  return TensorOf(numpy.attr("array")(source, nb::arg("order") = "C"), role);
+  nb::object copy;
+  try {
+    copy = numpy.attr("array")(source, nb::arg("order") = "C");
+  } catch (nb::python_error& raised) {
+    if (!raised.matches(PyExc_MemoryError)) throw;
+    throw Error(ErrorCode::kOutOfMemory,
+                StrCat("there is no memory for a copy of ", Text(role), ": ", Utf8Of(raised.value())));
+  }
+  return TensorOf(copy, role);
+}
+
+bool HasTangent(nb::handle array) {
+  const nb::object forward_ad = nb::steal(PyImport_GetModule(nb::str("torch.autograd.forward_ad").ptr()));
+  if (!forward_ad.is_valid()) {
+    if (PyErr_Occurred() != nullptr) nb::raise_python_error();
+    return false;  // PyTorch has not been imported
+  }
+  const nb::object level = nb::getattr(forward_ad, "_current_level", nb::none());
+  if (PyLong_Check(level.ptr()) && nb::cast<int>(level) < 0) return false;
+  return !forward_ad.attr("unpack_dual")(array).attr("tangent").is_none();
 }
 
 std::string ElementsOf(nb::handle array) {

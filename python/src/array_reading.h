@@ -31,6 +31,10 @@ bool IsAligned(const void* data, DType dtype);
 
 std::string TypeName(nanobind::handle object);
 
+// Whether it is a tensor of PyTorch with a tangent, as within torch.autograd.forward_ad, of which its memory says
+// nothing.
+bool HasTangent(nanobind::handle array);
+
 // What the elements of an array are, as it says itself; of one that does not, its type.
 std::string ElementsOf(nanobind::handle array);
 [[noreturn]] void ThrowNoDType(const ArrayRole& role, const std::string& elements);
@@ -41,7 +45,7 @@ Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role);
 // Says in a CopyWarning that the array is copied, since it is `why`, and how it would not be.
 void WarnOfCopy(const ArrayRole& role, const char* why, const char* better);
 
-// A tensor over a copy of an array in the host's memory, which NumPy makes.
+// A tensor over a copy of an array in the host's memory, which NumPy makes. Throws kOutOfMemory, naming it.
 Tensor CopyOf(nanobind::handle array, const ArrayRole& role, const char* why);
 
 }  // namespace stepnet::python

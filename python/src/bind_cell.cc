@@ -7,6 +7,7 @@
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/python/src/array_reading.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/call_gradients.h"
@@ -59,8 +60,9 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
     if (request != requests.end() && request->second == GradientRequest::kNone) continue;
     differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
   }
-  auto gradients = std::make_unique<CallGradients>(cell->name(), place.device, cell->outputs(), outputs,
-                                                   std::move(differentiated), std::move(pullback));
+  auto gradients =
+      std::make_unique<CallGradients>(CallGradients::Of{.text = cell->name(), .device = place.device}, cell->outputs(),
+                                      outputs, std::move(differentiated), std::move(pullback));
   return nb::make_tuple(ArraysOf(outputs, read_only, place.stream), nb::cast(std::move(gradients)));
 }
 
@@ -132,6 +134,7 @@ void BindCell(nb::module_& module) {
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),
              nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("seed").none());
+  module.def("has_tangent", &HasTangent);
   module.def("address_of", &AddressOf, nb::arg(), nb::arg() = "cpu");
 }
 

@@ -16,6 +16,7 @@
 #include "stepnet/python/src/loaded_net.h"
 #include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/with_file.h"
 
 namespace nb = nanobind;
 
@@ -23,32 +24,43 @@ namespace stepnet::python {
 namespace {
 
 nb::list Call(LoadedNet& net, const nb::dict& given) {
-  const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return ArraysOf(CallOnDevice(net.place(), [&] { return net.program()->Run(inputs); }), /*read_only=*/false);
+  return WithFile(net.file(), [&] {
+    const std::vector<Tensor> inputs = net.TakeInputs(given);
+    return ArraysOf(CallOnDevice(net.place(), [&] { return net.program()->Run(inputs); }), /*read_only=*/false);
+  });
 }
 
 nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const nb::dict& gradient_requests) {
-  const std::vector<std::string> wanted = NamesOf("wrt", wrt);
-  const std::vector<Tensor> inputs = net.TakeInputs(given);
-  const std::vector<std::string> names = net.Differentiable(wanted, inputs);
-  const GradientRequests requests = RequestsOf(gradient_requests);
-  auto [outputs, pullback] = CallOnDevice(
-      net.place(), [&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
-  std::vector<CallGradients::By> differentiated;
-  for (const std::string& name : AskedFor(names, requests)) {
-    differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
-  }
-  auto gradients = std::make_unique<CallGradients>(net.Described(), net.place().device, net.outputs(), outputs,
-                                                   std::move(differentiated), std::move(pullback));
-  return nb::make_tuple(ArraysOf(outputs, /*read_only=*/true), nb::cast(std::move(gradients)));
+  return WithFile(net.file(), [&] {
+    const std::vector<std::string> wanted = NamesOf("wrt", wrt);
+    const std::vector<Tensor> inputs = net.TakeInputs(given);
+    const std::vector<std::string> names = net.Differentiable(wanted, inputs);
+    const GradientRequests requests = RequestsOf(gradient_requests);
+    auto [outputs, pullback] = CallOnDevice(
+        net.place(), [&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
+    std::vector<CallGradients::By> differentiated;
+    for (const std::string& name : AskedFor(names, requests)) {
+      differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
+    }
+    const CallGradients::Of of = {.text = net.Described(), .file = net.file(), .device = net.place().device};
+    auto gradients =
+        std::make_unique<CallGradients>(of, net.outputs(), outputs, std::move(differentiated), std::move(pullback));
+    return nb::make_tuple(ArraysOf(outputs, /*read_only=*/true), nb::cast(std::move(gradients)));
+  });
 }
 
 nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
   nb::dict arrays;
-  for (const auto& [name, tensor] : CallOnDevice(net.place(), [&] { return net.program()->ReadShared(names); })) {
-    arrays[name.c_str()] = ArrayOf(tensor);
-  }
+  WithFile(net.file(), [&] {
+    for (const auto& [name, tensor] : CallOnDevice(net.place(), [&] { return net.program()->ReadShared(names); })) {
+      arrays[name.c_str()] = ArrayOf(tensor);
+    }
+  });
   return arrays;
+}
+
+void Restore(LoadedNet& net, const nb::dict& tensors) {
+  WithFile(net.file(), [&] { net.Restore(tensors); });
 }
 
 // The tensors that the net keeps, by name; a run of a net that changes them changes these arrays.
@@ -67,8 +79,10 @@ nb::dict Filled(LoadedNet& net) {
 
 nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
   const std::string form = TextOf("format", format);
-  const std::vector<Tensor> inputs = net.TakeInputs(given);
-  return StrOf(CallOnDevice(net.place(), [&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
+  return WithFile(net.file(), [&] {
+    const std::vector<Tensor> inputs = net.TakeInputs(given);
+    return StrOf(CallOnDevice(net.place(), [&] { return ExplanationOf(net.def(), inputs, form, net.Described()); }));
+  });
 }
 
 std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, nb::handle threads,
@@ -81,11 +95,12 @@ std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& 
   });
 }
 
-// A net from its text, with tensors for its parameters, which are copied.
-std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params, nb::handle threads, nb::handle device,
-                                nb::handle opt_level, nb::handle seed) {
+// A net from its text, with tensors for its parameters, which are copied; `file` is what it was made from.
+std::shared_ptr<LoadedNet> Make(const std::string& text, const std::string& file, const nb::dict& params,
+                                nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
   const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
-  Model model;
+  ModelOfFiles made{.net_file = file};
+  Model& model = made.model;
   for (const nb::handle item : params.items()) {
     const nb::object key = item[0], value = item[1];
     const std::string name = Utf8Of(key);
@@ -96,7 +111,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
     const InOrderOf device({.device = options.device()});
     ParseMessageText(text, "<text>", &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
-    return std::make_shared<LoadedNet>(model, options);
+    return std::make_shared<LoadedNet>(made, options);
   });
 }
 
@@ -123,6 +138,7 @@ std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string&
 void BindModel(nb::module_& module) {
   nb::class_<LoadedNet>(module, "LoadedNet")
       .def_prop_ro("name", &LoadedNet::name)
+      .def_prop_ro("file", &LoadedNet::file)
       .def_prop_ro("inputs", &LoadedNet::inputs)
       .def_prop_ro("outputs", &LoadedNet::outputs)
       .def_prop_ro("parameters", &LoadedNet::parameters)
@@ -132,10 +148,10 @@ void BindModel(nb::module_& module) {
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("read", &Read)
-      .def("restore", &LoadedNet::Restore)
+      .def("restore", &Restore)
       .def("explain", &ExplainNet, nb::arg(), Anything());
   module.def("load_net", &Load, nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
-  module.def("make_net", &Make, nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
+  module.def("make_net", &Make, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
   module.def("train_net", &Train, nb::arg(), nb::arg(), Anything(), nb::arg(), nb::arg(), Anything(), Anything(),
              Anything(), Anything());
 }

@@ -29,6 +29,11 @@ nb::dict LoadParams(const std::string& path, nb::handle widen, nb::handle seed) 
     }
     NamedTensors read = ReadParameterTensors(path, {}, MakeRunOptions(request));
     for (auto& [name, tensor] : read) {
+      if (tensor.dtype() == DType::kString) {
+        throw Error(ErrorCode::kTypeMismatch, StrCat(path, " has \"", name, "\", ", tensor.Description(),
+                                                     ", and arrays have no strings; `rnn_runner convert --params "
+                                                     "--output=NAME,…` writes others alone to a file"));
+      }
       if (tensor.dtype() == DType::kBFloat16 || (is_widened && tensor.dtype() == DType::kFloat16))
         tensor = Widened(tensor);
     }

@@ -8,16 +8,15 @@
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/device_calls.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/with_file.h"
 
 namespace nb = nanobind;
 
 namespace stepnet::python {
 
-CallGradients::CallGradients(std::string of, Device device, std::vector<std::string> outputs,
-                             const std::vector<Tensor>& values, std::vector<By> differentiated,
-                             std::unique_ptr<Pullback> pullback)
+CallGradients::CallGradients(Of of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
+                             std::vector<By> differentiated, std::unique_ptr<Pullback> pullback)
     : of_(std::move(of)),
-      device_(device),
       outputs_(std::move(outputs)),
       differentiated_(std::move(differentiated)),
       pullback_(std::move(pullback)) {
@@ -28,7 +27,11 @@ CallGradients::CallGradients(std::string of, Device device, std::vector<std::str
 }
 
 nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums, nb::handle stream) {
-  const ArrayPlace place = PlaceFor(device_, stream);
+  const ArrayPlace place = PlaceFor(of_.device, stream);
+  return WithFile(of_.file, [&] { return Run(output_gradients, sums, place); });
+}
+
+nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& sums, const ArrayPlace& place) {
   const std::vector<Tensor> given = Take(output_gradients, place), before = TakeSums(sums);
   const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given, before); });
   nb::dict parameters, inputs;
@@ -48,7 +51,7 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace&
     const size_t i = static_cast<size_t>(std::ranges::find(outputs_, name) - outputs_.begin());
     if (i == outputs_.size() || !is_floating_[i]) {
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(of_, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs_),
+                  StrCat(of_.text, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs_),
                          "; its outputs are ", Join(outputs_, ", ")));
     }
     const Tensor gradient = TensorOf(value, {"gradient of the output", name}, place);

@@ -20,8 +20,15 @@ class CallGradients {
     bool is_parameter = false;
   };
 
-  // `of`: the cell or net, for messages; `device`: on which it runs; `values`: what the call gave, one an output.
-  CallGradients(std::string of, Device device, std::vector<std::string> outputs, const std::vector<Tensor>& values,
+  // The cell or net that was called.
+  struct Of {
+    std::string text;       // for messages
+    std::string file = {};  // which they name; "" for none
+    Device device = {};     // on which it runs
+  };
+
+  // `values`: what the call gave, one an output.
+  CallGradients(Of of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
                 std::vector<By> differentiated, std::unique_ptr<Pullback> pullback);
 
   // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
@@ -33,11 +40,11 @@ class CallGradients {
   nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream);
 
  private:
+  nanobind::tuple Run(const nanobind::dict& output_gradients, const nanobind::dict& sums, const ArrayPlace& place);
   std::vector<Tensor> Take(const nanobind::dict& given, const ArrayPlace& place) const;
   std::vector<Tensor> TakeSums(const nanobind::dict& given) const;
 
-  const std::string of_;
-  const Device device_;
+  const Of of_;
   const std::vector<std::string> outputs_;
   const std::vector<By> differentiated_;
   const std::unique_ptr<Pullback> pullback_;
@@ -45,7 +52,7 @@ class CallGradients {
   std::vector<bool> is_floating_;
 };
 
-// As ArrayOf.
+// Does what ArrayOf does, for each.
 nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, std::optional<StreamId> ready_on = {});
 
 }  // namespace stepnet::python

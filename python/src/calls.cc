@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -107,6 +108,8 @@ void TranslateErrors() {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
       Raise(error);
+    } catch (const std::bad_alloc&) {
+      Raise(CurrentError());
     }
   });
 }

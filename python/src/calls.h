@@ -17,7 +17,7 @@ void InitCalls();
 // Whether the calling thread is the one in which Python handles signals.
 bool HandlesSignals();
 
-// For as long as it lives the calling thread has not the GIL. Needs the GIL.
+// While it lives the calling thread has not the GIL. Needs the GIL.
 //
 // A thread that outlives the interpreter must not ask for the GIL any more: Python would end it in the midst of C++.
 class WithoutGil {

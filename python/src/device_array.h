@@ -22,7 +22,7 @@ class DeviceArray {
 
   // A copy in the host's memory, for which the caller waits. Needs the GIL.
   nanobind::object Numpy() const;
-  // As DLPack has it, a pair of numbers.
+  // Gives the device as DLPack has it, a pair of numbers.
   nanobind::tuple DlpackDevice() const;
   // A capsule over the memory, which `stream` uses behind the work that fills it: None is the device's default stream,
   // -1 none. The memory is used for something else when whoever took it has let go of it, and that stream has done what

@@ -9,7 +9,7 @@
 
 namespace stepnet::python {
 
-// For as long as it lives the device's queue is part of the order of `place.stream`, where there is one: it comes
+// While it lives the device's queue is part of the order of `place.stream`, where there is one: it comes
 // behind what the stream was given before, and what the stream is given afterwards comes behind the queue, whatever was
 // thrown meanwhile. What the thread has chosen in the device's own library is as before in the end.
 class InOrderOf {

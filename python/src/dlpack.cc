@@ -100,11 +100,17 @@ nb::dict OptionsFor(const Device& device, const ArrayPlace& place) {
   throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, better));
 }
 
-// The array, with the elements that its memory holds: a tensor of PyTorch may be the negative of these, of which DLPack
-// says nothing.
+// The array, with the elements that its memory holds: a tensor of PyTorch may be the negative of these, or have a
+// tangent, of which DLPack says nothing. Throws kInvalidArgument for a tangent.
 nb::object Resolved(nb::handle array, const ArrayRole& role) {
   if (!nb::hasattr(array, "resolve_neg")) return nb::borrow(array);
   try {
+    if (HasTangent(array)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(Text(role),
+                         " has a tangent of forward mode (torch.autograd.forward_ad), of which nothing here "
+                         "knows; give torch.autograd.forward_ad.unpack_dual(tensor).primal"));
+    }
     return array.attr("resolve_neg")();
   } catch (nb::python_error& raised) {
     if (!raised.matches(PyExc_Exception)) throw;

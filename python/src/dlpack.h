@@ -10,7 +10,7 @@
 
 namespace stepnet::python {
 
-// As TensorOf, of what has __dlpack__, or of what that gives.
+// Does what TensorOf does, of what has __dlpack__, or of what that gives.
 Tensor TensorOfDlpack(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place);
 
 // A dtype in the terms of DLPack.

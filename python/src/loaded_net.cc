@@ -16,6 +16,7 @@
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/training_net.h"
 #include "stepnet/python/src/device_calls.h"
+#include "stepnet/python/src/with_file.h"
 
 namespace nb = nanobind;
 
@@ -82,22 +83,29 @@ void CheckNamesAreUtf8(const NetDef& net) {
 
 }  // namespace
 
-Model ReadModel(const std::string& net_path, const std::string& init_path) {
+ModelOfFiles ReadModel(const std::string& net_path, const std::string& init_path) {
   if (!HoldsOnlyTensors(net_path) && !LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
   }
-  return LoadModel(net_path, init_path);
+  return {.model = LoadModel(net_path, init_path), .net_file = net_path, .init_file = init_path};
 }
 
-LoadedNet::LoadedNet(const Model& model, const RunOptions& options) {
-  Load(model, options);
-  SetConstant(filled_, model.net, def_.shared->workspace);
-  program_ = std::make_shared<Program>(def_);
+LoadedNet::LoadedNet(const ModelOfFiles& files, const RunOptions& options) : file_(files.net_file) {
+  Load(files, options);
+  WithFile(file_, [&] {
+    SetConstant(filled_, def_.net, def_.shared->workspace);
+    program_ = std::make_shared<Program>(def_);
+  });
 }
 
-LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Training& training) {
-  Load(model, options);
-  CheckLoss(model.net, training.loss);
+LoadedNet::LoadedNet(const ModelOfFiles& files, const RunOptions& options, const Training& training)
+    : file_(files.net_file) {
+  Load(files, options);
+  WithFile(file_, [&] { Train(files.model.net, options, training); });
+}
+
+void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Training& training) {
+  CheckLoss(net, training.loss);
   for (const std::string& name : training.parameters) {
     if (std::ranges::count(training.parameters, name) > 1) {
       throw Error(ErrorCode::kInvalidArgument, StrCat("the parameter \"", name, "\" is named twice"));
@@ -107,8 +115,8 @@ LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Traini
                 StrCat("\"", name, "\" is no parameter of ", Described(), DidYouMean(name, parameters_),
                        "; those that are filled are ", Join(parameters_, ", ")));
   }
-  parameters_ = training.parameters.empty() ? ParametersOf(model.net, training.loss, parameters_) : training.parameters;
-  const TrainingNet made = MakeTrainingNet(model.net, training.loss, parameters_, training.optimizer);
+  parameters_ = training.parameters.empty() ? ParametersOf(net, training.loss, parameters_) : training.parameters;
+  const TrainingNet made = MakeTrainingNet(net, training.loss, parameters_, training.optimizer);
   RunNetOnce(made.init_net, def_.shared->workspace, options);
   state_ = made.state;
   if (std::ranges::count(outputs_, training.loss) == 0) outputs_.push_back(training.loss);
@@ -117,11 +125,13 @@ LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Traini
   program_ = std::make_shared<Program>(def_);
 }
 
-void LoadedNet::Load(const Model& model, const RunOptions& options) {
+void LoadedNet::Load(const ModelOfFiles& files, const RunOptions& options) {
+  const Model& model = files.model;
   name_ = PrintableLine(model.net.name());
-  CheckNamesAreUtf8(model.net);
+  WithFile(file_, [&] { CheckNamesAreUtf8(model.net); });
   def_ = {.net = model.net, .options = options, .shared = std::make_shared<SharedBlobs>()};
-  model.Initialize(def_.shared->workspace, options);
+  WithFile(files.init_file.empty() ? file_ : files.init_file,
+           [&] { model.Initialize(def_.shared->workspace, options); });
   filled_ = FilledBy(model);
   for (const std::string& blob : ReadFirst(model.net)) {
     if (!def_.shared->workspace.HasBlob(blob)) {

@@ -23,17 +23,25 @@ struct Training {
   OptimizerDef optimizer;
 };
 
-// The model in files; `init_path` is "" where the net needs none. Throws kInputOutput, and kInvalidArgument for a cell.
-Model ReadModel(const std::string& net_path, const std::string& init_path);
+// A net and what fills its parameters, with the files that they are from, which errors name; "" for none.
+struct ModelOfFiles {
+  Model model = {};
+  std::string net_file = {};
+  std::string init_file = {};
+};
+
+// `init_path` is "" where the net needs none. Throws kInputOutput, and kInvalidArgument for a cell.
+ModelOfFiles ReadModel(const std::string& net_path, const std::string& init_path);
 
 class LoadedNet {
  public:
   // Fills the parameters. Throws kInvalidNet with all problems of the net.
-  LoadedNet(const Model& model, const RunOptions& options);
+  LoadedNet(const ModelOfFiles& files, const RunOptions& options);
   // The net whose runs are iterations of `training`. Throws kInvalidArgument, too, for what makes no sense in it.
-  LoadedNet(const Model& model, const RunOptions& options, const Training& training);
+  LoadedNet(const ModelOfFiles& files, const RunOptions& options, const Training& training);
 
   const std::string& name() const { return name_; }
+  const std::string& file() const { return file_; }
   std::string Described() const { return name_.empty() ? "the net" : "the net \"" + name_ + "\""; }
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
@@ -64,9 +72,11 @@ class LoadedNet {
   const ProgramDef& def() const { return def_; }
 
  private:
-  void Load(const Model& model, const RunOptions& options);
+  void Load(const ModelOfFiles& files, const RunOptions& options);
+  void Train(const NetDef& net, const RunOptions& options, const Training& training);
 
   std::string name_;
+  std::string file_;
   std::vector<std::string> inputs_;
   std::vector<std::string> outputs_;
   std::vector<std::string> parameters_;

@@ -12,6 +12,7 @@ NB_MODULE(stepnet, module) {
   stepnet::python::BindDeviceArray(module);
   stepnet::python::BindOperator(module);
   stepnet::python::BindCell(module);
+  stepnet::python::BindMemory(module);
   stepnet::python::BindModel(module);
   stepnet::python::BindParams(module);
   stepnet::python::BindTexts(module);

@@ -14,7 +14,7 @@
 
 namespace stepnet::python {
 
-// For the parameter of a function that takes whatever Python gives, None, too: the functions below say what is wrong
+// It is the parameter of a function that takes whatever Python gives, None, too: the functions below say what is wrong
 // with it, where nanobind would print all signatures.
 inline auto Anything() { return nanobind::arg().none(); }
 

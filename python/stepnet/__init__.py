@@ -32,6 +32,7 @@ from .errors import (
 )
 from .gradients import Gradients, Pullback
 from .layers import layers
+from .memory import Memory, memory, set_max_memory
 from .net import Net, TrainingNet, load, train_net
 from .params import load_params, save_params
 from .texts import check, expand, load_operator_library, ops, show
@@ -52,6 +53,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidNetError",
+    "Memory",
     "Net",
     "OperatorFailedError",
     "OutOfMemoryError",
@@ -69,9 +71,11 @@ __all__ = [
     "load",
     "load_operator_library",
     "load_params",
+    "memory",
     "ops",
     "packed",
     "save_params",
+    "set_max_memory",
     "show",
     "to_torch",
     "train_net",

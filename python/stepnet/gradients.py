@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
+import contextlib
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, Union
 
 import numpy
 
 from . import _stepnet
-from .errors import InvalidArgumentError, TypeMismatchError
+from .errors import InvalidArgumentError, OutOfMemoryError, TypeMismatchError
 from .source import kind_of
 
 Array = Any
@@ -63,7 +64,10 @@ class Pullback:
         targets = {name: _writable(name, array) for name, array in given.items()}
         _refuse_overlap(targets)
         by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
-        sums = {name: numpy.asarray(array, order="C") for name, array in targets.items()}
+        sums = {}
+        for name, array in targets.items():
+            with memory_for(f"a copy of the array of into for {name!r}"):
+                sums[name] = numpy.asarray(array, order="C")
         gradients = Gradients(*self._gradients(by_output, sums))
         for by_name in gradients:
             for name in by_name.keys() & targets.keys():
@@ -73,7 +77,7 @@ class Pullback:
 
 
 def _writable(name: str, given: Array) -> numpy.ndarray:
-    """The memory of ``given`` as an array of NumPy."""
+    """The memory of ``given`` as an array of its own, which stays as it is when ``given`` gets another shape meanwhile."""
     what = f"into has for {name!r}"
     where = str(getattr(given, "device", "cpu"))
     if where != "cpu" and not isinstance(given, numpy.ndarray):
@@ -98,11 +102,13 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
         raise InvalidArgumentError(
             f"invalid argument: {what} an array that is read-only, to which no gradient can be added; give a copy"
         )
-    if _overlaps_itself(array):
+    with memory_for(f"finding out whether elements of the array of into for {name!r} share memory"):
+        overlaps = _overlaps_itself(array)
+    if overlaps:
         raise InvalidArgumentError(
             f"invalid argument: {what} an array whose elements share memory, as a broadcast one's do; give a copy"
         )
-    return array
+    return array.view()
 
 
 def _overlaps_itself(array: numpy.ndarray) -> bool:
@@ -139,15 +145,32 @@ def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
         seen[name] = array
 
 
+@contextlib.contextmanager
+def memory_for(what: str) -> Iterator[None]:
+    """Where NumPy has no memory for ``what``: raises OutOfMemoryError that says so."""
+    try:
+        yield
+    except MemoryError as error:
+        raise OutOfMemoryError(f"out of memory: there is no memory for {what}: {error}") from None
+
+
 def numpy_of(what: str, given: Array) -> numpy.ndarray:
     """An array, or a tensor of PyTorch, as an array of NumPy, in the same memory where NumPy can show that.
 
     A tensor that is the negative of what its memory holds is copied.
 
-    Raises TypeMismatchError for what NumPy makes no array of numbers of.
+    Raises TypeMismatchError for what NumPy makes no array of numbers of, InvalidArgumentError for a tensor with a tangent.
     """
+    if hasattr(given, "detach") and _stepnet.has_tangent(given):
+        raise InvalidArgumentError(
+            f"invalid argument: {what} has a tangent of forward mode (torch.autograd.forward_ad), of which nothing here "
+            "knows; give torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        )
     try:
-        array = numpy.asarray(given.detach().resolve_neg() if hasattr(given, "detach") else given)
+        with memory_for(what):
+            array = numpy.asarray(given.detach().resolve_neg() if hasattr(given, "detach") else given)
+    except OutOfMemoryError:
+        raise
     except Exception as error:  # of PyTorch, or of what is given
         raise TypeMismatchError(
             f"type mismatch: {what} is a {type(given).__name__}, of which NumPy makes no array: {error}"
@@ -240,4 +263,8 @@ def _summed(outputs: Any, loss: str | Sequence[str]) -> tuple[float, Mapping[str
         name: numpy_of(f"the output {name!r}, which loss names,", _on_host(outputs[name])) for name in names
     }
     value = sum(float(numpy.sum(array, dtype=numpy.float64)) for array in arrays.values())
-    return value, {name: numpy.ones_like(array) for name, array in arrays.items()}
+    gradients = {}
+    for name, array in arrays.items():
+        with memory_for(f"the gradient of the output {name!r}"):
+            gradients[name] = numpy.ones_like(array)
+    return value, gradients

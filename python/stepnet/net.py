@@ -36,6 +36,8 @@ class Net:
     def __init__(self, net: _stepnet.LoadedNet) -> None:
         self._net = net
         self._call = net.call
+        self._where = f"\n  in file {net.file}" if net.file else ""
+        """What errors end with."""
         self._make = outputs_type("Outputs", net.outputs)._make
         self._fixed: frozenset[str] = frozenset()
         """What was filled and is no parameter."""
@@ -95,6 +97,7 @@ class Net:
                 raise InvalidArgumentError(
                     f"invalid argument: {argument} names {name!r}, a constant of the net; its parameters are "
                     + (", ".join(self._parameters) or "none")
+                    + self._where
                 )
 
     def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -109,7 +112,7 @@ class Net:
             return chosen
         floating = [name for name, array in arrays.items() if "float" in str(getattr(array, "dtype", ""))]
         if not floating and not self._parameters:
-            raise InvalidArgumentError(f"invalid argument: {self!r} has no parameters and no floating inputs")
+            raise InvalidArgumentError(f"invalid argument: {self!r} has no parameters and no floating inputs{self._where}")
         return [*floating, *self._parameters]
 
     def vjp(

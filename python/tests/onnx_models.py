@@ -3,6 +3,7 @@
 import numpy
 import onnx
 import onnxruntime
+import pytest
 from conftest import ROOT
 from onnx import TensorProto, helper, numpy_helper
 
@@ -220,3 +221,23 @@ def draw(*shape, dtype="float32", low=-2.0):
 
 def ints(*values):
     return numpy.array(values, "int64")
+
+
+W = draw(4, 5)
+
+
+def product(constants=None, name="MatMul", attributes=None):
+    node = helper.make_node(name, ["x", "w"], ["y"], name="product", **(attributes or {}))
+    return model_of([node], {"x": draw(3, 4)}, {"y": TensorProto.FLOAT}, {"w": W} if constants is None else constants)
+
+
+def refusal(model, tmp_path, kind=stepnet.InvalidNetError):
+    with pytest.raises(kind) as caught:
+        loaded(model, tmp_path)
+    assert str(tmp_path / "model.onnx") in str(caught.value)
+    return str(caught.value)
+
+
+def chain(*nodes):
+    made = [helper.make_node(kind, inputs.split(), outputs.split()) for kind, inputs, outputs in nodes]
+    return model_of(made, {"x": draw(3)}, {"y": TensorProto.FLOAT})

@@ -11,6 +11,7 @@ NEEDED_BY = {
     "docs/python.md": [],
     "docs/coming_from_pytorch.md": ["torch"],
     "docs/onnx.md": ["onnx", "onnxruntime"],
+    "docs/training.md": [],
     "examples/models/adding/README.md": [],
     "examples/models/capitals/README.md": [],
 }

@@ -415,3 +415,86 @@ def test_names_that_are_no_utf_8_can_be_told(tmp_path):
     (tmp_path / "net.pbtxt").write_text('op { type: "Nothing\\377" input: "x" output: "y" }')
     with pytest.raises(stepnet.InvalidNetError, match=r"Nothing\\xff"):
         stepnet.load(tmp_path / "net.pbtxt")
+
+
+SUM_OF_TWO = """
+name: "sum_of_two"
+op { type: "FC" input: "x" input: "w" input: "b" output: "y" }
+op { type: "Gather" input: "w" input: "rows" output: "some" }
+external_output: "y" external_output: "some"
+"""
+FILLED = """
+name: "fill"
+op { type: "ConstantFill" output: "w" arg { name: "shape" ints: 2 ints: 3 } }
+op { type: "ConstantFill" output: "b" arg { name: "shape" ints: 2 } }
+"""
+
+
+def test_errors_of_a_net_and_its_calls_name_the_file(tmp_path):
+    file, init = tmp_path / "net.pbtxt", tmp_path / "init.pbtxt"
+    file.write_text(SUM_OF_TWO)
+    init.write_text(FILLED)
+    net = stepnet.load(file, init=init)
+    x, rows = numpy.zeros((4, 3), "f4"), numpy.array([1], "i4")
+    _, pullback = net.vjp(x=x, rows=rows)
+    faults = {
+        "a missing input": (lambda: net(x=x), 'the input "rows" of the net "sum_of_two" is missing'),
+        "a shape": (lambda: net(x=x[:, :2].copy(), rows=rows), 'FC(x, w, b)` with x float [4, 2], w float [2, 3]'),
+        "a value": (lambda: net(x=x, rows=rows + 1), 'in net "sum_of_two"'),
+        "gradients": (lambda: net.vjp(x=x, rows=rows + 1), 'in net "sum_of_two"'),
+        "wrt": (lambda: net.vjp(x=x, rows=rows, wrt="v"), 'wrt names "v"'),
+        "a pullback": (lambda: pullback(z=x), 'has no output "z"'),
+        "restoring": (lambda: net.restore({"w": x}), '"w" is float32 [4, 3]; it must be float32 [2, 3]'),
+        "explaining": (lambda: net.explain(x=x), "is missing"),
+        "training": (lambda: stepnet.train_net(file, init=init, loss="lost"), 'the loss "lost" is nothing'),
+    }
+    for what, (call, message) in faults.items():
+        with pytest.raises(stepnet.Error, match=re.escape(message)) as caught:
+            call()
+        assert str(caught.value).endswith(f"\n  in file {file}"), what
+        assert str(caught.value).count(str(file)) == 1, what
+
+
+def test_errors_of_what_fills_parameters_name_its_file(tmp_path):
+    file, init = tmp_path / "net.pbtxt", tmp_path / "init.pbtxt"
+    file.write_text(SUM_OF_TWO)
+    init.write_text(FILLED.replace("ints: 3", "ints: -3"))
+    with pytest.raises(stepnet.Error, match='op 0 `w = ConstantFill') as caught:
+        stepnet.load(file, init=init)
+    assert str(caught.value).endswith(f"\n  in file {init}") and str(file) not in str(caught.value)
+    file.write_text(SUM_OF_TWO.replace("FC", "FCC"))
+    with pytest.raises(stepnet.InvalidNetError, match='no operator type "FCC"') as caught:
+        stepnet.load(file)
+    assert str(caught.value).endswith(f"\n  in file {file}")
+
+
+def test_memory_has_a_limit(lstm):
+    before = stepnet.memory()
+    assert 0 <= before.current <= before.peak and before.current < before.limit
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        params = lstm.init()
+    stepnet.set_max_memory(stepnet.memory().current + 10_000)
+    try:
+        assert stepnet.memory().limit < before.limit
+        with pytest.raises(stepnet.OutOfMemoryError) as caught:
+            lstm(params, x=numpy.zeros((1000, 3, 5), "float32"))
+        assert "raise the limit with --max_memory of rnn_runner, stepnet.set_max_memory of Python" in str(caught.value)
+    finally:
+        stepnet.set_max_memory(before.limit)
+    assert lstm(params, x=numpy.zeros((1000, 3, 5), "float32")).h.shape == (1000, 3, 4)
+    refuses(lambda: stepnet.set_max_memory(-1), stepnet.InvalidArgumentError, "bytes is -1; it must be 0 or more")
+    refuses(lambda: stepnet.set_max_memory("2G"), stepnet.TypeMismatchError, "bytes is '2G'; it must be a whole number")
+    refuses(lambda: stepnet.memory("gpu"), stepnet.InvalidArgumentError, "gpu")
+    assert stepnet.memory().limit == before.limit
+
+
+def test_what_numpy_has_no_memory_for_is_named(lstm):
+    vast = numpy.broadcast_to(numpy.zeros((1, 1, 5), "float32"), (10**6, 10**6, 5))
+    with pytest.warns(stepnet.CopyWarning):
+        refuses(
+            lambda: lstm(lstm.init(), x=vast),
+            stepnet.OutOfMemoryError,
+            'there is no memory for a copy of the input "x": Unable to allocate 18.2 TiB for an array with shape '
+            "(1000000, 1000000, 5) and data type float32",
+        )

@@ -202,3 +202,39 @@ def test_gradients_of_what_no_output_depends_on_are_zeros():
     x = numpy.ones((3, 1, 2), "f4")
     _, found = cell.value_and_grad(cell.init(), "h", wrt="b", x=x)
     numpy.testing.assert_array_equal(found.params["b"], numpy.zeros(2, "f4"))
+
+
+def test_arrays_of_into_may_get_another_shape_meanwhile(case):
+    """By another thread or, as here, by what Python calls in the midst of a call: the sum is in their memory."""
+    cell, params, x = case
+    _, every = cell.value_and_grad(params, "h", wrt=params, x=x)
+    total = {name: numpy.ones_like(each) for name, each in params.items()}
+    outputs, pullback = cell.vjp(params, wrt=params, gradient_requests=dict.fromkeys(params, "add"), x=x)
+
+    class Gradient:
+        """Ones, that change the arrays when they are read."""
+
+        ones = numpy.ones_like(outputs.h)
+
+        def __dlpack_device__(self):
+            return self.ones.__dlpack_device__()
+
+        def __dlpack__(self, **options):
+            for array in total.values():
+                array.shape = (array.size, 1)
+            return self.ones.__dlpack__(**options)
+
+    pullback(total, h=Gradient())
+    for name, array in total.items():
+        assert array.shape == (array.size, 1)
+        numpy.testing.assert_array_equal(array.reshape(params[name].shape), 1 + every.params[name])
+
+
+def test_memory_that_numpy_does_not_have_is_named():
+    cell = stepnet.cell(STOPPED)
+    across = numpy.lib.stride_tricks.as_strided(numpy.zeros(2 * 10**6, "f4"), (10**6, 10**6), (4, 4))
+    message = "out of memory: there is no memory for finding out whether elements of the array of into for 'w' share memory: Unable"
+    with pytest.raises(stepnet.OutOfMemoryError, match=message):
+        cell.value_and_grad(
+            cell.init(), "h", wrt="w", gradient_requests={"w": "add"}, into={"w": across}, x=numpy.ones((3, 1, 2), "f4")
+        )

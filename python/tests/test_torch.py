@@ -254,6 +254,30 @@ def test_transforms_and_forward_mode_are_refused(module, is_grad_enabled):
             func.functional_call(module, tangents, (x,))
 
 
+def test_tangents_are_refused_by_cells_and_nets(lstm, tmp_path):
+    """Nobody would notice that they are lost."""
+    forward_ad, params, x = torch.autograd.forward_ad, lstm.init(), torch.randn(4, 2, 5)
+    total = {"w": torch.zeros(16, 5)}
+    outputs, pullback = lstm.vjp(params, wrt="w", gradient_requests={"w": "add"}, x=x)
+    (tmp_path / "net.pbtxt").write_text('op { type: "Tanh" input: "x" output: "y" }')
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    with forward_ad.dual_level():
+        dual = {name: forward_ad.make_dual(torch.from_numpy(array), torch.ones(array.shape)) for name, array in params.items()}
+        dual_x, ones = forward_ad.make_dual(x, x), torch.ones(4, 2, 4)
+        for call, named in (
+            (lambda: lstm(params, x=dual_x), 'the input "x"'),
+            (lambda: lstm.vjp(params, x=dual_x), 'the input "x"'),
+            (lambda: lstm({**params, "w": dual["w"]}, x=x), 'the parameter "w"'),
+            (lambda: pullback(total, h=forward_ad.make_dual(ones, ones)), 'the gradient of the output "h"'),
+            (lambda: pullback({"w": dual["w"]}, h=ones), "the array of into for 'w'"),
+            (lambda: net(x=dual_x), 'the input "x"'),
+        ):
+            with pytest.raises(stepnet.InvalidArgumentError, match=f"{named}.* has a tangent of forward mode"):
+                call()
+        assert numpy.array_equal(lstm(params, x=x).h, outputs.h)  # no tangent is in it
+    assert not total["w"].any()
+
+
 def test_gradients_for_a_batch_of_gradients_are_refused(module):
     x = torch.randn(4, 2, 5, requires_grad=True)
     h = module(x).h_last

@@ -123,14 +123,6 @@ TEST(GraphText, APackingIsForTheOperatorThatReadsIt) {
   VerifyGraph(ParseGraph(text), "pack_weights");
 }
 
-TEST(GraphText, WhatIsLentIsSoInAllLines) {
-  const std::string x = "  x: float [1] at 0[4 * t] lent\n";
-  for (const char* other : {"  y: float [1] at 0[4 * (t + 1)]\n", "  after the last step:\n  ^y at 1 = ^x at 0\n"}) {
-    ExpectError([&] { ParseGraph(StrCat("step s {\n", x, other, "}\n")); },
-                "…base 0 is lent in one line and not in another");
-  }
-}
-
 TEST(GraphText, ProductsAreReadBack) {
   ExpectRoundTrip(
       "backward step s {\n"
@@ -159,34 +151,6 @@ TEST(GraphText, AnyNameIsReadBack) {
       "}\n");
 }
 
-TEST(GraphText, WhatIsNoGraphIsRefusedWithItsLine) {
-  const auto expect = [](const std::string& text, const std::string& what) {
-    ExpectError([&] { ParseGraph(text); }, what);
-  };
-  expect("", "syntax error: line 1 of a step graph: the graph does not end");
-  expect("step s {\n", "syntax error: line 2 of a step graph: the graph does not end");
-  expect("step s {\n}\nx", "syntax error: line 3 of a step graph: the graph has ended before \"x\"");
-  const auto expect_line = [&](const std::string& line, const std::string& what) {
-    expect(StrCat("step s {\n  x: float [1] at 0\n  ", line, "\n}\n"),
-           StrCat("syntax error: line 3 of a step graph: ", what));
-  };
-  expect_line("x: float [1] at 1", "\"x\" has this value already before \": float [1] at 1\"");
-  expect_line("y.1: float [1] = Tanh(z) @0 {}", "\"z\" has no such value so far before \") @0 {}\"");
-  expect_line("y.1: floats [1] = x", "there is no dtype \"floats\" before \" [1] = x\"");
-  expect_line("y.1: float [1] = Tanh(x) @0 {arg { name }}",
-              "the arguments cannot be read: 1:12: Expected \":\", found \"}\".");
-  expect_line("y.1: float [1] = Tanh(x) @99999999999 {}", "99999999999 is out of range before \" {}\"");
-  expect_line("y.1: float [1] at 0[4 * (t + 99999999999999999999)] = x",
-              "a number is missing before \"99999999999999999999)] = x\"");
-  expect_line("\"y", "the line ends");
-  expect_line("y.1: float [1] = product x [1, 1] by Tanh(x) @0 {}", "\" * \" is missing before \" by Tanh(x) @0 {}\"");
-  expect_line("y.1: float [1] = product x [1, 1] * x by Tanh(x) @0 {}",
-              "\" [\" is missing before \" by Tanh(x) @0 {}\"");
-  expect_line("y.1: float [1] = product x [1, 1] * x [1, 1] by Sqrt() @0 {}",
-              "a product is of what the operator does not read before \" @0 {}\"");
-  expect("step s {\n  y.1: float [1] = packed x for @0\n}\n", "…\"x\" has no such value so far before \" for @0\"");
-}
-
 TEST(GraphText, NamesTheDevice) {
   const std::string text = "backward step s on private {\n  x: float [4] at 0[16 * t]\n}\n";
   const StepGraph graph = ParseGraph(text);
@@ -195,28 +159,5 @@ TEST(GraphText, NamesTheDevice) {
   ExpectError([] { ParseGraph("step s on tpu {\n}\n"); }, "…\"tpu\" is no device");
 }
 
-TEST(GraphText, NumbersOfAnySizeAreReadOrRefused) {
-  for (const char* offset : {"- 9223372036854775808", "- -9223372036854775808", "+ 9223372036854775807",
-                             "- 9223372036854775807", "+ -9223372036854775808", "+ 1000000000000000000"}) {
-    ExpectError([&] { ParseGraph(StrCat("step s {\n  x: float [4] at 0[16 * (t ", offset, ")]\n}\n")); },
-                "…line 2 of a step graph: ");
-  }
-  for (const char* line : {"x: float [4] at 0[9223372036854775807 * t]", "x: float [4] at 0[-16 * t]",
-                           "x: float [4] at 0[16 * t], 9223372036854775807 bytes",
-                           "x: float [4611686018427387904] at 0", "for 9223372036854775807 steps at once:"}) {
-    ExpectError([&] { ParseGraph(StrCat("step s {\n  ", line, "\n}\n")); }, "…line 2 of a step graph: ");
-  }
-  ParseGraph("step s {\n  x: float [4] at 0[16 * (t - 1000000)]\n}\n");
-}
-
-TEST(GraphText, ArgumentsThatNestDeeplyAreRefused) {
-  constexpr int kDepth = 100'000;
-  std::string nested;
-  for (int i = 0; i < kDepth; ++i) nested += "arg { name: \"n\" n { op { ";
-  for (int i = 0; i < kDepth; ++i) nested += "} } }";
-  ExpectError(
-      [&] { ParseGraph(StrCat("step s {\n  x: float [1] at 0\n  y.1: float [1] = Tanh(x) @0 {", nested, "}\n}\n")); },
-      "…the arguments cannot be read");
-}
 }  // namespace
 }  // namespace stepnet

@@ -99,30 +99,5 @@ TEST(FormRegions, RegionsBetweenProductsLeaveTheLoop) {
   EXPECT_EQ(After("form_stages", text("", "", "")), text("  for 64 steps at once:\n", " kept", "  in each step:\n"));
 }
 
-TEST(FormRegions, TextsOfNoRegionAreRefused) {
-  const auto expect = [](const std::string& lines, const std::string& what) {
-    ExpectError([&] { VerifyGraph(ParseGraph(Step(kInputs + lines)), "parse"); }, what);
-  };
-  expect("  region {\n", "…syntax error: line 5 of a step graph: \"    \" is missing before \"}\"");
-  expect("  region {\n    a.1: float [1, 4] = x\n  }\n", "…line 5 of a step graph: a region is made of operators");
-  expect("  region {\n    a.1: float [1, 4] = region Gelu(x) @0 {}\n  }\n", "…a region is made of operators");
-  expect("  region {\n  }\n",
-         "…after the pass parse: node 0, a region: it is a region of no operator\n  in net \"step\"");
-  expect(
-      "  region {\n    a.1: float [1, 4] = CopyFromCPUInput(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n",
-      "…CopyFromCPUInput has no formula and is in a region\n  in net \"step\"");
-  expect("  a.1: float [1, 4] = region CopyFromCPUInput(x) @0 {}\n",
-         "…CopyFromCPUInput has no formula and is a region\n  in net \"step\"");
-  expect("  a.1: float [1, 4] local = region Gelu(x) @0 {}\n", "…a.1 is in no memory and an output\n  in net \"step\"");
-  expect(
-      "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n"
-      "  c.1: float [1, 4] = region Gelu(a.1) @2 {}\n",
-      "…node 1, c = Gelu(a): a.1 is read and is in no memory\n  in net \"step\"");
-  expect(
-      "  region {\n    h_prev.1: float [1, 4] in h_prev = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(h_prev) @1 {}\n"
-      "  }\n",
-      "…operators of a region do not read what is there, or give what is: h_prev\n  in net \"step\"");
-}
-
 }  // namespace
 }  // namespace stepnet

@@ -20,6 +20,7 @@ void ByRowSum(Formula& f) {
 RowsRule Rows(RowOperands rows) {
   return [rows](const ShapeQuery&) { return std::optional(rows); };
 }
+std::string Here(const char* file = __builtin_FILE()) { return file; }
 RunFn Nothing(const OperatorCall&) {
   return [](const OpRun&) {};
 }
@@ -37,9 +38,15 @@ const Registration wrong[] = {
     OfX("test.EnforcedInPlace").EnforceInPlace({{-1, 0}}).Formula(Twice),
     OfX("test.ReadsValues").Shapes(SameAsInput(0)).ShapesReadValues({1}).Cpu(Nothing),
     OfX("test.CanAdd").Shapes(SameAsInput(0)).Cpu({.make = Nothing, .can_add = {1}}),
+    OfX("test.Line\nFeed\xff").Formula(Twice),
+    OfX("test.odd type").Formula(Twice),
+    OfX("test.EmptyName").Input("", "no name").Formula(Twice),
+    OfX("test.OddOutput").Output("w;\x1b[31m", "no name").Formula(Twice),
+    OfX("test.OddArgument").Arg("7th", 1, "no name").Formula(Twice),
     OfX("test.VariadicFirst").Inputs("more", "").Input("last", "").Shapes(SameAsInput(0)).Cpu(Nothing)};
 
 TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
+  const std::string rule = "\": a name is letters, digits, \"_\" and \".\", and starts with a letter or \"_\"";
   const std::map<std::string, std::string> expected = {
       {"test.RowsBesideFormula",
        "test.RowsBesideFormula declares .Rows beside .Formula, from which that follows: leave out .Rows"},
@@ -62,6 +69,11 @@ TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
       {"test.ReadsValues",
        "test.ReadsValues names input 1 in .ShapesReadValues, its declaration has 1, counted from 0"},
       {"test.CanAdd", "test.CanAdd names output 1 in .can_add, its declaration has 1, counted from 0"},
+      {"test.Line\nFeed\xff", "an operator in " + Here() + " has the type \"test.Line\\x0aFeed\\xff" + rule},
+      {"test.odd type", "an operator in " + Here() + " has the type \"test.odd type" + rule},
+      {"test.EmptyName", "test.EmptyName declares an input named \"" + rule},
+      {"test.OddOutput", "test.OddOutput declares an output named \"w;\\x1b[31m" + rule},
+      {"test.OddArgument", "test.OddArgument declares an argument named \"7th" + rule},
       {"test.VariadicFirst",
        "test.VariadicFirst declares \"more\", of which there may be any number, before others: declare it last"}};
   const std::map<std::string, std::string> problems = RegistrationProblems();

@@ -1,10 +1,12 @@
 // Operators and their gradient operators: what one declares of the other.
 #include "stepnet/core/declared_gradient.h"
 
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/gradient.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/proto/net.pb.h"
@@ -154,6 +156,29 @@ const Registration derived_from_kept_noise = Noisy("test.DerivedFromKeptNoise")
                                                    f.Out({f.In("x") * noise, noise});
                                                  });
 
+// What an operator may have any number of has one name for all.
+void SumOfSquares(Formula& f) {
+  Expr sum = 0.0;
+  for (const Expr& x : f.Ins("x")) sum = sum + x * x;
+  f.Out({sum});
+}
+const Registration any_derived = Operator("test.AnyDerived")
+                                     .Inputs("x", "any shape")
+                                     .Output("y", "as x")
+                                     .DerivedGradient({"x", "dy"}, {"dx"})
+                                     .Formula(SumOfSquares);
+const Registration any_besides = Operator("test.AnyBesides")
+                                     .Input("a", "any shape")
+                                     .Inputs("x", "any shape")
+                                     .Output("y", "as x")
+                                     .DerivedGradient({"a", "dy"}, {"da"})
+                                     .Formula(SumOfSquares);
+const Registration any_given = Operator("test.AnyGiven")
+                                   .Input("x", "any shape")
+                                   .Input("s", "any shape")
+                                   .Outputs("y", "as x")
+                                   .Gradient("test.FromResult", {"y", "dy"}, {"dx"});
+
 const std::map<std::string, std::string>& Wrong() {
   static const std::map<std::string, std::string> wrong = {
       {"test.ReadsX",
@@ -177,6 +202,17 @@ const std::map<std::string, std::string>& Wrong() {
        "test.DerivedFromNoiseGradient is declared as the derivative of test.DerivedFromNoise, which draws random "
        "numbers that its gradient needs, and would draw others: let test.DerivedFromNoise give them, or what follows "
        "from them, as an output, and declare that as an input here"},
+      {"test.AnyDerived",
+       "the gradient of test.AnyDerived names \"x\", of which there may be any number, and a name stands for one: "
+       "declare the gradient by a function, .Gradient([](GradientBuilder& g) { … })"},
+      {"test.AnyBesides",
+       "test.AnyBesidesGradient is declared as the derivative of test.AnyBesides, of whose input \"x\" there may be "
+       "any "
+       "number, which names do not tell apart: say here what the gradient is"},
+      {"test.AnyGiven",
+       "the gradient of test.AnyGiven names \"y\", of which there may be any number, and a name stands for one: "
+       "declare "
+       "the gradient by a function, .Gradient([](GradientBuilder& g) { … })"},
       {"test.GivesX", "the gradient of test.GivesX gives \"x\", which is not \"d\" and an input"},
       {"test.OtherSlope",
        "where a net leaves out \"slope\" it is 0.25 in test.OtherSlope and 0.5 in its gradient operator "
@@ -212,6 +248,86 @@ TEST(DeclaredGradient, IsRefusedWhereItIsAskedFor) {
   for (const char* type : {"test.Fits", "test.SameSlope", "test.SlopeGiven", "test.SlopeLeftOut"}) {
     EXPECT_EQ(GradientOf(type).ops.size(), 1u) << type;
   }
+}
+
+Operator ThreeResults(const std::string& type) {
+  return Operator(type).Input("x", "any shape").Output("y", "as x").Output("w", "as x").Output("n", "as x");
+}
+void ThreeOfX(Formula& f) {
+  const Expr x = f.In("x");
+  f.Out({Sin(x), Cos(x), x * x});
+}
+const Registration leaves_n = ThreeResults("test.LeavesN").DerivedGradient({"x", "dy", "dw"}, {"dx"}).Formula(ThreeOfX);
+
+// Gradients of the sum of the losses with respect to x, in a net of one operator.
+std::vector<double> GradientOfX(const std::string& op, const std::vector<std::string>& losses) {
+  NetDef net;
+  *net.add_op() = ParseOp(op);
+  const NetWithGradients made = AddGradients(net, losses, {"x"});
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Of<double>({2}, {0.5, -2}));
+  RunNetOnce(made.net, workspace);
+  return ToDoubles(workspace.GetTensor(made.gradients.at("x").dense));
+}
+
+TEST(DeclaredGradient, RefusesGradientsThatArriveWhereItTakesNone) {
+  for (const std::vector<std::string>& losses : {std::vector<std::string>{"y", "b"}, {"b"}}) {
+    ExpectError(
+        [&] { GradientOfX("y, a, b = test.LeavesN(x)", losses); },
+        "…invalid net: test.LeavesN passes no gradient through its output \"n\", here \"b\": its gradient, "
+        "test.LeavesNGradient, is not given dn; let the loss not depend on it, or put a StopGradient behind it");
+  }
+}
+
+// The gradient of w, which is needed where that of y is taken, is zeros; none are made for n, which takes none.
+TEST(DeclaredGradient, NeedsNoneOfOutputsThatTheLossDoesNotDependOn) {
+  const std::vector<double> gradient = GradientOfX("y, a, b = test.LeavesN(x)", {"y"});
+  ASSERT_EQ(gradient.size(), 2U);
+  EXPECT_NEAR(gradient[0], std::cos(0.5), 1e-6);
+  EXPECT_NEAR(gradient[1], std::cos(-2.0), 1e-6);
+}
+
+// s may be absent, and stands before t, which may not; so may w.
+Operator Optional(const std::string& type) {
+  return Operator(type)
+      .Input("x", "any shape")
+      .OptionalInput("s", "as x")
+      .Input("t", "as x")
+      .Output("y", "as x")
+      .OptionalOutput("w", "as x");
+}
+void ScaledByWhatIsThere(Formula& f) {
+  const Expr x = f.In("x"), scaled = Sin(x) * f.In("t") * f.In("t") * (f.Has("s") ? f.In("s") : Expr(1));
+  f.Out({scaled, x * scaled});
+}
+const Registration may_scale = Optional("test.MayScale")
+                                   .DerivedGradient({"x", "s", "t", "w", "dy", "dw"}, {"dx", "ds", "dt"})
+                                   .Formula(ScaledByWhatIsThere);
+const Registration may_scale_one = Optional("test.MayScaleOne")
+                                       .DerivedGradient({"x", "s", "t", "dy", "dw"}, {"dx", "ds", "dt"})
+                                       .Formula(ScaledByWhatIsThere);
+
+TEST(DerivedGradient, MayLackWhatTheOperatorLacks) {
+  const OperatorSchema& schema = GetOperator("test.MayScaleGradient");
+  std::vector<std::string> optional;
+  for (const auto& formals : {schema.inputs, schema.outputs}) {
+    for (const Formal& formal : formals) {
+      if (formal.optional) optional.push_back(formal.name);
+    }
+  }
+  EXPECT_EQ(optional, (std::vector<std::string>{"s", "w", "dw", "ds"}));
+  for (const char* type : {"test.MayScale", "test.MayScaleOne"}) {
+    OpTest(type).Random("x", {2, 3}, 1).Random("t", {2, 3}, 3).GradientMatches();
+    OpTest(type).Random("x", {2, 3}, 1).Random("s", {2, 3}, 2).Random("t", {2, 3}, 3).GradientMatches();
+    OpTest(type, 2).Random("x", {2, 3}, 1).Random("s", {2, 3}, 2).Random("t", {2, 3}, 3).GradientMatches();
+  }
+}
+
+// Of s, w and dw the formula would take the first ones for what it is given.
+TEST(DerivedGradient, RefusesOptionalOperandsThatWouldBeTakenForOthers) {
+  ExpectError([] { OpTest("test.MayScaleOne", 2).Random("x", {2}, 1).Random("t", {2}, 3).GradientMatches(); },
+              "invalid net: the gradient of test.MayScaleOne is given \"t\" and not \"s\", both of which may be absent "
+              "there: of those the first ones must be given");
 }
 
 // The operators of the gradient of an operator whose blobs have the names of its formals, gradients "d" before them;

@@ -15,8 +15,5 @@ inline constexpr bool kIsSanitized = STEPNET_IS_SANITIZED;
 
 // How many trials a build makes of so many: a third with sanitizers, all without.
 constexpr int FewerIfSanitized(int usual) { return kIsSanitized ? (usual + 2) / 3 : usual; }
-// In how many of these something has to be found, where it is in more than `usual` of all: a third of the trials has a
-// third of them only about.
-constexpr int LeastIfSanitized(int usual) { return kIsSanitized ? usual / 4 : usual; }
 
 }  // namespace stepnet

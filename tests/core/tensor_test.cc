@@ -227,9 +227,11 @@ TEST(Tensor, KeepsTheMemoryLimit) {
   const std::int64_t before = TensorMemory().current;
   const LimitedMemory limited(before + 100);
   const Tensor fits(DType::kUInt8, {100});
-  ExpectError([] { Tensor(DType::kUInt8, {1}); },
-              StrCat("out of memory: a tensor uint8 [1] needs 1 bytes; ", before + 100, " of the allowed ",
-                     before + 100, " are in use (raise the limit with --max_memory)"));
+  ExpectError(
+      [] { Tensor(DType::kUInt8, {1}); },
+      StrCat("out of memory: a tensor uint8 [1] needs 1 bytes; ", before + 100, " of the allowed ", before + 100,
+             " are in use (raise the limit with --max_memory of rnn_runner, stepnet.set_max_memory of Python or "
+             "SetTensorMemoryLimit)"));
   EXPECT_EQ(TensorMemory().current, before + 100);
   const std::int64_t huge = std::int64_t{1} << 62;
   ExpectError([&] { Tensor(DType::kDouble, {huge}); },

@@ -193,5 +193,56 @@ TEST_P(GradientRequestsOnDevices, AreKeptByGoldenNets) {
   EXPECT_GT(compared, FewerIfSanitized(200)) << refused;
 }
 
+// A backward step divides integers, by 0 in the last but one. What is added to w_grad is added before and behind that.
+TEST_P(GradientRequestsOnDevices, AddLeavesTheSumAsItWasWhereTheRunFails) {
+  RecurrentCase steps;
+  steps.Sequence("x", "x_t").Sequence("divisors", "divisor").State("h", "h0", "h_prev", "h_next").Captured("w");
+  OperatorDef product = ParseOp("p = FC(h_prev, w, b)");
+  AddInt(&product, "axis", 2);
+  steps.Captured("b").Step(product).Step("s = Sum(p, x_t)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  NetDef net = steps.Build();
+  AddBackwardStepNets(&net);
+  net = AddGradients(net, {"h_all"}, {"w"}).net;
+  for (OperatorDef& op : *net.mutable_op()) {
+    if (op.type() != "RecurrentNetworkGradient") continue;
+    std::vector<std::string> requests;
+    for (const std::string& output : op.output()) requests.push_back(output == "w_grad" ? "add" : "write");
+    AddStrings(&op, "gradient_requests", requests);
+    for (Argument& arg : *op.mutable_arg()) {
+      if (arg.name() == "backward_step_net") *arg.mutable_n()->add_op() = ParseOp("junk = Div(divisor, divisor)");
+    }
+  }
+  for (const char* type : {"simple", "dag"}) {
+    for (const int level : {0, 1, 2}) {
+      const std::string what = StrCat(type, " at level ", level);
+      net.set_type(type);
+      Workspace workspace;
+      workspace.SetTensor("x", Random({4, 2, 3}, 1));
+      workspace.SetTensor("h0", Random({2, 3}, 2));
+      workspace.SetTensor("w", Random({3, 3}, 3));
+      workspace.SetTensor("b", Random({3}, 4));
+      workspace.SetTensor("h_all_grad", Random({4, 2, 3}, 5));
+      const Tensor before = Random({3, 3}, 6);
+      workspace.SetTensor("w_grad", before.Clone());
+      const auto feed = [&](std::int64_t divisor) {
+        workspace.SetTensor("divisors", Tensor::Of<std::int64_t>({4, 1, 1}, {1, divisor, 2, 3}));
+      };
+      const auto run = [running = Net::Create(net, workspace, Options(level))] {
+        running->Run();
+        running->Wait();
+      };
+      feed(1);
+      run();
+      const Tensor once = workspace.GetTensor("w_grad").To({}).Clone();
+      EXPECT_NE(once.data<double>()[0], before.data<double>()[0]) << what;
+      for (int times = 0; times < 3; ++times) {
+        feed(0);
+        EXPECT_THROW(run(), Error) << what;
+        ExpectSame(workspace.GetTensor("w_grad").To({}), once, what);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stepnet

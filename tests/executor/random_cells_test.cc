@@ -5,7 +5,7 @@
 #include "recurrent_case.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
-#include "stepnet/tests/core/sanitized.h"
+#include "stepnet/tests/executor/random_step.h"
 
 namespace stepnet {
 namespace {
@@ -133,7 +133,7 @@ void AddBackwardStep(const Cell& cell, RecurrentCase* net) {
 
 TEST(RandomCells, GradientsMatchDifferences) {
   int checked = 0;
-  for (unsigned seed = 0; seed < FewerIfSanitized(120); ++seed) {
+  for (unsigned seed = 0; seed < NumSeeds(120); ++seed) {
     const Cell cell = RandomCell(seed);
     std::vector<std::string> outputs;
     for (size_t i = 0; i < cell.next.size(); ++i) outputs.push_back(StrCat("all", i));
@@ -154,13 +154,13 @@ TEST(RandomCells, GradientsMatchDifferences) {
     ExpectGradientsMatch(make, feeds, outputs, gradients);
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(checked, LeastIfSanitized(300));
+  EXPECT_GT(checked, MinOfSeeds(300, 120));
 }
 
 // The same cells with backward step nets made from them, and with blobs of any kind as outputs: read, written, in
 // place, several times.
 TEST(RandomCells, MadeGradientsMatchDifferences) {
-  for (unsigned seed = 0; seed < FewerIfSanitized(60); ++seed) {
+  for (unsigned seed = 0; seed < NumSeeds(60); ++seed) {
     const Cell cell = RandomCell(seed);
     std::mt19937 rng(seed);
     std::vector<std::string> blobs = {"x_t", "y_t", "prev0"};

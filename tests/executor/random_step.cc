@@ -375,4 +375,9 @@ unsigned NumSeeds(unsigned usual) {
   return static_cast<unsigned>(asked == nullptr ? FewerIfSanitized(static_cast<int>(usual)) : std::stoul(asked));
 }
 
+int MinOfSeeds(int usual, unsigned usual_seeds) {
+  const std::int64_t seeds = NumSeeds(usual_seeds);
+  return seeds >= usual_seeds ? usual : static_cast<int>(3 * usual * seeds / (4 * std::int64_t{usual_seeds}));
+}
+
 }  // namespace stepnet

@@ -23,6 +23,9 @@ enum class StepOperators { kPlain, kKnownShapes, kAny };
 // How many seeds a test of random steps tries: as the environment variable STEPNET_SEEDS says, or as many as it says
 // itself (FewerIfSanitized).
 unsigned NumSeeds(unsigned usual);
+// How much has to be found at least in NumSeeds(usual_seeds), where more than `usual` is found in usual_seeds: of fewer
+// seeds a like part less a quarter, since a part has a like part only about.
+int MinOfSeeds(int usual, unsigned usual_seeds);
 
 class RandomStep {
  public:

@@ -29,12 +29,12 @@ const std::string kGolden = SourcePath("tests/golden");
 
 // Every case with one run whose net is small, in a fixed order.
 std::vector<std::string> SmallCases() {
-  constexpr std::uintmax_t kLargestNet = 12'000;
+  constexpr std::uintmax_t kMaxNetBytes = 12'000;
   std::vector<std::string> cases;
   for (const auto& entry : std::filesystem::directory_iterator(kGolden)) {
     const std::filesystem::path net = entry.path() / "net.pb";
     if (!exists(net) || !exists(entry.path() / "inputs.pb")) continue;
-    if (file_size(net) <= kLargestNet) cases.push_back(entry.path().string());
+    if (file_size(net) <= kMaxNetBytes) cases.push_back(entry.path().string());
   }
   std::ranges::sort(cases);
   return cases;

@@ -63,13 +63,13 @@ Tensor RandomTensor(DType dtype, const Shape& shape, std::mt19937& random) {
 
 // Every case with one run whose net is small.
 std::vector<NetSubject> SmallGoldenCases() {
-  constexpr std::uintmax_t kLargestNet = 12'000;
+  constexpr std::uintmax_t kMaxNetBytes = 12'000;
   std::vector<NetSubject> cases;
   std::vector<std::filesystem::path> folders = PathsIn("tests/golden");
   std::ranges::copy(PathsIn("tests/golden_mxnet"), std::back_inserter(folders));
   for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path net = folder / "net.pb", inputs = folder / "inputs.pb";
-    if (!exists(net) || !exists(inputs) || file_size(net) > kLargestNet) continue;
+    if (!exists(net) || !exists(inputs) || file_size(net) > kMaxNetBytes) continue;
     NetSubject& subject = cases.emplace_back();
     ReadMessage(net.string(), &subject.net);
     subject.feeds = ReadTensors(inputs.string());

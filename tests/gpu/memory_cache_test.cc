@@ -90,7 +90,8 @@ TEST(MemoryCache, KeepsALimitWithWhatItKeeps) {
   EXPECT_EQ(device.waits, 1);
   EXPECT_EQ(ErrorOf([&] { cache.Allocate(1); }),
             "out of memory: 1 bytes of fake:0 exceed the limit of its memory: 4096 bytes of at most 4096 are in use "
-            "(--max_device_memory gives another limit)");
+            "(raise the limit with --max_device_memory of rnn_runner, stepnet.set_max_memory of Python or "
+            "DeviceRuntime::SetMemoryLimit)");
   EXPECT_EQ(ErrorOf([&] { cache.Allocate(kNoLimit / 2); }).substr(0, 15), "out of memory: ");
   EXPECT_EQ(ErrorOf([&] { cache.SetLimit(4095); }),
             "invalid argument: a limit of 4095 bytes for the memory of fake:0, of which 4096 are in use");

@@ -133,6 +133,46 @@ TEST(Expansion, ProductsAreThoseThatKernelsCompute) {
   ExpectProducts(WithInts("y = MatMul(a, b)", {{"axis_a", 2}}), {{2, 3, 4}, {4, 5}}, 1);
 }
 
+std::vector<double> Computed(const Run& run, const DimSum& sum) {
+  std::int64_t kept = 1;
+  for (size_t d = 0; d < sum.sizes.size(); ++d) kept *= sum.summed[d] ? 1 : sum.sizes[d];
+  std::vector<double> elements(static_cast<size_t>(kept));
+  const Tensor& x = run.inputs[sum.input];
+  for (std::int64_t e = 0; e < x.size(); ++e) {
+    std::int64_t rest = e, place = 0, stride = 1;
+    for (size_t d = sum.sizes.size(); d-- > 0; rest /= sum.sizes[d]) {
+      if (sum.summed[d]) continue;
+      place += rest % sum.sizes[d] * stride;
+      stride *= sum.sizes[d];
+    }
+    elements[static_cast<size_t>(place)] += x.data<double>()[e];
+  }
+  for (double& element : elements) element *= sum.factor;
+  return elements;
+}
+
+void ExpectSum(const OperatorDef& def, const std::vector<Shape>& shapes) {
+  const Run run = RunOf(def, shapes, /*integers=*/true);
+  const ShapeQuery query(*run.call, run.infos);
+  const Expansion expansion(query);
+  SCOPED_TRACE(def.ShortDebugString());
+  ASSERT_EQ(expansion.sums().size(), 1U);
+  EXPECT_EQ(Computed(run, *expansion.sums()[0]), ToDoubles(run.outputs[0]));
+}
+
+TEST(Expansion, SumsAreThoseThatKernelsCompute) {
+  for (const int axis : {0, 1, -1}) {
+    ExpectSum(WithInts("dx = TileGradient(dy)", {{"tiles", 2}, {"axis", axis}}), {{6, 4, 10}});
+  }
+  ExpectSum(WithInts("dx = TileGradient(dy)", {{"tiles", 3}, {"axis", 1}}), {{0, 6}});
+  ExpectSum(ParseOp("y = SumElements(x)"), {{3, 5}});
+  for (const std::vector<std::int64_t>& axes : std::vector<std::vector<std::int64_t>>{{0}, {1}, {2}, {0, 2}, {}}) {
+    OperatorDef def = ParseOp("y = ReduceSum(x)");
+    AddInts(&def, "axes", axes);
+    ExpectSum(def, {{2, 3, 4}});
+  }
+}
+
 // The parts give all outputs, bit for bit.
 void ExpectParts(const OperatorDef& def, const std::vector<Shape>& shapes) {
   const Run run = RunOf(def, shapes, /*integers=*/false);

@@ -2,7 +2,8 @@
 #include <numeric>
 
 #include "op_test.h"
-#include "stepnet/nets/gradient.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
@@ -77,6 +78,23 @@ TEST(LayerNorm, WorksInPlace) {
   OpTest("LayerNorm", 3).Arg("epsilon", 0.0f).Input("x", {1, 2}, {1, 3}).InPlace(0, 0).Gives({1, 2}, {-1, 1});
 }
 
+// The gradient reads the shape of x alone, so that y may take its place.
+TEST(LayerNorm, HasItsGradientInPlace) {
+  const auto gradient = [](const std::string& layer, const std::string& loss) {
+    NetDef net;
+    *net.add_op() = ParseOp(layer);
+    *net.add_op() = ParseOp("loss = Sqr(" + loss + ")");
+    *net.add_op() = ParseOp("weighted = Mul(loss, w)");
+    const NetWithGradients made = AddGradients(net, {"weighted"}, {"x"});
+    Workspace workspace;
+    workspace.SetTensor("x", Tensor::Of<float>({2, 3}, {1, 3, 4, -2, 0, 7}));
+    workspace.SetTensor("w", Tensor::Of<float>({2, 3}, {1, 2, 5, -1, 3, 1}));
+    RunNetOnce(made.net, workspace);
+    return ToDoubles(workspace.GetTensor(made.gradients.at("x").dense));
+  };
+  EXPECT_EQ(gradient("x, m, s = LayerNorm(x)", "x"), gradient("y, m, s = LayerNorm(x)", "y"));
+}
+
 TEST(LayerNorm, AcceptsNoElements) {
   OpTest("LayerNorm", 3).Input("x", {0, 5}, {}).Gives({0, 5}, {});
   OpTest("LayerNorm", 3).Input("x", {0, 5}, {}).Gives({0, 1}, {}, 2);
@@ -90,7 +108,8 @@ TEST(LayerNorm, PassesNoGradientThroughItsStatistics) {
       [] {
         OpTest("LayerNorm", 3).Random("x", {3, 5}, 1).GradientMatches({0, 1});
       },
-      "invalid net: LayerNorm passes no gradient through its outputs mean and std");
+      "invalid net: LayerNorm passes no gradient through its output \"mean\", here \"output1\": its gradient, "
+      "LayerNormGradient, is not given dmean; let the loss not depend on it, or put a StopGradient behind it");
 }
 
 TEST(LayerNorm, RefusesBadInput) {

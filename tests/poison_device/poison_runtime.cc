@@ -245,9 +245,9 @@ void PoisonRuntime::SomeGoOn() {
   PoisonConditions& conditions = ThePoisonConditions();
   if (!conditions.order) return;
   for (PoisonRuntime* runtime : runtimes) {
-    constexpr unsigned kMost = 6;
-    const unsigned drawn = (*conditions.order)() % (2 * kMost);
-    if (runtime != nullptr && drawn < kMost) runtime->Do(drawn);
+    constexpr unsigned kMaxCalls = 6;
+    const unsigned drawn = (*conditions.order)() % (2 * kMaxCalls);
+    if (runtime != nullptr && drawn < kMaxCalls) runtime->Do(drawn);
   }
 }
 

@@ -42,7 +42,8 @@ struct Times {
 
 struct OpTime {
   std::string net;
-  int op_index = 0;
+  int number = 0;    // of the operator, in a step net of the instruction, as explain and --stats count them
+  int op_index = 0;  // of the operator, also in a step net
   std::string type;
   bool backward = false;  // in a backward step net
   bool in_step_net = false;
@@ -66,9 +67,11 @@ std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
   double total = 0;  // of the net itself; step nets run within it
   for (const NetStats& net : nets) total += net.plan == nullptr ? net.seconds : 0;
   for (const NetStats& net : nets) {
-    for (const InstructionStats& instruction : net.instructions) {
+    for (int i = 0; i < std::ssize(net.instructions); ++i) {
+      const InstructionStats& instruction = net.instructions[i];
       if (instruction.op_index < 0) continue;
       operators.push_back({.net = net.net,
+                           .number = i,
                            .op_index = instruction.op_index,
                            .type = instruction.type,
                            .backward = net.backward,
@@ -118,7 +121,7 @@ Measured Measure(Net& net, const Device& device) {
 // "lstm 3", "rnn 2, each step", "rnn 0, backward": where an operator is.
 std::string PlaceOf(const OpTime& time) {
   const char* step = !time.in_step_net ? "" : time.backward ? ", backward steps" : ", steps";
-  return StrCat(NameText(time.net), " ", time.op_index, step);
+  return StrCat(NameText(time.net), " ", time.number, step);
 }
 
 // What an operator of the net itself computes; 0 where it is not known.
@@ -192,6 +195,7 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
   for (const OpTime& time : measured.operators) {
     nlohmann::ordered_json item = {{"type", time.type},
                                    {"net", time.net},
+                                   {"number", time.number},
                                    {"op_index", time.op_index},
                                    {"in_step_net", time.in_step_net},
                                    {"backward", time.backward},
@@ -260,7 +264,8 @@ const Command kBench = {
         "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
         "Wall-clock time of whole runs, and of a GPU its own, then, from further runs, the time of each operator; an "
         "operator with step\n"
-        "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.\n"
+        "nets includes them, and theirs are counted over all steps, by the numbers that explain has for them. GFLOP/s\n"
+        "where the operator states its work.\n"
         "Parameters of a net without gradients count as constant, as where a model serves: what the runs compute of "
         "them\n"
         "alone is computed once, in the runs before those that are timed.\n"

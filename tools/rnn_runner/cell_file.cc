@@ -41,10 +41,28 @@ CellSizes SizesFromFlags() {
   return sizes;
 }
 
-double Element(DType dtype, const RandomStream& random, std::int64_t i, std::int64_t steps) {
-  if (dtype == DType::kInt32) return std::floor(random.Uniform(i) * static_cast<double>(steps + 1));
-  if (dtype == DType::kBool) return random.Uniform(i) < 0.75F ? 1 : 0;
+// An element of an input: lengths are int32, masks bool.
+double Element(DType dtype, MadeUpLengths lengths, const RandomStream& random, std::int64_t i, std::int64_t steps) {
+  const bool is_whole = lengths == MadeUpLengths::kWhole;
+  if (dtype == DType::kInt32) {
+    return is_whole ? static_cast<double>(steps) : std::floor(random.Uniform(i) * static_cast<double>(steps + 1));
+  }
+  if (dtype == DType::kBool) return is_whole || random.Uniform(i) < 0.75F ? 1 : 0;
   return 2.0 * random.Uniform(i) - 1;
+}
+
+// "x is random, float [5, 3, 8]", "lengths is 5 throughout, int32 [3]", "lengths is random, int32 [3]: 4, 0, 2".
+std::string MadeUpText(const std::string& name, const Tensor& tensor, MadeUpLengths lengths, std::int64_t steps) {
+  constexpr std::int64_t kMaxShown = 16;
+  const bool is_whole = lengths == MadeUpLengths::kWhole;
+  std::string what = "random", values;
+  if (is_whole && tensor.dtype() == DType::kInt32) what = StrCat(steps, " throughout");
+  if (is_whole && tensor.dtype() == DType::kBool) what = "true throughout";
+  for (std::int64_t i = 0; !is_whole && tensor.dtype() == DType::kInt32 && i < tensor.size(); ++i) {
+    values += StrCat(i == 0 ? ": " : ", ", i == kMaxShown ? "…" : StrCat(tensor.data<std::int32_t>()[i]));
+    if (i == kMaxShown) break;
+  }
+  return StrCat(name, " is ", what, ", ", tensor.Description(), values);
 }
 
 // The batch of the cell's first input, where that was given.
@@ -204,7 +222,7 @@ void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& 
               StrCat("the parameter ", Quoted(name), " is ", given.Description(), "; it must be ", shape));
 }
 
-std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace) {
+std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengths, Workspace& workspace) {
   std::vector<std::string> made_up;
   std::int64_t steps = FLAGS_steps, batch = FLAGS_batch;
   // What was given says how long and how wide the others are; the first one decides.
@@ -233,8 +251,8 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
     }
     const RandomStream random(FLAGS_seed, number, /*run=*/0, /*step=*/0);
     Tensor tensor(input.dtype, Shape(dims));
-    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, random, i, steps); });
-    std::cerr << PrintableLine(StrCat(input.blob, " is random, ", tensor.Description())) << "\n";
+    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, lengths, random, i, steps); });
+    std::cerr << PrintableLine(MadeUpText(input.blob, tensor, lengths, steps)) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);
   }

@@ -49,9 +49,12 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
 // Throws kShapeMismatch where what is given for a parameter has another shape than what `workspace` holds.
 void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& given, const Workspace& workspace);
 
-// Fills those inputs that `workspace` does not hold, and says so on standard error: random numbers, lengths from 0 to
-// the number of steps, random masks. Returns their names. Throws UsageError where --steps or --batch is given, and an
-// input that the workspace holds says otherwise, and kShapeMismatch where one has not the shape that the cell declares.
-std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace);
+// What lengths and masks are that nobody gives: of whole sequences, or random, from 0 to the number of steps.
+enum class MadeUpLengths { kWhole, kRandom };
+
+// Fills those inputs that `workspace` does not hold, and says so on standard error: random numbers, lengths and masks
+// as `lengths` says. Returns their names. Throws UsageError where --steps or --batch is given, and an input that the
+// workspace holds says otherwise, and kShapeMismatch where one has not the shape that the cell declares.
+std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengths, Workspace& workspace);
 
 }  // namespace stepnet::runner

@@ -10,14 +10,13 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/training_net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {
 
-constexpr const char* kState = "train_state";
-constexpr const char* kChecksum = "crc32c";
 constexpr const char* kPrefix = "iteration-";
 constexpr const char* kEnding = ".minidb";
 
@@ -34,7 +33,7 @@ std::filesystem::directory_iterator EntriesOf(const std::string& folder) {
 
 // The last record: its value follows from the others to the byte, so that damage to itself is found too.
 std::string ChecksumValue(std::uint32_t checksum) {
-  return TensorToBlob(kChecksum, Tensor::Of<std::int64_t>({1}, {checksum})).SerializeAsString();
+  return TensorToBlob(kTrainChecksumBlob, Tensor::Of<std::int64_t>({1}, {checksum})).SerializeAsString();
 }
 
 void VerifyChecksum(const std::string& path) {
@@ -44,7 +43,7 @@ void VerifyChecksum(const std::string& path) {
   std::string value;
   std::uint32_t before = 0;  // of all records but the last
   for (std::uint32_t all = 0; reader.Next(&key, &value); all = reader.checksum()) before = all;
-  if (key != kChecksum) Throw(path, "is no checkpoint or is cut off: it does not end in a checksum");
+  if (key != kTrainChecksumBlob) Throw(path, "is no checkpoint or is cut off: it does not end in a checksum");
   if (value != ChecksumValue(before)) Throw(path, "is damaged: its checksum is not that of what it holds");
 }
 
@@ -90,22 +89,22 @@ SavedCheckpoint ReadNamed(const std::string& path) {
 void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
   MiniDbWriter writer(path);
   AddToMiniDb(checkpoint.tensors, &writer);
-  AddToMiniDb({{kState, Tensor::Of<std::string>(Shape(), {checkpoint.state.SerializeAsString()})}}, &writer);
-  writer.Add(kChecksum, ChecksumValue(writer.checksum()));
+  AddToMiniDb({{kTrainStateBlob, Tensor::Of<std::string>(Shape(), {checkpoint.state.SerializeAsString()})}}, &writer);
+  writer.Add(kTrainChecksumBlob, ChecksumValue(writer.checksum()));
   writer.Commit();
 }
 
 SavedCheckpoint ReadCheckpoint(const std::string& path) {
   VerifyChecksum(path);
   SavedCheckpoint checkpoint{.path = path, .state = {}, .tensors = {}};
-  const NamedTensors states = ReadTensors(path, [](const std::string& name) { return name == kState; });
+  const NamedTensors states = ReadTensors(path, [](const std::string& name) { return name == kTrainStateBlob; });
   if (states.empty() || states[0].second.dtype() != DType::kString || states[0].second.size() != 1) {
-    Throw(path, StrCat("is no checkpoint: it has no ", kState));
+    Throw(path, StrCat("is no checkpoint: it has no ", kTrainStateBlob));
   }
-  ParseMessageBytes(states[0].second.data<std::string>()[0], StrCat(kState, " of ", path), &checkpoint.state);
+  ParseMessageBytes(states[0].second.data<std::string>()[0], StrCat(kTrainStateBlob, " of ", path), &checkpoint.state);
   CheckState(checkpoint.state, path);
-  checkpoint.tensors =
-      DescribeTensors(path, [](const std::string& name) { return name != kState && name != kChecksum; });
+  checkpoint.tensors = DescribeTensors(
+      path, [](const std::string& name) { return name != kTrainStateBlob && name != kTrainChecksumBlob; });
   return checkpoint;
 }
 

@@ -94,8 +94,9 @@ int Convert(const std::vector<std::string>& operands) {
     throw UsageError(StrCat(from, " holds tensors, and is no message; --params writes them to another kind of file"));
   }
   if (!IsMessageName(to) && !to.ends_with(".cell")) {
-    throw UsageError(
-        StrCat("cannot tell from \"", to, "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell"));
+    const char* const onnx = to.ends_with(".onnx") ? " (stepnet.onnx.export of Python writes .onnx)" : "";
+    throw UsageError(StrCat("cannot tell from \"", to,
+                            "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell", onnx));
   }
   RefuseSameFile(from, to);
   if (LooksLikeMiniDb(from) && !HoldsBundle(from)) {

@@ -363,7 +363,7 @@ int Gradcheck(const std::vector<std::string>&) {
   options.quiet = true;
   std::vector<std::string> weights;
   for (const Loss& loss : ParseLosses(FLAGS_loss)) weights.push_back(loss.weights);
-  const Session session = OpenSession(options, weights);
+  const Session session = OpenSession(options, {.also_read = weights, .lengths = MadeUpLengths::kRandom});
   CheckInputs(session.def, *session.workspace);
   CheckAsWritten(session, options);
   TensorMap tensors = DoubleTensors(*session.workspace);
@@ -401,8 +401,11 @@ const Command kGradcheck = {
     .doc = "compares a net's gradients with differences, in double",
     .details =
         "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
-        "The net and its inputs are rewritten to double. The loss is the sum of the blobs whose gradients the net\n"
-        "starts with (or --loss, or its outputs); the gradient of an input x is what the net computes as x_grad. A\n"
+        "The net and its inputs are rewritten to double. Lengths and masks of a cell that are not given are random. "
+        "The\n"
+        "loss is the sum of the blobs whose gradients the net starts with (or --loss, or its outputs); the gradient of "
+        "an\n"
+        "input x is what the net computes as x_grad. A\n"
         "net without gradient operators gets them. Each input's largest error is printed, as it is and as a part of\n"
         "the largest gradient; the exit status is 1 when one is beyond --tolerance, or when all gradients are zero\n"
         "within rounding, so that nothing was compared.",

@@ -60,12 +60,12 @@ std::string DocText(const FlagUse& flag) {
 }
 
 std::vector<std::string> ChoicesOf(const FlagUse& flag) {
-  constexpr double kFewNumbers = 10;
+  constexpr double kMaxNumbers = 10;
   if (flag.choices != nullptr) return flag.choices();
   std::vector<std::string> choices;
   if (flag.value.find('|') != std::string::npos) {
     for (const std::string& choice : SplitList(flag.value, '|')) choices.push_back(choice.substr(0, choice.find('[')));
-  } else if (flag.min && flag.max && *flag.max - *flag.min < kFewNumbers) {
+  } else if (flag.min && flag.max && *flag.max - *flag.min < kMaxNumbers) {
     for (double number = *flag.min; number <= *flag.max; ++number) choices.push_back(NumberText(number));
   }
   return choices;

@@ -3,17 +3,16 @@
 #include <iostream>
 #include <optional>
 
-#include "stepnet/cells/name_characters.h"
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/formulas/formula_text.h"
-#include "stepnet/core/index_of.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/decomposition.h"
-#include "stepnet/proto/net.pb.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/gradient_text.h"
 
 namespace stepnet::runner {
 namespace {
@@ -96,100 +95,19 @@ std::string PropertiesText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
-// An operator of the type with all of its inputs, or those that it must have.
-OperatorDef SampleOf(const OperatorSchema& schema, bool with_optional) {
-  OperatorDef op;
-  op.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) {
-    if (with_optional || !formal.optional) op.add_input(formal.name);
-  }
-  for (const Formal& formal : schema.outputs) op.add_output(formal.name);
-  return op;
-}
-
-// What the rule writes for an operator. Throws what the rule does.
-std::vector<GradientOp> GradientOpsOf(const OperatorDef& op, const std::vector<GradientBlobs>& gradients) {
-  const OperatorCall call(op);
-  GradientBuilder builder(call, gradients);
-  call.schema().gradient(builder);
-  return builder.ops();
-}
-
-// The operators that compute the gradient, found by asking for it: of all outputs, or else of the first one. Throws
-// where that depends on arguments, of which the operator has none here.
-std::vector<GradientOp> GradientOps(const OperatorSchema& schema) {
-  OperatorDef op = SampleOf(schema, /*with_optional=*/true);
-  std::vector<GradientBlobs> gradients;
-  for (const Formal& formal : schema.outputs) gradients.push_back({.dense = "d" + formal.name});
-  const auto is_known = [&] {
-    try {
-      GradientOpsOf(op, gradients);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  };
-  if (!is_known()) {
-    for (size_t o = 1; o < gradients.size(); ++o) gradients[o].dense.clear();
-    if (!is_known()) op = SampleOf(schema, /*with_optional=*/false);
-  }
-  return GradientOpsOf(op, gradients);
-}
-
-std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
-  std::vector<std::string> types;
-  for (const GradientOp& op : GradientOps(schema)) types.push_back(op.type);
-  return types;
-}
-
 // What is wrong with the gradient of the type, or "".
 std::string GradientProblem(const OperatorSchema& schema) {
   if (schema.gradient_kind != GradientKind::kRule) return "";
   std::string problem = DeclaredGradientProblem(schema);
   if (!problem.empty()) return problem;
   try {
-    for (const GradientOp& op : GradientOps(schema)) {
+    for (const GradientOp& op : SampleGradientOf(schema).ops) {
       problem = GradientOpProblem(schema, op);
       if (!problem.empty()) break;
     }
   } catch (const Error&) {  // it depends on the arguments
   }
   return problem;
-}
-
-std::string GradientText(const OperatorSchema& schema) {
-  if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
-  if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";
-  if (HasDecomposition(schema.type)) return "of the operators that it stands for";
-  try {
-    const std::vector<std::string> types = GradientTypes(schema);
-    return types.empty() ? "passed on as it is" : Join(types, ", ");
-  } catch (const Error&) {
-    return "depends on the arguments";
-  }
-}
-
-// The formulas of these operators, where they were written as gradients: what Mul computes says nothing of that.
-std::string GradientFormulaText(const OperatorSchema& schema) {
-  if (schema.gradient_kind != GradientKind::kRule) return "";
-  try {
-    std::vector<std::string> texts;
-    const std::vector<std::string> types = GradientTypes(schema);
-    for (const std::string& type : types) {
-      const OperatorSchema& gradient = GetOperator(type);
-      const auto is_gradient = [&](const Formal& output) {
-        return output.name.starts_with('d') && IndexOf(schema.inputs, output.name.substr(1), &Formal::name) >= 0;
-      };
-      if (std::ranges::none_of(gradient.outputs, is_gradient)) continue;
-      std::string text = FormulaText(gradient);
-      if (text.empty()) continue;
-      if (const std::string sums = RepeatedGradientsText(schema, gradient); !sums.empty()) text += "; " + sums;
-      texts.push_back(types.size() == 1 ? text : StrCat(type, ": ", text));
-    }
-    return Join(texts, "; ");
-  } catch (const Error&) {
-    return "";
-  }
 }
 
 std::string KernelsText(const OperatorSchema& schema) {
@@ -228,8 +146,8 @@ std::string FormalsText(const std::vector<Formal>& formals, const std::string& t
 }
 
 std::string OperatorAsText(const OperatorSchema& schema) {
-  std::string text = StrCat(schema.type, "\n  ", schema.doc, "\n", FormalsText(schema.inputs, "inputs"),
-                            FormalsText(schema.outputs, "outputs"));
+  std::string text = StrCat(schema.type, "\n", schema.doc.empty() ? "" : StrCat("  ", schema.doc, "\n"),
+                            FormalsText(schema.inputs, "inputs"), FormalsText(schema.outputs, "outputs"));
   if (!schema.arguments.empty()) {
     Table table({});
     for (const ArgumentSpec& spec : schema.arguments) {
@@ -271,8 +189,9 @@ std::string FormalsAsMarkdown(const std::vector<Formal>& formals, const std::str
 }
 
 std::string OperatorAsMarkdown(const OperatorSchema& schema) {
-  std::string text = StrCat("## ", schema.type, "\n\n", WithoutTags(schema.doc), "\n",
-                            FormalsAsMarkdown(schema.inputs, "input"), FormalsAsMarkdown(schema.outputs, "output"));
+  std::string text =
+      StrCat("## ", schema.type, "\n", schema.doc.empty() ? "" : StrCat("\n", WithoutTags(schema.doc), "\n"),
+             FormalsAsMarkdown(schema.inputs, "input"), FormalsAsMarkdown(schema.outputs, "output"));
   if (!schema.arguments.empty()) {
     text += "\n| argument | type | default | |\n|---|---|---|---|\n";
     for (const ArgumentSpec& spec : schema.arguments) {
@@ -293,7 +212,9 @@ std::string AllAsMarkdown() {
   std::string text = StrCat(
       "# Operators\n\nWritten by `rnn_runner ops --format=markdown` from the registrations; not to be edited.\n"
       "Sizes are letters: `T` steps, `B` or `N` batch, `D` input size, `H` state size.\n"
-      "The gradient of `x` is called `dx` in the declarations and `x_grad` in nets.\n\n",
+      "The gradient of `x` is called `dx` in the declarations and `x_grad` in nets. Operators that a gradient is made "
+      "of\n"
+      "have the arguments of the operator where they declare them and nothing else is said.\n\n",
       Count(static_cast<std::int64_t>(schemas.size()), "operator"), ":\n");
   std::string letter;
   for (const OperatorSchema* schema : schemas) {

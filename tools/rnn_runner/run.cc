@@ -137,7 +137,7 @@ int Run(const std::vector<std::string>&) {
   const StatsOfRuns stats(*net);
   RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
   if (!session.made_up.empty()) {
-    std::cout << PrintableLine(StrCat("not given, so random or as the cell fills it: ", Names(session.made_up)))
+    std::cout << PrintableLine(StrCat("not given, so made up or as the cell fills it: ", Names(session.made_up)))
               << "\n";
   }
   stats.Print();

@@ -28,7 +28,7 @@ std::vector<FlagUse> SessionFlags() {
 
 namespace {
 
-Session Open(const RunOptions& options, const std::vector<std::string>& also_read, bool fills_on_host) {
+Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_host) {
   static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
@@ -42,7 +42,7 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
                   .outputs = model.outputs,
                   .parameters = FilledBy(model),
                   .made_up = {}};
-  CheckRead(FLAGS_net, {&session.def}, fed, also_read);
+  CheckRead(FLAGS_net, {&session.def}, fed, use.also_read);
   RemarkOnUnread({&session.def}, given_by_file);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
@@ -66,7 +66,7 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
     throw CurrentError().At({.file = FLAGS_net});
   }
   if (!cell) return session;
-  session.made_up = FeedCellInputs(*cell, *session.workspace);
+  session.made_up = FeedCellInputs(*cell, use.lengths, *session.workspace);
   for (const std::string& name : FilledByCell(*cell)) {
     if (std::ranges::find(given, name) == given.end()) session.made_up.push_back(name);
   }
@@ -75,8 +75,8 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
 
 }  // namespace
 
-Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read) {
-  return Open(options, also_read, /*fills_on_host=*/false);
+Session OpenSession(const RunOptions& options, const SessionUse& use) {
+  return Open(options, use, /*fills_on_host=*/false);
 }
 
 Session OpenSessionOnHost(const RunOptions& options) { return Open(options, {}, /*fills_on_host=*/true); }

@@ -9,6 +9,7 @@
 
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/command.h"
 
 namespace stepnet::runner {
@@ -21,15 +22,18 @@ struct Session {
   std::unique_ptr<Workspace> workspace;  // parameters and inputs are in it
   std::vector<std::string> outputs;      // what the file calls outputs, otherwise what no operator reads
   std::vector<std::string> parameters;   // what the model, its init_net or --init_net gives
-  std::vector<std::string> made_up;      // of a cell, what nobody gave: random, or as the cell fills it
+  std::vector<std::string> made_up;      // of a cell, what nobody gave: made up, or as the cell fills it
 };
 
-// Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are random. Weights become
-// what --weights says. Throws what reading and running throw, with the file; kInvalidArgument for inputs on the command
-// line that the net does not read.
-//
-// Somebody else takes care of the inputs in `also_read`.
-Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read = {});
+struct SessionUse {
+  std::vector<std::string> also_read = {};  // inputs that somebody else takes care of
+  MadeUpLengths lengths = MadeUpLengths::kWhole;
+};
+
+// Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are made up. Weights
+// become what --weights says. Throws what reading and running throw, with the file; kInvalidArgument for inputs on the
+// command line that the net does not read.
+Session OpenSession(const RunOptions& options, const SessionUse& use = {});
 // As OpenSession, where no device needs to be there: what fills parameters runs on the CPU, whatever it says itself.
 Session OpenSessionOnHost(const RunOptions& options);
 

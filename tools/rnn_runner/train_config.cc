@@ -49,8 +49,8 @@ void CheckFields(const TrainConfig& config, const ConfigText& text) {
   check(config.validation() > 0 && config.validation() < 1, "validation", config.validation(), "above 0 and below 1");
   const auto check_positive = [&](const char* field, std::int64_t value) { check(value > 0, field, value, "above 0"); };
   // Far from overflow when two of them are multiplied.
-  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-  const auto is_size = [&](std::int64_t value) { return value > 0 && value <= kLargest; };
+  constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();
+  const auto is_size = [&](std::int64_t value) { return value > 0 && value <= kMaxSize; };
   constexpr const char* kSizeRange = "from 1 to 2147483647";
   check(is_size(config.embedding()), "embedding", config.embedding(), kSizeRange);
   check(is_size(config.batch()), "batch", config.batch(), kSizeRange);

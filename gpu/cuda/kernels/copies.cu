@@ -186,33 +186,6 @@ RunFn MakeTile(const OperatorCall& op) {
 }
 
 template <typename T>
-struct TileGradientElement {
-  const T* dy;
-  T* dx;
-  std::int64_t block;
-  std::int64_t tiles;
-
-  __device__ void operator()(std::int64_t i) const {
-    const T* from = dy + i / block * tiles * block + i % block;
-    T sum = 0;
-    for (std::int64_t k = 0; k < tiles; ++k) sum += from[k * block];
-    dx[i] = sum;
-  }
-};
-
-RunFn MakeTileGradient(const OperatorCall& op) {
-  return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
-    const TensorView& dx = run.Out(0);
-    ForFloats(dx.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      ForEach(run, dx.size(),
-              TileGradientElement<T>{run.In(0).As<T>(), dx.As<T>(), dx.shape->SizeFrom(dx.shape->CanonicalAxis(axis)),
-                                     tiles});
-    });
-  };
-}
-
-template <typename T>
 struct RepeatScaled {
   Places places;
   const T* dy;
@@ -370,7 +343,6 @@ const GpuKernel slice("Slice", {.make = [](const OperatorCall& op) { return Make
 const GpuKernel slice_gradient("SliceGradient", {.make = [](const OperatorCall& op) { return MakeSlice(op, true); },
                                                  .checks_values = true});
 const GpuKernel tile("Tile", {.make = MakeTile});
-const GpuKernel tile_gradient("TileGradient", {.make = MakeTileGradient});
 const GpuKernel sum_gradient("ReduceSumGradient", {.make = MakeReduceGradient(false)});
 const GpuKernel mean_gradient("ReduceMeanGradient", {.make = MakeReduceGradient(true)});
 const GpuKernel shape("Shape", {.make = MakeShape});

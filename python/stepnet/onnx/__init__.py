@@ -14,7 +14,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'", name="onnx") from error
 
+from .converter import convert
 from .exporter import export
 from .loader import Graph, load
 
-__all__ = ["Graph", "export", "load"]
+__all__ = ["Graph", "convert", "export", "load"]

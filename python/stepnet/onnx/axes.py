@@ -17,11 +17,11 @@ def check_axis(n: Node, axis: int, name: str = "axis", rank: int | None = None, 
         rank: of the tensor; None where it is not known.
         past: 1 where the place behind the last dimension is one, too.
     """
-    most = MAX_RANK if rank is None else rank
-    if not -most <= axis < most + past:
+    max_rank = MAX_RANK if rank is None else rank
+    if not -max_rank <= axis < max_rank + past:
         known = f"as tensors of up to {MAX_RANK} are read" if rank is None else f"of its tensor of {rank} dimensions"
         what = f"one of its {name}" if name.endswith("axes") else f"its {name}"
-        raise Unsupported(f"{what} is {axis}; it must be from {-most} to {most + past - 1}, {known}")
+        raise Unsupported(f"{what} is {axis}; it must be from {-max_rank} to {max_rank + past - 1}, {known}")
     return axis
 
 

@@ -11,6 +11,8 @@ from .graph import names_read
 from .reader import fault
 from .scope import Scope, fits, sizes_of
 
+REFUSALS = (onnx.shape_inference.InferenceError, ValueError, MemoryError)
+"""What inference raises: older versions of onnx MemoryError for a Scan that scans more than it is given."""
 LARGEST_CONSTANT = 1024
 """Elements of a constant on which shapes may depend."""
 
@@ -26,8 +28,8 @@ def add_shapes(scope: Scope) -> str:
     model, refusal = light_model(scope), ""
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    except (onnx.shape_inference.InferenceError, ValueError) as error:
-        refusal = f'the shapes in the graph "{scope.graph.name}" contradict each other: {str(error).strip()}'
+    except REFUSALS as error:
+        refusal = refusal_of(scope, error)
         inferred = infer(scope, model)
     follows = {each.name: each for each in (*inferred.graph.value_info, *inferred.graph.output)}
     news = {}
@@ -46,11 +48,14 @@ def add_shapes(scope: Scope) -> str:
 def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.shape_inference.infer_shapes(model)
-    except (onnx.shape_inference.InferenceError, ValueError) as error:
-        text = str(error).strip()
-        raise fault(
-            scope.model.path, f'the shapes in the graph "{scope.graph.name}" contradict each other: {text}'
-        ) from None
+    except REFUSALS as error:
+        raise fault(scope.model.path, refusal_of(scope, error)) from None
+
+
+def refusal_of(scope: Scope, error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f'onnx {onnx.__version__} finds no memory to infer the shapes in the graph "{scope.graph.name}"'
+    return f'the shapes in the graph "{scope.graph.name}" contradict each other: {str(error).strip()}'
 
 
 def is_news(said: onnx.ValueInfoProto, follows: onnx.ValueInfoProto | None) -> bool:

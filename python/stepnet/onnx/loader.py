@@ -12,7 +12,7 @@ from onnx import helper
 
 from .. import _stepnet
 from ..cell import Argument, Array
-from ..errors import Error, InvalidArgumentError, InvalidNetError, ShapeMismatchError, TypeMismatchError
+from ..errors import Error, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import inputs_of
 from ..net import Net
 from ..source import path_of
@@ -34,9 +34,12 @@ class Graph(Net):
         arguments: tuple[Argument, ...],
         defaults: Mapping[str, numpy.ndarray],
         fixed: Iterable[str],
+        text: str,
     ) -> None:
-        """``defaults``: what inputs are where a call is not given them; ``fixed``: constants that are no parameters."""
+        """``text``: of ``net``; ``defaults``: what inputs are where a call is not given them; ``fixed``: constants that
+        are no parameters."""
         super().__init__(net)
+        self._text = text
         self._fixed = frozenset(fixed)
         self.arguments = arguments
         """The inputs with dtype, shape, and whether they may be left out; sizes that are not known are called ``?``."""
@@ -59,7 +62,10 @@ class Graph(Net):
         return self._make(self._call(self._arrays(inputs_of(inputs, named))))
 
     def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        check_inputs(self, inputs)
+        try:
+            check_inputs(self, inputs)
+        except Error as error:
+            raise type(error)(f"{error}{self._where}") from None
         given = {**self.defaults, **inputs}
         return {name: array for name, array in given.items() if name in self._inputs_read}
 
@@ -84,11 +90,9 @@ def load(
     file = Path(path_of("path", path))
     proto = read_model(file)
     scope, arguments, defaults = read_graph(proto, file)
-    try:
-        net = _stepnet.make_net(scope.net.text(), scope.model.params, threads, device, opt_level, seed)
-    except InvalidNetError as error:
-        raise InvalidNetError(f"{error}\n  in file {file}") from None
-    return Graph(net, arguments, defaults, scope.model.fixed)
+    text = scope.net.text()
+    net = _stepnet.make_net(text, str(file), scope.model.params, threads, device, opt_level, seed)
+    return Graph(net, arguments, defaults, scope.model.fixed, text)
 
 
 FIRST_WITH_DEFAULTS = 4

@@ -28,9 +28,9 @@ def schema_of(op_type: str, opset: int) -> onnx.defs.OpSchema:
     return onnx.defs.get_schema(op_type, opset, "")
 
 
-def check_count(what: str, count: int, least: int, most: int) -> None:
-    if not least <= count <= most:
-        needed = f"{least}" if least == most else f"{least} to {most}"
+def check_count(what: str, count: int, min_count: int, max_count: int) -> None:
+    if not min_count <= count <= max_count:
+        needed = f"{min_count}" if min_count == max_count else f"{min_count} to {max_count}"
         raise Unsupported(f"it has {count} {what}; it must have {needed}")
 
 

@@ -20,9 +20,10 @@ inline bool RunPass(const std::string& name, StepGraph* graph) { return FindPass
 inline std::string After(const std::string& pass, const std::string& before) {
   StepGraph graph = ParseGraph(before);
   EXPECT_EQ(GraphText(graph), before);
-  VerifyGraph(graph, "parse");
+  GraphVerifier verifier;
+  verifier.Verify(graph, "parse");
   const bool is_changed = RunPass(pass, &graph);
-  VerifyGraph(graph, "the tested one");
+  verifier.Verify(graph, "the tested one");
   const std::string after = GraphText(graph);
   EXPECT_EQ(is_changed, after != before) << "what the pass says of it";
   return after;

@@ -66,18 +66,19 @@ const Registration moments = TestOperator("test.FormulaMoments")
                                    f.Out({weighted - sum, OfRows(sum), SumOverRows(x), SideBySide({x, weighted})});
                                  });
 
-const Registration divide = TestOperator("test.FormulaDivide")
-                                .Input("a", "int32")
-                                .Input("b", "int32")
-                                .Output("c", "int32")
-                                .Formula(
-                                    [](Formula& f) {
-                                      const Expr a = f.In("a");
-                                      const Expr b = f.In("b");
-                                      f.Check(NotEqual(b, 0), "test.FormulaDivide of {} by 0", a);
-                                      f.Out({a / b});
-                                    },
-                                    {.checks_values = true});
+const Registration divide =
+    TestOperator("test.FormulaDivide")
+        .Input("a", "int32")
+        .Input("b", "int32")
+        .Output("c", "int32")
+        .Formula(
+            [](Formula& f) {
+              const Expr a = f.In("a");
+              const Expr b = f.In("b");
+              f.Check(NotEqual(b, 0), "test.FormulaDivide of {} by 0: {element} of a, {element} of b", a);
+              f.Out({a / b});
+            },
+            {.checks_values = true});
 
 const Registration row_add = TestOperator("test.FormulaRowAdd")
                                  .Input("x", "[N, C]")
@@ -247,14 +248,15 @@ TEST(Formula, RefusesShapesOfItsOwnThatDoNotFit) {
       },
       a, b, "internal error: the formula of test.FormulaBad computes over [1, 1, 1, 1, 2], of more than 4 dimensions");
   ExpectBad([](Formula& f) { f.Out({f.In("a") * f.Uniform(DType::kFloat)}); }, a, b,
-            "internal error: the formula of test.FormulaBad draws random numbers for elements that are not one row "
-            "(RowsFrom from 0 on, or Over of one dimension)");
+            "shape mismatch: test.FormulaBad draws random numbers for [2, 3] elements, which are not one row: its "
+            "formula can make them one by RowsFrom from 0 on, or by Over of one dimension; its inputs are first float "
+            "[2, 3], second float [3]");
 }
 
 TEST(Formula, ReportsAFault) {
   OpTest op("test.FormulaDivide");
   op.Input("a", Tensor::Of<std::int32_t>({3}, {6, 7, 8})).Input("b", Tensor::Of<std::int32_t>({3}, {2, 0, 0}));
-  ExpectError([&] { op.Run(); }, "…invalid argument: test.FormulaDivide of 7 by 0\n  at op 0");
+  ExpectError([&] { op.Run(); }, "…invalid argument: test.FormulaDivide of 7 by 0: 1 of a, 1 of b\n  at op 0");
 }
 
 TEST(Formula, RefusesNamesThatTheOperatorDoesNotDeclare) {
@@ -268,7 +270,9 @@ TEST(Formula, RefusesNamesThatTheOperatorDoesNotDeclare) {
       [](Formula& f) {
         f.Out({SideBySide({f.In("a"), Cast(DType::kDouble, f.In("a"))})});
       },
-      x, x, "internal error: the formula of test.FormulaBad gives y as float and double side by side");
+      x, x,
+      "type mismatch: test.FormulaBad gives y as float and double side by side by its formula; its inputs are first "
+      "float [2], second float [2]");
   ExpectBad(
       [](Formula& f) {
         f.Out({f.In("a"), f.In("b")});
@@ -276,6 +280,7 @@ TEST(Formula, RefusesNamesThatTheOperatorDoesNotDeclare) {
       x, x, "internal error: the formula of test.FormulaBad gives 2 outputs, its declaration has 1");
   ExpectBad([](Formula& f) { f.Out({Expr()}); }, x, x,
             "internal error: the formula of test.FormulaBad gives an undefined expression for output 0");
+  ExpectBad([](Formula& f) { f.Blocks("a", 2); }, {.dtype = DType::kInt8, .shape = Shape({2})}, x, "…input a ");
   ExpectBad([](Formula& f) { f.Blocks("a", 0); }, x, x,
             "internal error: the formula of test.FormulaBad reads \"a\" in 0 blocks");
   ExpectBad([](Formula&) { throw std::out_of_range("boo"); }, x, x,

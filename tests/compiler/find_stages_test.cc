@@ -1,11 +1,12 @@
 // Which instructions leave the loop, in which order stages come, and that values stay what one loop gives.
+#include "stepnet/compiler/find_stages.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <set>
 #include <tuple>
 
-#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"

@@ -1,0 +1,36 @@
+"""The memory of tensors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import _stepnet
+
+
+class Memory(NamedTuple):
+    """Bytes of tensors of this process, on one device; arrays that were given to calls are not among them."""
+
+    current: int
+    """In use."""
+    peak: int
+    """At most so far."""
+    limit: int
+    """What may be in use: an allocation beyond is an :class:`OutOfMemoryError`."""
+
+
+def memory(device: str = "cpu") -> Memory:
+    """The memory of tensors on ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``."""
+    return Memory(*_stepnet.memory(device))
+
+
+def set_max_memory(bytes: int, device: str = "cpu") -> None:
+    """Limits the memory of tensors, of all nets and cells of the process; without a limit of yours it is what there is.
+
+    Args:
+        bytes: what tensors may take together.
+        device: whose memory, as for :func:`memory`.
+
+    Raises:
+        InvalidArgumentError: for a negative limit, and on a GPU for one below what is in use.
+    """
+    _stepnet.set_max_memory(bytes, device)

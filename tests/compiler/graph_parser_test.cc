@@ -1,0 +1,86 @@
+// What is no text of a graph is refused with its line.
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+TEST(GraphParser, WhatIsLentIsSoInAllLines) {
+  const std::string x = "  x: float [1] at 0[4 * t] lent\n";
+  for (const char* other : {"  y: float [1] at 0[4 * (t + 1)]\n", "  after the last step:\n  ^y at 1 = ^x at 0\n"}) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n", x, other, "}\n")); },
+                "…base 0 is lent in one line and not in another");
+  }
+}
+
+TEST(GraphParser, WhatIsNoGraphIsRefusedWithItsLine) {
+  const auto expect = [](const std::string& text, const std::string& what) {
+    ExpectError([&] { ParseGraph(text); }, what);
+  };
+  expect("", "syntax error: line 1 of a step graph: the graph does not end");
+  expect("step s {\n", "syntax error: line 2 of a step graph: the graph does not end");
+  expect("step s {\n}\nx", "syntax error: line 3 of a step graph: the graph has ended before \"x\"");
+  const auto expect_line = [&](const std::string& line, const std::string& what) {
+    expect(StrCat("step s {\n  x: float [1] at 0\n  ", line, "\n}\n"),
+           StrCat("syntax error: line 3 of a step graph: ", what));
+  };
+  expect_line("x: float [1] at 1", "\"x\" has this value already before \": float [1] at 1\"");
+  expect_line("y.1: float [1] = Tanh(z) @0 {}", "\"z\" has no such value so far before \") @0 {}\"");
+  expect_line("y.1: floats [1] = x", "there is no dtype \"floats\" before \" [1] = x\"");
+  expect_line("y.1: float [1] = Tanh(x) @0 {arg { name }}",
+              "the arguments cannot be read: 1:12: Expected \":\", found \"}\".");
+  expect_line("y.1: float [1] = Tanh(x) @99999999999 {}", "99999999999 is out of range before \" {}\"");
+  expect_line("y.1: float [1] at 0[4 * (t + 99999999999999999999)] = x",
+              "a number is missing before \"99999999999999999999)] = x\"");
+  expect_line("\"y", "the line ends");
+  expect_line("y.1: float [1] = product x [1, 1] by Tanh(x) @0 {}", "\" * \" is missing before \" by Tanh(x) @0 {}\"");
+  expect_line("y.1: float [1] = product x [1, 1] * x by Tanh(x) @0 {}",
+              "\" [\" is missing before \" by Tanh(x) @0 {}\"");
+  expect_line("y.1: float [1] = product x [1, 1] * x [1, 1] by Sqrt() @0 {}",
+              "a product is of what the operator does not read before \" @0 {}\"");
+  expect("step s {\n  y.1: float [1] = packed x for @0\n}\n", "…\"x\" has no such value so far before \" for @0\"");
+}
+
+TEST(GraphParser, LinesThatSayWhatCannotBeAreRefused) {
+  const auto expect = [](const std::string& lines, const std::string& what) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  x: float [1] at 0\n", lines, "}\n")); }, "…" + what);
+  };
+  expect("  y: int32 [2] {1} at 1\n", "line 3 of a step graph: int32 [2] has other elements before \" at 1\"");
+  expect("  y: int32 [1] {3000000000} at 1\n", "line 3 of a step graph: elements are out of range before \" at 1\"");
+  expect("  y: float [1] {1} at 1\n", "line 3 of a step graph: elements of float [1] are not known before \" at 1\"");
+  expect("  region {\n    y.1: float [1] = x\n  }\n", "line 4 of a step graph: a region is made of operators");
+  expect("  region {\n    y.1: float [1] = region Gelu(x) @0 {}\n  }\n",
+         "line 4 of a step graph: a region is made of operators");
+  expect("  region {\n", "line 4 of a step graph: \"    \" is missing before \"}\"");
+  expect("  in each step: x\n", "line 3 of a step graph: the line should have ended before \" x\"");
+  expect("  y.1: float [1] = Tanh(x) @0 {\n", "line 3 of a step graph: the arguments do not end");
+  expect("  ^p: uint8 [64] once = packed x for @4\n", "a step graph packs for @4, which is not there");
+}
+
+TEST(GraphParser, NumbersOfAnySizeAreReadOrRefused) {
+  for (const char* offset : {"- 9223372036854775808", "- -9223372036854775808", "+ 9223372036854775807",
+                             "- 9223372036854775807", "+ -9223372036854775808", "+ 1000000000000000000"}) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  x: float [4] at 0[16 * (t ", offset, ")]\n}\n")); },
+                "…line 2 of a step graph: ");
+  }
+  for (const char* line : {"x: float [4] at 0[9223372036854775807 * t]", "x: float [4] at 0[-16 * t]",
+                           "x: float [4] at 0[16 * t], 9223372036854775807 bytes",
+                           "x: float [4611686018427387904] at 0", "for 9223372036854775807 steps at once:"}) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  ", line, "\n}\n")); }, "…line 2 of a step graph: ");
+  }
+  ParseGraph("step s {\n  x: float [4] at 0[16 * (t - 1000000)]\n}\n");
+}
+
+TEST(GraphParser, ArgumentsThatNestDeeplyAreRefused) {
+  constexpr int kDepth = 100'000;
+  std::string nested;
+  for (int i = 0; i < kDepth; ++i) nested += "arg { name: \"n\" n { op { ";
+  for (int i = 0; i < kDepth; ++i) nested += "} } }";
+  ExpectError(
+      [&] { ParseGraph(StrCat("step s {\n  x: float [1] at 0\n  y.1: float [1] = Tanh(x) @0 {", nested, "}\n}\n")); },
+      "…the arguments cannot be read");
+}
+
+}  // namespace
+}  // namespace stepnet
