@@ -15,10 +15,10 @@ constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;  //
 
 class AccessCollector {
  public:
-  // Collects, with `of_steps`, what each instruction touches in one step, also where it runs for many at once.
-  AccessCollector(const StepPlan& plan, bool of_steps)
+  // Collects, with `of_one_step`, what each instruction touches in one step, also where it runs for many at once.
+  AccessCollector(const StepPlan& plan, bool of_one_step)
       : plan_(plan),
-        of_steps_(of_steps),
+        of_one_step_(of_one_step),
         has_effects_(std::ranges::any_of(plan.instructions, &Instruction::has_side_effects)) {}
 
   // The accesses of instructions [begin, end).
@@ -52,11 +52,12 @@ class AccessCollector {
   void Add(const Instruction& instruction, const Operand& operand, bool writes) {
     if (operand.shape_alone) return;
     const Slot& slot = plan_.slots[operand.slot];
-    if (instruction.steps_at_once == kAllSteps && operand.has_rows) {  // how many rows only a run knows
+    const bool has_many_rows = operand.has_rows && !of_one_step_;
+    if (instruction.steps_at_once == kAllSteps && has_many_rows) {  // how many only a run knows
       AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kEver, .slot = operand.slot});
       return;
     }
-    const std::int64_t steps = operand.has_rows && !of_steps_ ? instruction.steps_at_once : 1;
+    const std::int64_t steps = has_many_rows ? instruction.steps_at_once : 1;
     const std::int64_t direction = plan_.backward ? -steps : steps;
     if (slot.storage_class == StorageClass::kDynamic) {
       AddOwn({.memory = plan_.num_bases + slot.base,
@@ -77,7 +78,7 @@ class AccessCollector {
   }
 
   const StepPlan& plan_;
-  const bool of_steps_;
+  const bool of_one_step_;
   const bool has_effects_;  // the plan has instructions with side effects
   std::vector<std::vector<MemoryAccess>> accesses_;
 };
@@ -123,7 +124,11 @@ bool Dependencies::Orders(int from, int to, int delta) const {
 }
 
 std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan) {
-  return AccessCollector(plan, /*of_steps=*/false).Run(0, static_cast<int>(plan.instructions.size()));
+  return AccessCollector(plan, /*of_one_step=*/false).Run(0, static_cast<int>(plan.instructions.size()));
+}
+
+std::vector<std::vector<MemoryAccess>> AccessesOfOneStep(const StepPlan& plan) {
+  return AccessCollector(plan, /*of_one_step=*/true).Run(0, static_cast<int>(plan.instructions.size()));
 }
 
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses) {
@@ -134,7 +139,8 @@ Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& acce
 }
 
 Dependencies FindDependencies(const StepPlan& plan, const Stage& stage) {
-  Dependencies dependencies = FindDependencies(AccessCollector(plan, /*of_steps=*/false).Run(stage.begin, stage.end));
+  Dependencies dependencies =
+      FindDependencies(AccessCollector(plan, /*of_one_step=*/false).Run(stage.begin, stage.end));
   dependencies.num_instructions = static_cast<int>(plan.instructions.size());
   for (Dependency& edge : dependencies.edges) {
     edge.from += stage.begin;
@@ -148,14 +154,13 @@ Dependencies FindDependencies(const StepPlan& plan, const Stage& stage) {
 }
 
 Dependencies FindChunkDependencies(const StepPlan& plan) {
-  const std::vector<std::vector<MemoryAccess>> of_steps =
-      AccessCollector(plan, /*of_steps=*/true).Run(0, static_cast<int>(plan.instructions.size()));
+  const std::vector<std::vector<MemoryAccess>> of_one_step = AccessesOfOneStep(plan);
   std::vector<std::vector<MemoryAccess>> accesses(plan.stages.size());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     if (stage.steps_at_once == kAllSteps) continue;
     for (int i = stage.begin; i < stage.end; ++i) {
-      for (const MemoryAccess& access : of_steps[i]) accesses[s].push_back(OverSteps(access, plan.chunk_steps));
+      for (const MemoryAccess& access : of_one_step[i]) accesses[s].push_back(OverSteps(access, plan.chunk_steps));
     }
   }
   return FindDependencies(accesses);

@@ -60,6 +60,8 @@ struct Dependencies {
 // memory of its own, so that two steps of it never overlap, and those that may use the workspace one that they share,
 // so that they keep their order.
 std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan);
+// What each instruction touches in one step, also where it runs for many at once.
+std::vector<std::vector<MemoryAccess>> AccessesOfOneStep(const StepPlan& plan);
 
 // FindConflicts, then RemoveImplied: about linear in the number of accesses. Independent of the number of steps.
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses);

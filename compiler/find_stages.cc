@@ -15,17 +15,19 @@
 namespace stepnet {
 namespace {
 
+// By instruction.
+using Accesses = std::vector<std::vector<MemoryAccess>>;
+
 // Sums over the steps to which instructions do nothing but add are the same in any order of the terms, so they order
-// nothing.
-std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan) {
-  std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
+// nothing. Which outputs are terms `is_term` says.
+Accesses WithoutSums(const StepPlan& plan, Accesses accesses, const std::function<bool(const Operand&)>& is_term) {
   // Who reads what is empty comes behind who gives it all the same.
   for (std::vector<MemoryAccess>& of_instruction : accesses) {
     for (MemoryAccess& access : of_instruction) access.bytes = std::max<std::int64_t>(access.bytes, 1);
   }
   const auto adds = [&](size_t i, const MemoryAccess& access) {
     return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
-      return output.added && !output.has_rows && output.slot == access.slot;
+      return output.slot == access.slot && !output.has_rows && is_term(output);
     });
   };
   std::set<int> otherwise_used;  // memory
@@ -150,7 +152,8 @@ class StageFinder {
 
  private:
   void FindComponents() {
-    std::vector<Dependency> edges = FindConflicts(AccessesWithoutSums(plan_));  // with those that others imply
+    // With those that others imply.
+    std::vector<Dependency> edges = FindConflicts(WithoutSums(plan_, AccessesOf(plan_), &Operand::added));
     AddReadsOfShapes(plan_, &edges);
     std::vector<std::vector<int>> forward(num_instructions_);
     std::vector<bool> waits_for_itself(num_instructions_, false);
@@ -279,6 +282,21 @@ class StageFinder {
   std::vector<int> order_;
 };
 
+// What orders instructions of different stages, in one step. Not temporaries: those that a step does not keep are used
+// by one stage, and each step has its own of others. What is computed once is there before the first step.
+Accesses AccessesBetweenStages(const StepPlan& plan) {
+  Accesses accesses = AccessesOfOneStep(plan);
+  const auto is_temporary = [&](const MemoryAccess& access) {
+    if (access.slot < 0) return false;
+    const StorageClass storage_class = plan.slots[access.slot].storage_class;
+    return storage_class == StorageClass::kRing || storage_class == StorageClass::kStacked;
+  };
+  for (std::vector<MemoryAccess>& of_instruction : accesses) std::erase_if(of_instruction, is_temporary);
+  const int end = plan.num_once_stages == 0 ? 0 : plan.stages[plan.num_once_stages - 1].end;
+  std::for_each_n(accesses.begin(), end, [](std::vector<MemoryAccess>& of_instruction) { of_instruction.clear(); });
+  return accesses;
+}
+
 // Whether stages run `earlier` of some step before `later` of the `delta`-th step after it, for all steps.
 class StageOrder {
  public:
@@ -310,9 +328,18 @@ class StageOrder {
 
 }  // namespace
 
-std::string BrokenOrder(const StepPlan& plan, std::span<const Stage> stages) {
-  const StageOrder order(stages);
-  for (const Dependency& edge : FindConflicts(AccessesWithoutSums(plan))) {
+std::string BrokenOrder(const StepPlan& plan) {
+  // What writes the first term in place of zeros adds it, as far as the order of terms is asked.
+  std::vector<bool> is_written_first(plan.slots.size(), false);
+  for (const PlannedMove& move : plan.before) {
+    for (size_t s = 0; s < plan.slots.size() && move.move.only_without_steps; ++s) {
+      const bool is_tensor = plan.slots[s].storage_class != StorageClass::kDynamic;
+      if (is_tensor && plan.slots[s].base == move.move.to.base) is_written_first[s] = true;
+    }
+  }
+  const auto is_term = [&](const Operand& output) { return output.added || is_written_first[output.slot]; };
+  const StageOrder order(plan.stages);
+  for (const Dependency& edge : FindConflicts(WithoutSums(plan, AccessesBetweenStages(plan), is_term))) {
     if (order.Keeps(edge.from, edge.to, edge.delta)) continue;
     const int slot = std::max(edge.from_slot, edge.to_slot);
     return StrCat("stages run node ", edge.to, ", ", plan.instructions[edge.to].text, ", before node ", edge.from, ", ",

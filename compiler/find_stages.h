@@ -15,7 +15,6 @@
 // All this follows from the bytes that instructions touch (dependencies.h); names, layers and cells mean nothing here.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +32,8 @@ struct StageDraft {
 // Every instruction is in one of the stages, none of which is empty.
 std::vector<StageDraft> FindStages(const StepPlan& plan);
 
-// Which order of two instructions, of all of `plan` in their order, these stages do not keep that a loop over all of
-// them would; empty: none. `plan` is as for FindStages.
-std::string BrokenOrder(const StepPlan& plan, std::span<const Stage> stages);
+// Which order of two instructions the stages of `plan` do not keep that a loop over all instructions would; empty:
+// none.
+std::string BrokenOrder(const StepPlan& plan);
 
 }  // namespace stepnet

@@ -27,7 +27,9 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
       instruction->can_batch_steps = instruction->can_batch_steps && (operand->has_rows || is_like);
       return;
     }
-    const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (operand->added || !is_output);
+    // The sum over all steps may be added or, by what runs once for all of them, written.
+    const bool is_sum = operand->added || instruction->steps_at_once == kAllSteps;
+    const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (is_sum || !is_output);
     const bool fits = operand->has_rows ? HasRows(plan, *operand) : is_for_all;
     instruction->can_batch_steps = instruction->can_batch_steps && fits;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <span>
 
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/find_stages.h"
@@ -35,6 +36,22 @@ class NameSet {
  private:
   std::vector<const StepValue*> table_;
 };
+
+bool IsLoop(const Stage& stage) { return stage.steps_at_once == 1; }
+
+void CheckStageOrder(const StepPlan& plan) {
+  const std::span stages = std::span(plan.stages).subspan(static_cast<size_t>(plan.num_once_stages));
+  if (stages.size() <= 1 && std::ranges::all_of(stages, IsLoop)) return;
+  for (const Stage& stage : stages) {
+    for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
+      if (plan.instructions[n].can_batch_steps) continue;
+      throw GraphFault{
+          StrCat("node ", n, ", ", plan.instructions[n].text, ": it cannot run for several steps at once")};
+    }
+  }
+  std::string problem = BrokenOrder(plan);
+  if (!problem.empty()) throw GraphFault{std::move(problem)};
+}
 
 class Verifier {
  public:
@@ -241,33 +258,9 @@ class Verifier {
   void CheckStages() const {
     CheckLengths();
     CheckPacks();
-    const auto is_loop = [](const Stage& stage) { return stage.steps_at_once == 1; };
-    if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, is_loop)) return;
+    if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, IsLoop)) return;
     CheckKept();
-    if (thorough_) CheckOrder();
-  }
-
-  void CheckOrder() const {
-    // What is computed once is there before the first step.
-    StepGraph loop = graph_;
-    const int num_once = static_cast<int>(loop.TakeOnce().size());
-    const std::vector<Stage> stages = std::exchange(loop.stages, {});
-    // What writes the first term in place of zeros adds it, as far as the order of terms is asked.
-    const std::vector<bool> is_written_first = BasesClearedWithoutStepsAlone();
-    for (StepValue& value : loop.values) {
-      const Home& home = loop.homes[value.home];
-      if (value.producer >= 0 && home.kind == Home::Kind::kOutside && is_written_first[home.slot.base]) {
-        value.added = true;
-      }
-    }
-    const StepPlan plan = EmitPlan(loop, {.is_draft = true});
-    for (const Stage& stage : stages) {
-      for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
-        if (!plan.instructions[n].can_batch_steps) ThrowOf(num_once + n, "it cannot run for several steps at once");
-      }
-    }
-    const std::string problem = BrokenOrder(plan, stages);
-    if (!problem.empty()) Throw(problem);
+    if (thorough_) CheckStageOrder(EmitPlan(graph_, {.is_draft = true}));
   }
 
   // Weights are packed once, or not at all where a run leaves that out.
@@ -433,5 +426,13 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
 }
 
 void VerifyGraph(const StepGraph& graph, const std::string& pass) { GraphVerifier().Verify(graph, pass); }
+
+void VerifyStages(const StepPlan& plan) {
+  try {
+    CheckStageOrder(plan);
+  } catch (const GraphFault& fault) {
+    throw Error(ErrorCode::kInternal, fault.what).At({.net = plan.name});
+  }
+}
 
 }  // namespace stepnet

@@ -130,9 +130,9 @@ void CheckProducts(const StepGraph& graph, const StepNode& node, const std::vect
       const std::string problem = ProductProblem(*node.products[o], inputs, graph.values[output].info);
       if (!problem.empty()) throw GraphFault{StrCat(graph.NameOf(output), " is no such product: ", problem)};
     }
-    const bool is_said = o < said.size() && said[o] == node.products[o];
+    if (o < said.size() && said[o] == node.products[o]) continue;
     const std::string name = output == kNoValue ? StrCat("output ", o) : graph.NameOf(output);
-    if (!is_said) throw GraphFault{StrCat(name, " is another product, as ", node.call->type(), " says")};
+    throw GraphFault{StrCat(name, " is another product, as ", node.call->type(), " says")};
   }
 }
 
@@ -154,7 +154,7 @@ void OperatorVerifier::CheckCall(const StepGraph& graph, const StepNode& node) {
   }
   if (node.by_blobs) {
     if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, {}, {});
-  } else if (asks_shapes_) {
+  } else {
     const Facts& facts = FactsOf(graph, node.call, node.inputs);
     if (facts.outputs) operands.CheckGiven(*facts.outputs);
     if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, facts.inputs, facts.products);
@@ -196,7 +196,6 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
     operands.CheckNumber();
     operands.CheckInPlace();
     operands.CheckAdded(/*may_add=*/false);
-    if (!asks_shapes_) continue;
     if (const Facts& facts = FactsOf(graph, call.call, inputs); facts.outputs) operands.CheckGiven(*facts.outputs);
   }
   const auto missing = std::ranges::find(is_there, false);

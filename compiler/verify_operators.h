@@ -18,10 +18,8 @@ struct GraphFault {
 
 class OperatorVerifier {
  public:
-  // With `asks_shapes` it asks the shape rule of each operator, once for all graphs in which it reads the same.
-  explicit OperatorVerifier(bool asks_shapes) : asks_shapes_(asks_shapes) {}
-
-  // Throws GraphFault for a node that runs operators, whose values exist, and says what they do not do.
+  // Throws GraphFault for a node that runs operators, whose values exist, and says what they do not do. Asks the shape
+  // rule of each operator once for all graphs in which it reads the same.
   void Check(const StepGraph& graph, const StepNode& node);
 
  private:
@@ -38,7 +36,6 @@ class OperatorVerifier {
   const Facts& FactsOf(const StepGraph& graph, const std::shared_ptr<const OperatorCall>& call,
                        const std::vector<int>& inputs);
 
-  const bool asks_shapes_;
   std::map<const OperatorCall*, Facts> facts_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <vector>
 
 #include "stepnet/compiler/verify_operators.h"
 #include "stepnet/core/cancellation.h"
@@ -10,29 +9,6 @@
 
 namespace stepnet {
 namespace {
-
-std::string MemoryOf(const Home& home) {
-  return home.kind == Home::Kind::kOutside ? StrCat(AddressText(home.slot), ", ", home.slot.bytes, " bytes") : "";
-}
-
-// Calls `read` with each value that the node reads, who reads it, and whether the node itself has given it.
-template <typename Read>
-void ForEachRead(const StepGraph& graph, const StepNode& node, const Read& read) {
-  if (!node.RunsOperators()) {
-    for (const int output : node.given()) read(node.inputs[0], graph.NameOf(output), /*is_own=*/false);
-    return;
-  }
-  if (node.packed != kNoValue) read(node.packed, StrCat("@", node.op_index), /*is_own=*/false);
-  if (node.IsOneOperator()) {
-    for (const int input : node.inputs) read(input, StrCat("@", node.op_index), /*is_own=*/false);
-  }
-  for (const RegionCall& call : node.calls()) {
-    for (const int operand : call.inputs) {
-      const bool is_own = operand >= static_cast<int>(node.inputs.size());
-      read(node.ValueOf(operand), StrCat("@", call.op_index), is_own);
-    }
-  }
-}
 
 // What runs once reads what there is before the first step.
 void CheckOnce(const StepGraph& graph) {
@@ -56,75 +32,95 @@ void CheckOnce(const StepGraph& graph) {
 
 }  // namespace
 
-OrderVerifier::Accesses OrderVerifier::AccessesOf(const StepGraph& graph) {
-  Accesses accesses;
-  const auto note = [&](Key key, int value, int moment) {
-    const auto [access, is_new] = accesses.try_emplace(std::move(key), Access{value, moment, moment});
-    access->second.first = std::min(access->second.first, moment);
-    access->second.last = std::max(access->second.last, moment);
+OrderVerifier::ValueId OrderVerifier::IdOf(const StepValue& value) {
+  const ValueId blob = blobs_.emplace(value.blob, std::ssize(blobs_)).first->second;
+  return (2 * blob + (value.outside ? 1 : 0)) << 32 | static_cast<std::uint32_t>(value.version);
+}
+
+std::vector<OrderVerifier::Access> OrderVerifier::AccessesOf(const StepGraph& graph, const std::vector<ValueId>& ids) {
+  std::vector<Access> all;
+  const auto read = [&](int value, std::int64_t reader, int moment) {
+    for (const std::int64_t by : {reader, kAll}) {
+      all.push_back({.of = ids[value], .reader = by, .value = value, .first = moment, .last = moment});
+    }
   };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const StepNode& node = graph.nodes[n];
     const int moment = 2 * static_cast<int>(n);
-    ForEachRead(graph, graph.nodes[n], [&](int value, const std::string& reader, bool is_own) {
-      const std::string name = graph.NameOf(value);
-      for (const std::string& by : {reader, std::string()}) {
-        note({.value = name, .reader = by}, value, is_own ? moment + 1 : moment);
-      }
-    });
-    for (const int output : graph.nodes[n].given()) {
-      note({.value = graph.NameOf(output), .writes = true}, output, moment + 1);
+    const bool is_region = !node.calls().empty();
+    const std::int64_t reader = node.RunsOperators() ? node.op_index : ~ids[node.outputs[0]];
+    for (const int input : node.inputs) {
+      if (!is_region) read(input, reader, moment);
     }
+    if (node.packed != kNoValue) read(node.packed, reader, moment);
+    for (const RegionCall& call : node.calls()) {
+      for (const int operand : call.inputs) {
+        const bool is_own = operand >= static_cast<int>(node.inputs.size());
+        read(node.ValueOf(operand), call.op_index, is_own ? moment + 1 : moment);
+      }
+    }
+    for (const int value : node.given()) {
+      all.push_back(
+          {.of = ids[value], .writes = true, .reader = kAll, .value = value, .first = moment + 1, .last = moment + 1});
+    }
+  }
+  std::ranges::stable_sort(all, {}, &Access::key);
+  std::vector<Access> accesses;
+  for (const Access& access : all) {  // those of one key are in the order of their nodes
+    const bool is_new = accesses.empty() || accesses.back().key() != access.key();
+    if (is_new) accesses.push_back(access);
+    accesses.back().last = std::max(accesses.back().last, access.last);
   }
   return accesses;
 }
 
 void OrderVerifier::Check(const StepGraph& graph) {
   CheckOnce(graph);
-  Accesses accesses = AccessesOf(graph);
-  if (has_before_) {
-    CheckHomes(graph);
-    CheckPairs(graph, accesses);
-  }
-  has_before_ = true;
+  std::vector<ValueId> ids;
+  for (const StepValue& value : graph.values) ids.push_back(IdOf(value));
+  std::vector<Access> accesses = AccessesOf(graph, ids);
+  CheckPlaces(graph, ids);
+  if (before_) CheckPairs(graph, accesses);
   before_ = std::move(accesses);
-  memory_of_.clear();
-  for (size_t v = 0; v < graph.values.size(); ++v) {
-    memory_of_[graph.NameOf(static_cast<int>(v))] = MemoryOf(graph.homes[graph.values[v].home]);
-  }
 }
 
-void OrderVerifier::CheckHomes(const StepGraph& graph) const {
-  for (size_t v = 0; v < graph.values.size(); ++v) {
-    const std::string name = graph.NameOf(static_cast<int>(v));
-    const std::string memory = MemoryOf(graph.homes[graph.values[v].home]);
-    const auto before = memory_of_.find(name);
-    if (memory.empty() || before == memory_of_.end() || before->second == memory) continue;
-    throw GraphFault{StrCat(name, " comes to live at ", memory, "; before the pass it does not")};
+void OrderVerifier::CheckPlaces(const StepGraph& graph, const std::vector<ValueId>& ids) {
+  std::unordered_map<ValueId, std::optional<Place>> place_of;
+  for (size_t v = 0; v < ids.size(); ++v) {
+    const Home& home = graph.homes[graph.values[v].home];
+    std::optional<Place>& place = place_of[ids[v]];
+    if (home.kind != Home::Kind::kOutside) continue;
+    place = Place{home.slot.base, home.slot.offset, home.slot.row_bytes, home.slot.bytes};
+    const auto before = place_of_.find(ids[v]);
+    if (before == place_of_.end() || before->second == place) continue;
+    throw GraphFault{StrCat(graph.NameOf(static_cast<int>(v)), " comes to live at ", AddressText(home.slot), ", ",
+                            home.slot.bytes, " bytes; before the pass it does not")};
   }
+  place_of_ = std::move(place_of);
 }
 
-void OrderVerifier::CheckPairs(const StepGraph& graph, const Accesses& accesses) const {
+void OrderVerifier::CheckPairs(const StepGraph& graph, const std::vector<Access>& accesses) const {
   struct Both {
-    const Key* key = nullptr;
     const Access* before = nullptr;
     const Access* now = nullptr;
     int home = -1;
   };
-  const auto is_term = [&](const Both& access) { return access.key->writes && graph.values[access.now->value].added; };
+  const auto is_term = [&](const Both& access) { return access.now->writes && graph.values[access.now->value].added; };
   // Memory outside that may be shared is one piece, and so is each home of the step.
   std::vector<std::vector<Both>> by_piece(graph.num_bases + graph.homes.size());
-  for (const auto& [key, now] : accesses) {
-    const auto before = before_.find(key);
-    if (before == before_.end()) continue;
+  auto before = before_->begin();
+  for (const Access& now : accesses) {
+    while (before != before_->end() && before->key() < now.key()) ++before;
+    if (before == before_->end() || before->key() != now.key()) continue;
     const int h = graph.values[now.value].home;
     const Home& home = graph.homes[h];
     if (home.kind == Home::Kind::kLocal) continue;
     const int piece = home.kind == Home::Kind::kOutside ? home.slot.base : graph.num_bases + h;
-    by_piece[piece].push_back({.key = &key, .before = &before->second, .now = &now, .home = h});
+    by_piece[piece].push_back({.before = &*before, .now = &now, .home = h});
   }
   for (const std::vector<Both>& piece : by_piece) {
     for (const Both& a : piece) {
-      if (!a.key->writes) continue;
+      if (!a.now->writes) continue;
       CountWork(100 * static_cast<std::int64_t>(piece.size()));
       for (const Both& b : piece) {
         const bool is_kept = (a.before->last >= b.before->first || a.now->last <= b.now->first) &&
@@ -132,8 +128,9 @@ void OrderVerifier::CheckPairs(const StepGraph& graph, const Accesses& accesses)
         if (is_kept || (a.home != b.home && !ShareBytes(graph.homes[a.home], graph.homes[b.home]))) continue;
         if (is_term(a) && is_term(b)) continue;
         const bool came_before = a.before->last < b.before->first;
-        throw GraphFault{StrCat(a.key->value, " is given ", came_before ? "before " : "after ", b.key->value, " is ",
-                                b.key->writes ? "given" : "read", " no more; they share memory")};
+        throw GraphFault{StrCat(graph.NameOf(a.now->value), " is given ", came_before ? "before " : "after ",
+                                graph.NameOf(b.now->value), " is ", b.now->writes ? "given" : "read",
+                                " no more; they share memory")};
       }
     }
   }

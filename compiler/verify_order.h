@@ -1,9 +1,14 @@
 // OrderVerifier: checks that passes keep the order in which a step reads and writes its memory.
 #pragma once
 
-#include <map>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
 
 #include "stepnet/compiler/step_graph.h"
 
@@ -21,28 +26,31 @@ class OrderVerifier {
   void Check(const StepGraph& graph);
 
  private:
-  // Who touches a value. Operators are told apart by their number, moves and packings by what they give.
-  struct Key {
-    std::string value;
-    std::string reader;  // "" when all readers are meant, and for what gives the value
-    bool writes = false;
-
-    friend auto operator<=>(const Key&, const Key&) = default;
-  };
+  using ValueId = std::int64_t;  // of a name, in all graphs
+  // What one value is touched by in a step. Moments count nodes: in each, what it reads comes before what it gives.
   struct Access {
+    ValueId of = 0;
+    bool writes = false;
+    std::int64_t reader = 0;  // the number of an operator, or ~ValueId of what a move or packing gives; kAll of them
     int value = kNoValue;
-    int first = 0;  // moments of the step: in each node, what it reads comes before what it gives
+    int first = 0;
     int last = 0;
+
+    auto key() const { return std::tuple(of, writes, reader); }
   };
-  using Accesses = std::map<Key, Access>;
+  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  // Of memory outside: base, offset, row_bytes, bytes.
+  using Place = std::array<std::int64_t, 4>;
 
-  static Accesses AccessesOf(const StepGraph& graph);
-  void CheckHomes(const StepGraph& graph) const;
-  void CheckPairs(const StepGraph& graph, const Accesses& accesses) const;
+  ValueId IdOf(const StepValue& value);
+  static std::vector<Access> AccessesOf(const StepGraph& graph, const std::vector<ValueId>& ids);
+  void CheckPlaces(const StepGraph& graph, const std::vector<ValueId>& ids);
+  void CheckPairs(const StepGraph& graph, const std::vector<Access>& accesses) const;
 
-  bool has_before_ = false;
-  Accesses before_;                               // of the graph before the pass
-  std::map<std::string, std::string> memory_of_;  // by value of it: which memory outside, "" for other memory
+  std::unordered_map<std::string, ValueId> blobs_;
+  // Of the graph before the pass, if there is one:
+  std::optional<std::vector<Access>> before_;                   // by key
+  std::unordered_map<ValueId, std::optional<Place>> place_of_;  // nothing: in other memory
 };
 
 }  // namespace stepnet

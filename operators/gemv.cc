@@ -80,9 +80,10 @@ HWY_INLINE hn::Vec<D> LoadFirst(D d, const BFloat16* from, size_t count) {
   return LoadElements(d, elements);
 }
 
-// Rows of bfloat16 that are multiplied together, where there are registers for the sums: the next row's loads hide what
-// the last sums of a row wait for. Meanwhile as many rows behind them come into the first cache
-// (Target::max_bytes_to_fetch).
+// Rows that are multiplied together, where there are registers for the sums: x is loaded once for all of them, the next
+// row's loads hide what the last sums of a row wait for, and memory is read in several streams. Four rows of float take
+// 0.70 of the time of one after the other in the second cache (768 rows of 256), 0.82 beyond it (4096 rows of 1024).
+// Of bfloat16 as many rows behind them come into the first cache meanwhile (Target::max_bytes_to_fetch).
 #if HWY_MAX_BYTES >= 64
 constexpr int kRowsTogether = 4;
 #else
@@ -150,7 +151,7 @@ template <typename T, typename W>
 void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y, bool accumulates,
                   const T* bias) {
   constexpr bool kIsPromoted = std::is_same_v<W, BFloat16>;
-  constexpr int kRows = kIsPromoted ? kRowsTogether : 1;
+  constexpr int kRows = kRowsTogether;
   const bool fetches =
       kIsPromoted && kRows * stride * static_cast<std::int64_t>(sizeof(W)) <= kCpuTarget.max_bytes_to_fetch;
   std::int64_t j = 0;

@@ -1,6 +1,7 @@
 // Wrong graphs are found, by the node and value that are wrong.
 #include "stepnet/compiler/verify_graph.h"
 
+#include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/strings.h"
@@ -112,6 +113,34 @@ TEST(VerifyGraph, FindsStagesThatDoNotKeepTheOrderOfALoop) {
                 "stages are for 16 and for 64 steps at once");
   ExpectError([] { ParseGraph("step s {\n  for 0 steps at once:\n}\n"); },
               "syntax error: line 2 of a step graph: a stage is for no step before \" steps at once:\"");
+}
+
+// Each step writes what the last one leaves, where the sum of all would be.
+TEST(VerifyGraph, FindsSumsThatNobodyAsksFor) {
+  ExpectProblem(
+      "  x: float [1, 8] at 0[32 * t]\n  w: float [8, 8] at 1\n  dy: float [1, 8] at 2[32 * t]\n"
+      "  once for all steps:\n  ^dw: float [8, 8] at 3, _, _ = FCGradient(x, w, dy) @0 {}\n",
+      "stages run node 0, dw = FCGradient(x, w, dy), before node 0, dw = FCGradient(x, w, dy), of 1 step earlier, "
+      "which it waits for by dw");
+}
+
+// In plans, whatever was verified of their graphs.
+TEST(VerifyStages, FindsPlansThatDoNotKeepTheOrderOfALoop) {
+  const auto plan_of = [](int steps, const std::string& stage) {
+    return EmitPlan(
+        ParseGraph(StrCat("step s {\n  h_prev: float [1, 4] at 0[16 * t]\n  ", stage,
+                          ":\n  h.1: float [1, 4] at 0[16 * (t + ", steps, ")] = region Tanh(h_prev) @0 {}\n}\n")),
+        {});
+  };
+  VerifyStages(plan_of(1, "in each step"));
+  VerifyStages(plan_of(64, "for 64 steps at once"));
+  ExpectError(
+      [&] { VerifyStages(plan_of(1, "for 64 steps at once")); },
+      "internal error: stages run node 0, h = Tanh(h_prev), before node 0, h = Tanh(h_prev), of 1 step earlier, "
+      "which it waits for by h\n  in net \"s\"");
+  ExpectError([&] { VerifyStages(plan_of(64, "once for all steps")); },
+              "internal error: stages run node 0, h = Tanh(h_prev), before node 0, h = Tanh(h_prev), of 64 steps "
+              "earlier, which it waits for by h\n  in net \"s\"");
 }
 
 TEST(VerifyGraph, FindsOperatorsOfOneNumber) {

@@ -4,24 +4,23 @@
 namespace stepnet {
 namespace {
 
-constexpr char kTerms[] =
+constexpr char kGiven[] =
     "  w: float [2, 3] at 0\n"
     "  v: float [3, 2] at 1\n"
-    "  x: float [2, 2] at 2\n"
-    "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
-    "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n";
+    "  x: float [2, 2] at 2\n";
+const std::string kTerms = StrCat(kGiven,
+                                  "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
+                                  "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n");
 
 TEST(AddInPlace, TheLaterTermIsAddedToTheOther) {
   for (const char* sum : {"Add(t.1, p.1)", "Sum(p.1, t.1)"}) {
     EXPECT_EQ(After("add_in_place",
                     Step(StrCat(kTerms, "  s.1: float [2, 2] = ", sum, " @2 {}\n", "  ^y: float [2, 2] at 3 = s.1\n"))),
-              Step("  w: float [2, 3] at 0\n"
-                   "  v: float [3, 2] at 1\n"
-                   "  x: float [2, 2] at 2\n"
-                   "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
-                   "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
-                   "  ^y: float [2, 2] at 3 = s.1\n"
-                   "  at the end: no t\n"));
+              Step(StrCat(kGiven,
+                          "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
+                          "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                          "  ^y: float [2, 2] at 3 = s.1\n"
+                          "  at the end: no t\n")));
   }
 }
 
@@ -30,12 +29,12 @@ TEST(AddInPlace, ASumGoesOn) {
       "  q.1: float [2, 2] = MatMul(w, v) @2 {}\n"
       "  s.1: float [2, 2] = Add(t.1, p.1) @3 {}\n"
       "  r.1: float [2, 2] kept = Add(s.1, q.1) @4 {}\n";
-  const std::string after = After("add_in_place", Step(kTerms + more));
-  EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
-                       "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
-                       "  r.1: float [2, 2] added in t.1 = MatMul(w, v) @2 {}\n"),
-            std::string::npos)
-      << after;
+  EXPECT_EQ(After("add_in_place", Step(kTerms + more)),
+            Step(StrCat(kGiven,
+                        "  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
+                        "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                        "  r.1: float [2, 2] added in t.1 = MatMul(w, v) @2 {}\n"
+                        "  at the end: no s, no t\n")));
 }
 
 TEST(AddInPlace, ASumThatSomebodyReadsDoesNotGoOn) {
@@ -44,15 +43,22 @@ TEST(AddInPlace, ASumThatSomebodyReadsDoesNotGoOn) {
       "  s.1: float [2, 2] = Add(t.1, p.1) @3 {}\n"
       "  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"
       "  ^y: float [2, 2] at 3 = s.1\n";
-  const std::string after = After("add_in_place", Step(kTerms + more));
-  EXPECT_NE(after.find("  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"), std::string::npos) << after;
+  EXPECT_EQ(After("add_in_place", Step(kTerms + more)),
+            Step(StrCat(kGiven,
+                        "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
+                        "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                        "  q.1: float [2, 2] = MatMul(w, v) @2 {}\n"
+                        "  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"
+                        "  ^y: float [2, 2] at 3 = s.1\n"
+                        "  at the end: no t\n")));
 }
 
 TEST(AddInPlace, WhatIsKeptIsKept) {
-  const std::string after =
-      After("add_in_place", Step(std::string(kTerms) + "  s.1: float [2, 2] kept = Add(t.1, p.1) @2 {}\n"));
-  EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x)"), std::string::npos) << after;
-  EXPECT_NE(after.find("  s.1: float [2, 2] added in t.1 = MatMul(w, v)"), std::string::npos) << after;
+  EXPECT_EQ(After("add_in_place", Step(kTerms + "  s.1: float [2, 2] kept = Add(t.1, p.1) @2 {}\n")),
+            Step(StrCat(kGiven,
+                        "  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
+                        "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                        "  at the end: no t\n")));
 }
 
 TEST(AddInPlace, ASumMayLieWhereATermWas) {
@@ -61,61 +67,66 @@ TEST(AddInPlace, ASumMayLieWhereATermWas) {
     std::string given = kTerms;
     const std::string mark = StrCat("  ", home, ".1: float [2, 2]");
     given.insert(given.find(mark) + mark.size(), " kept");
-    const std::string after =
-        After("add_in_place", Step(StrCat(given, "  s.1: float [2, 2] in ", home, ".1 = Sum(", home, ".1, ", other,
-                                          ".1) @2 {}\n", "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n")));
-    EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
-                         "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
-                         "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n"),
-              std::string::npos)
-        << after;
+    EXPECT_EQ(After("add_in_place", Step(StrCat(given, "  s.1: float [2, 2] in ", home, ".1 = Sum(", home, ".1, ",
+                                                other, ".1) @2 {}\n", "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n"))),
+              Step(StrCat(kGiven,
+                          "  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
+                          "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                          "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n"
+                          "  at the end: no t\n")));
   }
 }
 
 TEST(AddInPlace, WhatMayRunForManyStepsAtOnceDoesNotComeIntoTheLoop) {
-  const auto step = [](const char* read, const char* sum) {
+  const auto step = [](const std::string& sum, const char* end) {
     return Step(StrCat("  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n  w: float [2, 2] at 2\n",
-                       "  r.1: float [2, 2] = Tanh(h) @0 {}\n  p.1: float [2, 2] = FC(", read, ", w) @1 {}\n", sum,
-                       "  h.1: float [2, 2] at 1[16 * (t + 1)] = Relu(s.1) @3 {}\n"));
+                       "  r.1: float [2, 2] = Tanh(h) @0 {}\n", sum,
+                       "  h.1: float [2, 2] at 1[16 * (t + 1)] = Relu(s.1) @3 {}\n", end));
   };
-  const char* sum = "  s.1: float [2, 2] = Sum(p.1, r.1) @2 {}\n";
-  EXPECT_EQ(After("add_in_place", step("x_t", sum)), step("x_t", sum));
-  EXPECT_NE(After("add_in_place", step("h", sum)), step("h", sum)) << "it is in the loop";
+  const auto sum_of = [](const char* read) {
+    return StrCat("  p.1: float [2, 2] = FC(", read, ", w) @1 {}\n  s.1: float [2, 2] = Sum(p.1, r.1) @2 {}\n");
+  };
+  EXPECT_EQ(After("add_in_place", step(sum_of("x_t"), "")), step(sum_of("x_t"), ""));
+  EXPECT_EQ(After("add_in_place", step(sum_of("h"), "")),
+            step("  s.1: float [2, 2] added in r.1 = FC(h, w) @1 {}\n", "  at the end: no r\n"))
+      << "it is in the loop";
 }
 
 TEST(AddInPlace, ProductsThatBecomeOneStayApart) {
   const std::string given =
       "  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n"
       "  w: float [2, 2] at 2\n  u: float [2, 2] at 3\n  v: float [2, 2] at 4\n";
-  const std::string products =
-      "  p.1: float [2, 2] = product x_t [2, 2] * w [2, 2]^T by FC(x_t, w) @0 {}\n"
-      "  q.1: float [2, 2] = product h [2, 2] * u [2, 2]^T by FC(h, u) @1 {}\n";
-  const std::string sum = "  s.1: float [2, 2] = Sum(p.1, q.1) @2 {}\n";
-  EXPECT_NE(After("add_in_place", Step(given + products + sum)), Step(given + products + sum)) << "one of each value";
+  const std::string first = "  p.1: float [2, 2] = product x_t [2, 2] * w [2, 2]^T by FC(x_t, w) @0 {}\n";
+  const std::string sum =
+      "  q.1: float [2, 2] = product h [2, 2] * u [2, 2]^T by FC(h, u) @1 {}\n"
+      "  s.1: float [2, 2] = Sum(p.1, q.1) @2 {}\n";
+  const std::string added = "  s.1: float [2, 2] added in p.1 = product h [2, 2] * u [2, 2]^T by FC(h, u) @1 {}\n";
+  EXPECT_EQ(After("add_in_place", Step(given + first + sum)), Step(given + first + added + "  at the end: no p\n"))
+      << "one of each value";
   // Another product of h, which is added to none of x_t.
   const std::string other =
       "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @3 {}\n"
       "  y.1: float [2, 2] at 5[16 * t] = Mul(s.1, r.1) @4 {}\n";
-  EXPECT_EQ(After("add_in_place", Step(given + products + sum + other)), Step(given + products + sum + other));
+  EXPECT_EQ(After("add_in_place", Step(given + first + sum + other)), Step(given + first + sum + other));
   // One that is added to another of x_t: the sums become one.
-  const std::string alike =
-      "  z.1: float [2, 2] = product x_t [2, 2] * v [2, 2]^T by FC(x_t, v) @3 {}\n"
-      "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @4 {}\n"
-      "  o.1: float [2, 2] = Sum(z.1, r.1) @5 {}\n";
-  const std::string after = After("add_in_place", Step(given + products + sum + alike));
-  EXPECT_NE(after.find("s.1: float [2, 2] added in p.1"), std::string::npos) << after;
-  EXPECT_NE(after.find("o.1: float [2, 2] added in z.1"), std::string::npos) << after;
+  const std::string alike = "  z.1: float [2, 2] = product x_t [2, 2] * v [2, 2]^T by FC(x_t, v) @3 {}\n";
+  EXPECT_EQ(After("add_in_place", Step(given + first + sum + alike +
+                                       "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @4 {}\n"
+                                       "  o.1: float [2, 2] = Sum(z.1, r.1) @5 {}\n")),
+            Step(given + first + added + alike +
+                 "  o.1: float [2, 2] added in z.1 = product h [2, 2] * v [2, 2]^T by FC(h, v) @4 {}\n"
+                 "  at the end: no p, no z\n"));
 }
 
 TEST(AddInPlace, LeavesOtherSumsAlone) {
-  const std::string x = "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2, 2] at 2\n";
+  const std::string x = kGiven;
   for (const std::string& lines : std::vector<std::string>{
            // The later one cannot add.
            x + "  p.1: float [2, 2] = MatMul(w, v) @0 {}\n  t.1: float [2, 2] = Tanh(x) @1 {}\n" +
                "  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n",
            // Something else reads a term.
-           kTerms + std::string("  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n  u.1: float [2, 2] = Tanh(t.1) @3 {}\n"),
-           kTerms + std::string("  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n  u.1: float [2, 2] = Tanh(p.1) @3 {}\n"),
+           kTerms + ("  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n  u.1: float [2, 2] = Tanh(t.1) @3 {}\n"),
+           kTerms + ("  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n  u.1: float [2, 2] = Tanh(p.1) @3 {}\n"),
            // One operator gives both.
            "  x: float [2, 3] at 0\n  w: float [2, 3] at 1\n  dy: float [2, 2] at 2\n"
            "  dw.1: float [2, 3], db.1: float [2], dx.1: float [2, 3] = FCGradient(x, w, dy) @0 {}\n"
@@ -123,11 +134,11 @@ TEST(AddInPlace, LeavesOtherSumsAlone) {
            // A term was there before the step.
            x + "  p.1: float [2, 2] = MatMul(w, v) @0 {}\n  s.1: float [2, 2] = Add(x, p.1) @1 {}\n",
            // It is no sum, or is not a temporary.
-           kTerms + std::string("  s.1: float [2, 2] = Mul(t.1, p.1) @2 {}\n"),
-           kTerms + std::string("  s.1: float [2, 2] at 3 = Add(t.1, p.1) @2 {}\n"),
+           kTerms + ("  s.1: float [2, 2] = Mul(t.1, p.1) @2 {}\n"),
+           kTerms + ("  s.1: float [2, 2] at 3 = Add(t.1, p.1) @2 {}\n"),
            // Where it lies something else follows.
-           kTerms + std::string("  s.1: float [2, 2] in p.1 = Add(t.1, p.1) @2 {}\n"
-                                "  s.2: float [2, 2] in p.1 = Mul(s.1, x) @3 {}\n"),
+           kTerms + ("  s.1: float [2, 2] in p.1 = Add(t.1, p.1) @2 {}\n"
+                     "  s.2: float [2, 2] in p.1 = Mul(s.1, x) @3 {}\n"),
            // A term is repeated.
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2] at 2\n  t.1: float [2] = Tanh(x) @0 {}\n"
            "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n",

@@ -206,6 +206,30 @@ TEST(FuseRegions, WhereManyCannotBeOneSomeAre) {
   EXPECT_GE(regions, kTimes) << after;
 }
 
+// A device for which regions are small.
+TEST(FuseRegions, ARegionHasAsManyOperatorsAndOperandsAsItsTargetAllows) {
+  const auto after = [](const Target& target) {
+    StepGraph graph =
+        ParseGraph(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+                        "  b.1: float [1, 4] = region Erf(a.1) @1 {}\n"
+                        "  h.1: float [1, 4] at 1[16 * (t + 1)] = region test.Add(b.1, h_prev) @2 {}\n"));
+    graph.target = &target;
+    RunPass("fuse_regions", &graph);
+    VerifyGraph(graph, "fuse_regions");
+    return GraphText(graph);
+  };
+  const std::string two = Loop(
+      "  region {\n"
+      "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
+      "    b.1: float [1, 4] = Erf(a.1) @1 {}\n"
+      "  }\n"
+      "  h.1: float [1, 4] at 1[16 * (t + 1)] = region test.Add(b.1, h_prev) @2 {}\n");
+  static constexpr Target kTwoOperators = {.max_region_operators = 2};
+  EXPECT_EQ(after(kTwoOperators), two);
+  static constexpr Target kTwoOperands = {.max_region_operands = 2};
+  EXPECT_EQ(after(kTwoOperands), two) << "the sum has three";
+}
+
 TEST(FuseRegions, OnlyLoopsAreLookedAt) {
   ExpectUnchanged(
       Loop("  for 16 steps at once:\n"

@@ -62,15 +62,18 @@ TEST(MergeProducts, SumsOfThemDo) {
 }
 
 TEST(MergeProducts, WeightsByRowsLieSideBySideInColumns) {
-  const std::string text = AfterLines(R"(  c: float [2, 3] at 10
-  d: float [2, 1] at 11
-  p.1: float [1, 3] = product h [1, 2] * c [2, 3] by MatMul(h, c) @0 {}
+  const std::string given = "  c: float [2, 3] at 10\n  d: float [2, 1] at 11\n";
+  EXPECT_EQ(AfterLines(StrCat(given, R"(  p.1: float [1, 3] = product h [1, 2] * c [2, 3] by MatMul(h, c) @0 {}
   q.1: float [1, 1] = product h [1, 2] * d [2, 1] by MatMul(h, d) @1 {}
-  ^y: float [1, 3] at 8[12 * t] = p.1
-  ^r: float [1, 1] at 9[4 * t] = q.1
-)");
-  EXPECT_NE(text.find("^\"c|d\": float [2, 4] once"), std::string::npos) << text;
-  EXPECT_NE(text.find(" = product h [1, 2] * ^\"c|d\" [2, 4] by MatMul(h, ^\"c|d\") @0 {}"), std::string::npos) << text;
+)",
+                              kReaders)),
+            Step(StrCat(kInputs, given, R"(  once for all steps:
+  ^"c|d": float [2, 4] once, ^"c|d sizes": int32 [2] once = region Concat(c, d) @0 {arg { name: "axis" i: 1 }}
+  in each step:
+  "p|q".1: float [1, 4] = product h [1, 2] * ^"c|d" [2, 4] by MatMul(h, ^"c|d") @0 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+)",
+                        kReaders, "  at the end: no \"p|q\"\n")));
 }
 
 TEST(MergeProducts, LeavesOthersAlone) {
@@ -185,7 +188,6 @@ TEST(FindProductsApart, SpeaksOfTheOneThatIsLeft) {
             std::vector<std::string>{"op 4 of h: one has a bias, and one has none"});
 }
 
-// A pass before may have left what is computed once.
 // So that all copies together take no more than the weights: 40 of them make 780 pairs.
 TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
   const std::string others = R"(  m.1: float [1, 3] = product k [1, 2] * u [3, 2]^T by FC(k, u) @3 {}
@@ -200,22 +202,33 @@ TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
   ^p: float [1, 1] at 18[4 * t] = s.1
 )";
   const std::string given = "  d: float [1, 2] at 19\n  k: float [1, 2] at 13[8 * t]\n  l: float [1, 2] at 14[8 * t]\n";
-  const std::string after = AfterLines(StrCat(given, kFirst, kSecond, others, more, kReaders, readers));
-  EXPECT_NE(after.find("FC(h, ^\"u|v\")"), std::string::npos) << after;
-  EXPECT_NE(after.find("FC(k, ^\"u|v\")"), std::string::npos) << "the same two lie there already: " << after;
-  EXPECT_NE(after.find("FC(l, u)"), std::string::npos) << "another two: " << after;
+  // Of h and k the same two; of l another two.
+  EXPECT_EQ(AfterLines(StrCat(given, kFirst, kSecond, others, more, kReaders, readers)),
+            Step(StrCat(kInputs, given, R"(  once for all steps:
+  ^"u|v": float [4, 2] once, ^"u|v sizes": int32 [2] once = region Concat(u, v) @0 {arg { name: "axis" i: 0 }}
+  in each step:
+  "p|q".1: float [1, 4] = product h [1, 2] * ^"u|v" [4, 2]^T by FC(h, ^"u|v") @0 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+  "m|n".1: float [1, 4] = product k [1, 2] * ^"u|v" [4, 2]^T by FC(k, ^"u|v") @3 {}
+  m.1: float [1, 3], n.1: float [1, 1] = region Split("m|n".1) @3 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+)",
+                        more, kReaders, readers, "  at the end: no \"m|n\", no \"p|q\"\n")));
 }
 
+// A pass before may have left what is computed once.
 TEST(MergeProducts, WeightsMayBeComputedOnce) {
-  const std::string text = AfterLines(
-      StrCat(R"(  once for all steps:
-  c.1: float [1, 2] once = region Tanh(v) @1 {}
+  const std::string once = "  once for all steps:\n  c.1: float [1, 2] once = region Tanh(v) @1 {}\n";
+  EXPECT_EQ(
+      AfterLines(StrCat(once, "  in each step:\n", kFirst,
+                        "  q.1: float [1, 1] = product h [1, 2] * c.1 [1, 2]^T by FC(h, c.1) @2 {}\n", kReaders)),
+      Step(StrCat(
+          kInputs, once,
+          R"(  ^"u|c": float [4, 2] once, ^"u|c sizes": int32 [2] once = region Concat(u, c.1) @0 {arg { name: "axis" i: 0 }}
   in each step:
+  "p|q".1: float [1, 4] = product h [1, 2] * ^"u|c" [4, 2]^T by FC(h, ^"u|c") @0 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
 )",
-             kFirst, "  q.1: float [1, 1] = product h [1, 2] * c.1 [1, 2]^T by FC(h, c.1) @2 {}\n", kReaders));
-  EXPECT_NE(text.find("  c.1: float [1, 2] once = region Tanh(v) @1 {}\n  ^\"u|c\": float [4, 2] once"),
-            std::string::npos)
-      << text;
+          kReaders, "  at the end: no \"p|q\"\n")));
 }
 
 }  // namespace
