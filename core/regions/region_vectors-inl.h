@@ -70,10 +70,9 @@ HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
 
 // Whole vectors, for whose results the cache is asked some time before.
 struct VectorsAhead : WholeVectors {
-  static constexpr size_t kBytesAhead = 512;
   template <class D, typename T = hn::TFromD<D>>
   HWY_INLINE void Store(D d, hn::Vec<D> vector, T* to) const {
-    hwy::Prefetch(to + kBytesAhead / sizeof(T));
+    hwy::Prefetch(to + kCpuTarget.regions.bytes_ahead / static_cast<std::int64_t>(sizeof(T)));
     hn::StoreU(vector, d, to);
   }
 };
