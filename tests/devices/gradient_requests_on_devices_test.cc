@@ -200,6 +200,7 @@ TEST_P(GradientRequestsOnDevices, AddLeavesTheSumAsItWasWhereTheRunFails) {
   OperatorDef product = ParseOp("p = FC(h_prev, w, b)");
   AddInt(&product, "axis", 2);
   steps.Captured("b").Step(product).Step("s = Sum(p, x_t)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  steps.Step("twice = Add(divisor, divisor)");
   NetDef net = steps.Build();
   AddBackwardStepNets(&net);
   net = AddGradients(net, {"h_all"}, {"w"}).net;
