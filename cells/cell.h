@@ -56,7 +56,7 @@ struct CellSource {
 // and as ParseShortCell does for the short form, which a file is whose first word is `cell` or whose name ends in
 // .cell.
 CellSource ReadCell(const std::string& path);
-// As ReadCell, from a file's content; `what` names it in errors.
+// Does what ReadCell does, from a file's content; `what` names it in errors.
 CellSource ParseCell(const std::string& content, const std::string& what);
 
 // Whether the first word of a file is that of the short form, `cell`.

@@ -1,4 +1,4 @@
-// From a cell to the nets that it stands for: one that fills its parameters, and one that runs it over a sequence with
+// Makes of a cell the nets that it stands for: one that fills its parameters, and one that runs it over a sequence with
 // a RecurrentNetwork operator for each layer and direction.
 #pragma once
 

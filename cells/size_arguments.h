@@ -13,7 +13,7 @@ namespace stepnet {
 
 using IsSize = std::function<bool(const std::string& name)>;
 
-// By the sizes that the cell, which must outlive it, declares when it is asked.
+// Asks the sizes that the cell, which must outlive it, declares when it is asked.
 IsSize SizesOf(const CellDef& cell);
 
 // Whether a text that stands for a value of the argument is an expression of sizes and no string: where it takes

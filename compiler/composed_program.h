@@ -24,7 +24,7 @@ class ComposedProgram {
   const Region& region() const { return composed_.region; }
   const std::vector<int>& inputs() const { return composed_.inputs; }  // the tensor of each
   const std::vector<int>& outputs() const { return composed_.outputs; }
-  // For the CPU. Made when it is first asked for: passes and devices do without.
+  // It runs on the CPU, and is made when it is first asked for: passes and devices do without.
   const RegionProgram& program() const;
   // The same for parts of the columns.
   ColumnPrograms& column_programs() const { return column_programs_; }
@@ -43,7 +43,7 @@ struct OperatorToCompose {
   int run_values = 0;        // the first of the tensors that hold what it reads of the run (RunValue)
 };
 
-// As ComposeRegions of all parts of the operators. The part of an obstacle is the number of the operator.
+// Does what ComposeRegions does, of all parts of the operators. The part of an obstacle is the number of the operator.
 std::variant<std::shared_ptr<const ComposedProgram>, CompositionObstacle> FindComposed(
     std::span<const OperatorToCompose> operators, const CompositionRequest& request);
 

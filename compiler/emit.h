@@ -1,4 +1,4 @@
-// From a StepGraph to a StepPlan: where each home lies in memory, and what each node runs.
+// EmitPlan: makes of a StepGraph a StepPlan, which says where each home lies in memory, and what each node runs.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ class RegionNodeKernel {
 
   void Run(const OpRun& run) const;
 
-  // For inputs of these descriptions, in place of those of one step.
+  // The inputs have these descriptions, in place of those of one step.
   int MaxParts(std::span<const TensorInfo> inputs) const;
   Cost EstimatedCost(std::span<const TensorInfo> inputs) const;
   // The program that the operators are; null where they are no single one.

@@ -37,7 +37,7 @@ constexpr Abi MakeAbi(std::string_view version, std::uint32_t layout) {
 
 inline constexpr std::uint32_t kAbiNoteType = 1;
 
-// As the System V ABI says of notes: sizes of name and content, type, name, content.
+// It is what the System V ABI says of notes: sizes of name and content, type, name, content.
 struct AbiNote {
   std::uint32_t name_bytes = sizeof(name);
   std::uint32_t content_bytes = sizeof(Abi);

@@ -1,10 +1,9 @@
 // Broadcasting: how operators of two inputs, a and b, repeat them over each other.
 //
-// By shape, as NumPy does it: the last dimensions stand for each other, and one of size 1, or one that is missing, is
-// repeated over the other's.
-// With broadcast=1 as Caffe2 says: b is repeated over a. The sizes of b are those of a contiguous run of a's
-// dimensions, which starts at `axis` (by default the last that fit); sizes of 1 at either end of b do not count, and a
-// b of one element meets every element of a.
+// They are repeated by shape, as NumPy does it: the last dimensions stand for each other, and one of size 1, or one
+// that is missing, is repeated over the other's. With broadcast=1 they are as Caffe2 says: b is repeated over a. The
+// sizes of b are those of a contiguous run of a's dimensions, which starts at `axis` (by default the last that fit);
+// sizes of 1 at either end of b do not count, and a b of one element meets every element of a.
 #pragma once
 
 #include <utility>

@@ -178,7 +178,7 @@ class DeviceRegistration {
 
 // Null where this program knows no such devices.
 const DeviceSpec* FindDeviceSpec(DeviceKind kind);
-// As FindDeviceSpec, throws kInvalidArgument where there is none.
+// Does what FindDeviceSpec does, throws kInvalidArgument where there is none.
 const DeviceSpec& GetDeviceSpec(DeviceKind kind);
 // REQUIRES: not the host. Throws kInvalidArgument, with the reason, where there is no such device.
 DeviceRuntime& RuntimeOf(const Device& device);

@@ -88,9 +88,9 @@ class Expansion {
   void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
   void Fill(int output, DType dtype, std::int64_t count, double value);
 
-  // By output; nothing where it is not said. Empty: the operator gives no products.
+  // There is one for each output; nothing where it is not said. Empty: the operator gives no products.
   const std::vector<std::optional<stepnet::Product>>& products() const { return products_; }
-  // By output, likewise. Plans do not ask for them: the operator stays a call.
+  // There is one for each output, likewise. Plans do not ask for them: the operator stays a call.
   const std::vector<std::optional<DimSum>>& sums() const { return sums_; }
   // The work of an operator that only copies, scales and fills; tensors are the inputs, then the outputs. Empty: it
   // does more.

@@ -44,7 +44,7 @@ struct LoadFloat16 {
     const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(i, 0x7fff)));
     const auto bias = hn::Set(i, (127 - 15) << 23);
     const auto normal = hn::Add(magnitude, bias);
-    // As if 0 had the exponent of 1, whose leading 1 is taken off again.
+    // This counts as if 0 had the exponent of 1, whose leading 1 is taken off again.
     const auto one_more = hn::BitCast(d, hn::Add(normal, hn::Set(i, 1 << 23)));
     const auto denormal = hn::BitCast(i, hn::Sub(one_more, hn::Set(d, 0x1p-14f)));
     const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(i, 1 << 23)), denormal, normal);

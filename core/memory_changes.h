@@ -8,7 +8,7 @@ namespace stepnet {
 // This thread's, on all devices. Who keeps addresses to use them again asks before and after work that may have taken
 // their memory away.
 std::int64_t NumMemoryChanges();
-// For DeviceRuntime::Allocate and Free.
+// DeviceRuntime::Allocate and Free call it.
 void NoteMemoryChange();
 
 }  // namespace stepnet

@@ -1,16 +1,17 @@
 // How an operator type is declared: one `Registration` expression in one file says everything about it.
 //
-//   const Registration elu =
-//       Operator("Elu")
-//           .Doc("Exponential linear unit, element by element.")
+//   const Registration relu =
+//       Operator("Relu")
+//           .Doc("y = max(x, 0), element by element.")
 //           .Input("x", "any shape")
 //           .Output("y", "the shape of x")
-//           .Arg("alpha", 1.0f, "y tends to -alpha as x falls", AtLeast(0))
 //           .Shapes(SameAsInput(0))
 //           .InPlace({{0, 0}})
-//           .Elementwise()
-//           .Gradient("EluGradient", {"y", "dy"}, {"dx"})
-//           .Cpu([](const OperatorCall& op) -> RunFn { … });
+//           .DerivedGradient({"x", "dy"}, {"dx"})
+//           .Formula([](Formula& f) { f.Out({Max(f.In("x"), 0)}); });
+//
+// What is no formula has kernels: `.Cpu([](const OperatorCall& op) -> RunFn { … })` in place of the last line, and an
+// operator that `.Gradient` names (docs/add_an_operator.md).
 //
 // This header knows no protobuf, and neither do the files that include it to declare operators.
 #pragma once
@@ -434,7 +435,7 @@ class KernelRegistration {
 
 // Null when no such type is registered. Throws kInvalidNet for a type whose registration makes every use an error.
 const OperatorSchema* FindOperator(const std::string& type);
-// As FindOperator; throws kInvalidNet with the nearest name when there is none.
+// Does what FindOperator does; throws kInvalidNet with the nearest name when there is none.
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
 // The types whose registration is wrong, each with what it is: one registered twice, one without shapes, or one that

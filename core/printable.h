@@ -12,10 +12,10 @@ namespace stepnet {
 // `text` with \xNN, byte by byte, in place of control characters (those beyond ASCII included), marks that turn the
 // direction of writing, characters that nobody sees, and bytes that are no UTF-8. Line feeds and everything else stay.
 std::string Printable(std::string_view text);
-// As Printable, without line feeds: for a name within a line.
+// Gives what Printable does, without line feeds: for a name within a line.
 std::string PrintableLine(std::string_view text);
 
-// As PrintableLine, quoted: a string of the language DOT, which Graphviz draws graphs from.
+// Gives what PrintableLine does, quoted: a string of the language DOT, which Graphviz draws graphs from.
 std::string DotText(std::string_view text);
 
 // The name of the file that something called `name` is written to: `/` becomes `__`, so that it stays in its folder,

@@ -35,8 +35,9 @@ class ProgramsByShapes {
   static constexpr size_t kFirst = 8;
   static constexpr size_t kLast = 32;
 
+  // Never inlined: what it keeps on the stack would slow down each run.
   template <typename Make, typename... Shapes>
-  std::shared_ptr<const Program> FindOrMake(const Make& make, const Shapes&... shapes) {
+  [[gnu::noinline]] std::shared_ptr<const Program> FindOrMake(const Make& make, const Shapes&... shapes) {
     const std::lock_guard lock(mutex_);
     const auto known = std::ranges::find_if(known_, [&](const auto& program) { return program->IsFor(shapes...); });
     if (known != known_.end()) {

@@ -60,7 +60,7 @@ class RunCell {
 
   Device device() const { return device_; }
   const void* memory() const { return memory_; }
-  // For what is put into `queue` from now on.
+  // They hold for what is put into `queue` from now on.
   void Set(std::uint64_t run, Queue& queue);
 
  private:

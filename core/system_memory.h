@@ -22,8 +22,8 @@ void LimitProcessMemory(std::int64_t bytes);
 // Where addresses are limited (`ulimit -v`), keeps the C library from reserving a heap of 64 MB for each thread.
 void SaveAddresses();
 
-// For what libraries do once and cannot leave half done, nor look whether they got the memory for: throws kOutOfMemory
-// unless the system has so many bytes for `library` now.
+// Stands before what libraries do once and cannot leave half done, nor look whether they got the memory for: throws
+// kOutOfMemory unless the system has so many bytes for `library` now.
 void RequireMemory(std::int64_t bytes, std::string_view library);
 
 }  // namespace stepnet

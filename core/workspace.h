@@ -71,7 +71,7 @@ class Workspace {
   bool HasBlob(const std::string& name) const { return FindBlob(name) != nullptr; }
   // The visible blob of this name, created here when there is none.
   Blob& CreateBlob(const std::string& name);
-  // As CreateBlob, without looking at parents.
+  // Does what CreateBlob does, without looking at parents.
   Blob& CreateLocalBlob(const std::string& name);
   // False when there is no such blob here. Nets that use the blob must have been destroyed before.
   bool RemoveBlob(const std::string& name);

@@ -24,7 +24,7 @@ struct InstructionPart {
 
 class RunState {
  public:
-  // For a device of the kind that the plan is for.
+  // `device` is of the kind that the plan is for.
   explicit RunState(std::shared_ptr<const StepPlan> plan, Device device = {});
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
@@ -39,7 +39,8 @@ class RunState {
   // be set before Prepare. Arenas are made by Prepare.
   void SetBase(int base, Tensor tensor) { bases_[base] = std::move(tensor); }
   const Tensor& Base(int base) const { return bases_[base]; }
-  // As SetBase, with a tensor of somebody else: steps that write to it work on a copy, which the run makes of it.
+  // Does what SetBase does, with a tensor of somebody else: steps that write to it work on a copy, which the run makes
+  // of it.
   void LendBase(int base, const Tensor& tensor);
   // What the steps of the last run made of a tensor that was lent: `tensor` itself where they do not write to it.
   const Tensor& SeenOf(int base, const Tensor& tensor) const;
@@ -102,8 +103,8 @@ class RunState {
     std::vector<TensorView> views;       // without addresses
     std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
     const void* packed = nullptr;
-    // For parts of the batch: shapes of the views with the fewest rows that a part has, then with one more; and the
-    // bytes of a row, 0 where all rows share the operand.
+    // Parts of the batch have these: shapes of the views with the fewest rows that a part has, then with one more; and
+    // the bytes of a row, 0 where all rows share the operand.
     std::vector<Shape> batch_shapes;
     std::vector<std::int64_t> batch_row_bytes;
     std::uint64_t adds = 0;       // bit o: output o is added to what is there

@@ -328,7 +328,7 @@ __device__ inline T RowMax(T low, T high) {
   return __shfl_sync(0xffffffffu, most, 0);
 }
 
-// By a block: thread i < 64 brings the partial result i. `tile` is shared memory of 64 or more.
+// A block does it: thread i < 64 brings the partial result i. `tile` is shared memory of 64 or more.
 template <typename T>
 __device__ inline void ShareParts(T part, T* tile) {
   __syncthreads();  // what was in it has been read

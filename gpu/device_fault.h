@@ -45,7 +45,8 @@ static_assert(sizeof(DeviceFaultSite) == 32);
 // Where it was found. REQUIRES: any().
 int NetOpOf(const DeviceFault& fault);
 FaultPlace PlaceOf(const DeviceFault& fault);
-// With its message, in which "{element}" stays. REQUIRES: any(), its kernel was told numbers of NumberOfMessages.
+// Gives the fault with its message, in which "{element}" stays. REQUIRES: any(), its kernel was told numbers of
+// NumberOfMessages.
 Fault FaultOf(const DeviceFault& fault);
 
 // What a kernel says of the values that it has noted.

@@ -44,7 +44,7 @@ struct RegionSourceOptions {
   bool uses_table = false;
   bool is_always_wide = false;  // indices take 64 bits whatever the sizes are: for tests
 };
-// With the seed and the number of the operator as values; step and run are read from memory. `name` is any text.
+// They have the seed and the number of the operator as values; step and run are read from memory. `name` is any text.
 RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name);
 
 struct RegionLaunch {
@@ -55,7 +55,7 @@ struct RegionLaunch {
   std::vector<std::uint64_t> words = {};  // the parameter, a struct by value; addresses are missing
 };
 
-// With RegionSourceOptions::uses_table: the memory of an operand is at *entry + bytes + *row * row_bytes.
+// RegionSourceOptions::uses_table asks for these: the memory of an operand is at *entry + bytes + *row * row_bytes.
 struct RegionPlace {
   std::int64_t bytes = 0;
   std::int64_t row_bytes = 0;

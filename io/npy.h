@@ -15,8 +15,9 @@ namespace stepnet {
 // Throws kInputOutput, naming the file, for anything but one such array; kOutOfMemory.
 Tensor ReadNpy(const std::string& path);
 
-// As ReadNpy, from a file or an entry of an archive, all that is left of it, to where `find_place` says once dtype and
-// shape are known (PlaceFinder in named_tensors.h). Elements in Fortran order are in memory twice meanwhile.
+// Does what ReadNpy does, from a file or an entry of an archive, all that is left of it, to where `find_place` says
+// once dtype and shape are known (PlaceFinder in named_tensors.h). Elements in Fortran order are in memory twice
+// meanwhile.
 TensorInfo ReadNpyFrom(ByteSource* source, const std::function<Tensor(DType, const Shape&)>& find_place);
 
 // Version 1.0, little endian, C order. bfloat16, which NumPy does not have, is written as float; strings as 'U' where

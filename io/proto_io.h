@@ -23,7 +23,7 @@ void PrepareMessages();
 // of another kind with that kind. A file without any field of the message is an error. Throws kOutOfMemory.
 void ReadMessage(const std::string& path, google::protobuf::Message* message);
 
-// As ReadMessage, from what ReadFile gave; `what` names it in errors.
+// Does what ReadMessage does, from what ReadFile gave; `what` names it in errors.
 void ParseMessage(const std::string& content, const std::string& what, google::protobuf::Message* message);
 
 // Text when the name ends in .pbtxt, .prototxt or .txt, otherwise binary. Replaces `path` at once (FileWriter). Text

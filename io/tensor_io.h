@@ -44,7 +44,7 @@ inline constexpr std::int64_t kElementsOfChunk = 1'000'000;
 void WriteMiniDb(const NamedTensors& tensors, const std::string& path,
                  std::int64_t elements_of_chunk = kElementsOfChunk);
 
-// As WriteMiniDb, into a minidb that more is written to.
+// Does what WriteMiniDb does, into a minidb that more is written to.
 void AddToMiniDb(const NamedTensors& tensors, MiniDbWriter* writer, std::int64_t elements_of_chunk = kElementsOfChunk);
 
 // The blob that a key of a minidb belongs to: "w" for "w#%3".

@@ -45,8 +45,8 @@ struct NetWithGradients {
 NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>& losses,
                               const std::vector<std::string>& inputs, const GradientRequests& requests = {});
 
-// As AddGradients, for losses whose gradients exist: `output_gradients` maps blobs of the net to the blobs that hold
-// their gradients. Used for nets that are steps of larger ones. Gradients read copies of the blobs in
+// Does what AddGradients does, for losses whose gradients exist: `output_gradients` maps blobs of the net to the blobs
+// that hold their gradients. Used for nets that are steps of larger ones. Gradients read copies of the blobs in
 // `changing`, which others write, too.
 NetWithGradients AddGradientsFrom(const NetDef& net, const std::map<std::string, std::string>& output_gradients,
                                   const std::vector<std::string>& inputs, const GradientRequests& requests = {},

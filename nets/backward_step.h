@@ -18,8 +18,8 @@ class NetDef;
 // step nets that cannot be differentiated.
 void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating = {});
 
-// As above, for gradients of the net by `inputs` alone: what does not depend on them has no gradient, and the operators
-// get gradient_requests that say so.
+// Does the same for gradients of the net by `inputs` alone: what does not depend on them has no gradient, and the
+// operators get gradient_requests that say so.
 void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs);
 
 }  // namespace stepnet

@@ -12,8 +12,8 @@ namespace stepnet {
 // One operator's, which is bound to blobs; they stay from one run of the net to the next.
 class KeptOutputs {
  public:
-  // By operator of a net: whether its outputs may be kept. It has inputs, does nothing beside, and nothing else writes
-  // to the same blobs.
+  // Says of each operator of a net whether its outputs may be kept. Such an operator has inputs, does nothing beside,
+  // and nothing else writes to the same blobs.
   static std::vector<bool> MayBe(const NetDef& net);
 
   explicit KeptOutputs(const NetOperator& op) : op_(op) {}

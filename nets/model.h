@@ -32,7 +32,7 @@ struct Model {
 // parameters.
 // Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
 Model LoadModel(const std::string& net_path, const std::string& init_path = "");
-// As LoadModel, with what LoadParameters gave.
+// Does what LoadModel does, with what LoadParameters gave.
 Model LoadModel(const std::string& net_path, Model parameters);
 
 // The init_net and the parameters that `path` gives, as `init_path` above, without a net; of a file of tensors those

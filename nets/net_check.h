@@ -41,8 +41,8 @@ std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& optio
 // Throws kInvalidNet with all problems in its message when there are any.
 void ThrowIfProblems(const std::vector<NetProblem>& problems);
 
-// For each operator and each of its outputs the types of the operators that read that value, before the blob is written
-// again; "" stands for the net's external output.
+// Gives, of each operator and each of its outputs, the types of the operators that read that value before the blob is
+// written again; "" stands for the net's external output.
 std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net);
 
 // The type that a net of Caffe2's type `type` runs as: "simple" or "dag". Throws kInvalidNet for types that have no

@@ -40,7 +40,8 @@ class RunBlobs : public HostState {
 
 class NetRecordings {
  public:
-  // For the first `count` operators, which are on one device. What is kept has `max_step_operators` in all, or is one.
+  // Records the first `count` operators, which are on one device. What is kept has `max_step_operators` in all, or is
+  // one.
   NetRecordings(std::vector<OperatorToRecord> operators, int count, Workspace& workspace, Device device,
                 std::int64_t max_step_operators);
 

@@ -39,8 +39,8 @@ struct PackedPart {
 };
 
 struct PackedLayout {
-  // By layer, then by direction: i2h, h2h, h2r where there is one, and the biases of the first two where there are
-  // some.
+  // They come by layer, then by direction: i2h, h2h, h2r where there is one, and the biases of the first two where
+  // there are some.
   std::vector<PackedPart> parts;
   std::int64_t size = 0;  // of the vector
 };

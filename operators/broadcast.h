@@ -28,7 +28,7 @@ BroadcastLoops FindBroadcastLoops(const BroadcastRule& rule, const Shape& a, con
 // dtype or `output`.
 ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output = {});
 
-// For gradient rules of operators that repeat their inputs, with or without the arguments of BroadcastArguments.
+// Gradient rules of operators that repeat their inputs use these, with or without the arguments of BroadcastArguments.
 // Whether input i may be repeated: a is not with broadcast=1, nor are inputs that all are one blob.
 bool MayBeRepeated(const GradientBuilder& g, int i);
 // Says that the gradient of input i is `of`, which has the shape of the output, summed over what each element of the

@@ -31,7 +31,7 @@ void ForDType(DType dtype, Fn&& fn) {
   }
 }
 
-// As ForDType for int32 and int64. Throws kTypeMismatch, naming `what`, for other dtypes.
+// Does what ForDType does, for int32 and int64. Throws kTypeMismatch, naming `what`, for other dtypes.
 template <typename Fn>
 void ForIndexType(DType dtype, const std::string& what, Fn&& fn) {
   if (dtype == DType::kInt32) {

@@ -21,7 +21,7 @@ Shape FillShape(const ShapeQuery& query);
 // float; else `otherwise`.
 DType FillDType(const ShapeQuery& query, DType otherwise);
 
-// For Operator::Check: reports what the shape rule finds wrong, where it needs no input.
+// Operator::Check takes it: reports what the shape rule finds wrong, where it needs no input.
 void CheckFill(const OperatorCall& op, std::vector<NetProblem>* problems);
 
 }  // namespace stepnet

@@ -47,9 +47,9 @@ struct GemmBlocks {
   std::int64_t count = 1;
 };
 
-// As for GemmBlocks: blocks of columns of a product [M, size] whose sums have `depth` terms. They have `width` columns,
-// or half of those that there are, and more where the sums are short. Products in narrower blocks take longer: some
-// percent with 256 columns, up to a tenth with 128, up to twice the time with 64 (as measured with oneDNN 2.6,
+// Gives, as GemmBlocks does, blocks of columns of a product [M, size] whose sums have `depth` terms. They have `width`
+// columns, or half of those that there are, and more where the sums are short. Products in narrower blocks take longer:
+// some percent with 256 columns, up to a tenth with 128, up to twice the time with 64 (as measured with oneDNN 2.6,
 // AVX-512).
 constexpr std::int64_t NumColumnBlocks(std::int64_t size, std::int64_t depth, std::int64_t width = 256) {
   constexpr std::int64_t kTerms = 1 << 15;  // of a row; blocks of less are not worth a thread

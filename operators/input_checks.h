@@ -31,7 +31,7 @@ void ExpectOneElement(const ShapeQuery& query, int i, const char* what);
 std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(
     std::function<void(const OperatorCall&)> rule);
 
-// For gradient rules that read the operator's inputs: throws kInvalidNet when its output overwrites one.
+// Gradient rules that read the operator's inputs call it: throws kInvalidNet when its output overwrites one.
 void ExpectInputsKept(const GradientBuilder& g);
 
 }  // namespace stepnet

@@ -10,10 +10,10 @@ namespace stepnet {
 
 enum class LengthsType { kInt32, kInt32OrInt64 };
 
-// For shape rules: throws unless input i is [count] (or [any] where count is negative) and of the dtype.
+// Shape rules call it: throws unless input i is [count] (or [any] where count is negative) and of the dtype.
 void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, LengthsType type = LengthsType::kInt32);
 
-// For formulas: as Lengths of a run does, about the length that is element `element` of input `input`.
+// Formulas call it: it does what Lengths does in a run, about the length that is element `element` of input `input`.
 void CheckLength(Formula& f, int input, const Expr& length, const Expr& element, std::int64_t limit);
 
 // The error of a run whose lengths add up to another number than the `rows` rows that its data have.
@@ -22,10 +22,10 @@ Error WrongSumOfLengths(const std::string& name, std::int64_t sum, std::int64_t 
 // The lengths of one run.
 class Lengths {
  public:
-  // For shape rules. Throws kInvalidArgument, naming the element, unless each is from 0 to `limit`. `name` is that of
-  // the blob.
+  // Shape rules make it. Throws kInvalidArgument, naming the element, unless each is from 0 to `limit`. `name` is that
+  // of the blob.
   Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit);
-  // For kernels: such an element is a fault of the run, and counts as the nearest length from 0 to `limit`.
+  // Kernels make it: such an element is a fault of the run, and counts as the nearest length from 0 to `limit`.
   Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit);
   Lengths(const Lengths&) = delete;
   Lengths& operator=(const Lengths&) = delete;

@@ -12,15 +12,15 @@
 
 namespace stepnet {
 
-// As MakeFormulaRegion, whose result is kept among the last ones unless it depends on more than arguments, shapes and
-// which operands are the same.
+// Gives what MakeFormulaRegion does, whose result is kept among the last ones unless it depends on more than arguments,
+// shapes and which operands are the same.
 std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
                                                   std::uint64_t wanted = ~std::uint64_t{0});
 
 // What an operator is in a region.
 struct OperatorParts {
   std::vector<TensorInfo> outputs = {};  // without their elements, also where these are known
-  // By its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
+  // Asks its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
   // None: it has neither, or other dtypes than expressions.
   std::vector<RegionPart> parts = {};
   bool is_shared = false;  // with operators that are alike

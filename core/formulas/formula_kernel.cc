@@ -92,16 +92,6 @@ struct Declared {
 
 }  // namespace
 
-std::uint64_t WantedOf(const OpRun& run) {
-  std::uint64_t wanted = ~std::uint64_t{0};
-  const int num_outputs = std::min(run.num_outputs(), 63);
-  if (num_outputs == 1) return wanted;
-  for (int i = 0; i < num_outputs; ++i) {
-    if (run.Out(i).shape == nullptr) wanted &= ~(std::uint64_t{1} << i);
-  }
-  return wanted;
-}
-
 RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_number)
     : values_{run.step(), with_run_number ? static_cast<std::int64_t>(run.context().RunNumber()) : 0,
               static_cast<std::int64_t>(op.random_id()), static_cast<std::int64_t>(op.seed())} {}

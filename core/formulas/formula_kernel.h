@@ -6,7 +6,16 @@
 namespace stepnet {
 
 // Outputs that a run is for, bit i for output i, as MakeFormulaRegion takes them.
-std::uint64_t WantedOf(const OpRun& run);
+inline std::uint64_t WantedOf(const OpRun& run) {
+  std::uint64_t wanted = ~std::uint64_t{0};
+  if (run.num_outputs() == 1) return wanted;
+  std::uint64_t output = 1;
+  for (const TensorView& out : run.outputs()) {
+    if (out.shape == nullptr) wanted &= ~output;
+    output <<= 1;
+  }
+  return wanted;
+}
 
 // The kernel of an operator whose formula does not say all: it runs that where it applies, and what `otherwise` makes
 // elsewhere, as for dtypes that regions do not have.

@@ -38,12 +38,12 @@ Region Flattened(Region region) {
 
 FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula)
     : wanted_(wanted),
+      first_output_(formula.outputs.empty() ? 0 : formula.outputs[0]),
       formula_(std::move(formula)),
-      first_output_(formula_.outputs.empty() ? 0 : formula_.outputs[0]),
       may_be_flat_(MayBeFlat(query, formula_)),
       reads_run_values_(std::ranges::any_of(formula_.inputs, IsRunValue)) {
   for (int i = 0; i < query.num_inputs(); ++i) {
-    inputs_.push_back({.dtype = query.In(i).dtype, .shape = query.In(i).shape});
+    inputs_.push_back({.shape = query.In(i).shape, .dtype = query.In(i).dtype});
   }
   const auto is_operation = [](const ExprNode* node) {
     return node->op != ExprOp::kInput && node->op != ExprOp::kConstant;
@@ -78,17 +78,6 @@ int FormulaProgram::max_parts() const {
   return is_flat_ ? RegionProgram::MaxFlatParts(formula_.region.NumElements()) : program_->max_parts();
 }
 
-bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
-  if (wanted_ != wanted) return false;
-  const std::int64_t size = is_flat_ ? run.Out(first_output_).size() : 0;
-  for (int i = 0; i < run.num_inputs(); ++i) {
-    const TensorView& in = run.In(i);
-    if (in.dtype != inputs_[i].dtype) return false;
-    if (is_flat_ ? in.shape->size() != size : *in.shape != inputs_[i].shape) return false;
-  }
-  return true;
-}
-
 void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
   if (direct_.kernel != nullptr && run.parts() == 1) {
     const std::int64_t size = run.Out(direct_.output).size();
@@ -99,6 +88,11 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
     }
   }
   if (simple_ != nullptr && run.parts() == 1 && run.units() == 0) return RunSimple(run);
+  RunAny(op, run);
+}
+
+// Never inlined, as RunSimple: what one way keeps on the stack would slow down the others.
+[[gnu::noinline]] void FormulaProgram::RunAny(const OperatorCall& op, const OpRun& run) const {
   constexpr size_t kMaxOnStack = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
   const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
   if (num_operands <= kMaxOnStack) {
@@ -109,9 +103,9 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
 }
 
 // Pointers are looked for as they are needed: rows of one kind need few of those of a unit's gradient.
-void FormulaProgram::RunSimple(const OpRun& run) const {
-  const std::int64_t columns = is_flat_ ? run.Out(first_output_).size() : simple_->code->sizes[3];
-  const std::int64_t rows = is_flat_ ? 1 : simple_->code->NumRows();
+[[gnu::noinline]] void FormulaProgram::RunSimple(const OpRun& run) const {
+  const std::int64_t columns = is_flat_ ? run.Out(first_output_).size() : simple_->columns;
+  const std::int64_t rows = is_flat_ ? 1 : simple_->rows;
   if (rows == 0 || columns == 0) return;
   // By value: compilers would look again where inputs are after each pointer that is written.
   const auto data_of = [](std::span<const TensorView> views, const std::vector<int>& numbers) {

@@ -29,28 +29,45 @@ class FormulaProgram {
   void Prepare() const;
   // Whether the program computes such a run, for these outputs: of inputs of the shapes that it was made for or, where
   // each input has as many elements as each output, of any. Here and below, REQUIRES: Prepare has returned.
-  bool IsFor(const OpRun& run, std::uint64_t wanted) const;
+  bool IsFor(const OpRun& run, std::uint64_t wanted) const {
+    if (wanted_ != wanted) return false;
+    const std::int64_t size = is_flat_ ? run.Out(first_output_).size() : 0;
+    const Input* expected = inputs_.data();
+    for (const TensorView& in : run.inputs()) {
+      if (in.dtype != expected->dtype) return false;
+      if (is_flat_ ? in.shape->size() != size : *in.shape != expected->shape) return false;
+      ++expected;
+    }
+    return true;
+  }
   void Run(const OperatorCall& op, const OpRun& run) const;
 
  private:
+  struct Input {
+    Shape shape;
+    DType dtype;
+  };
+
   void UseDirect(const RegionDirect& direct) const;
   // REQUIRES simple_.
   void RunSimple(const OpRun& run) const;
+  void RunAny(const OperatorCall& op, const OpRun& run) const;
   void RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const;
 
-  std::vector<TensorInfo> inputs_;
+  // What every run reads stands together, in few lines of the cache.
   const std::uint64_t wanted_;
-  const FormulaRegion formula_;
+  std::vector<Input> inputs_;
   const int first_output_;
+  mutable bool is_flat_ = false;                  // the program is one for any number of elements
+  mutable const RegionSimple* simple_ = nullptr;  // null: the program is not, or reads values of the run
+  mutable RegionDirect direct_;  // that one instruction, with the operator's inputs and output; no kernel: it has more
+  const FormulaRegion formula_;
   const bool may_be_flat_;
   const bool reads_run_values_;
   int num_operations_ = 0;
   mutable std::once_flag once_;
   mutable std::optional<RegionProgram> program_;
   mutable ColumnPrograms column_programs_;
-  mutable bool is_flat_ = false;                  // the program is one for any number of elements
-  mutable const RegionSimple* simple_ = nullptr;  // null: the program is not, or reads values of the run
-  mutable RegionDirect direct_;  // that one instruction, with the operator's inputs and output; no kernel: it has more
 };
 
 }  // namespace stepnet

@@ -29,7 +29,9 @@ void Chain(void* out, const void* a, const void* b, const void* c, const void* l
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
   const F f;
-  ForVectors<T, kIsShort<F>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  constexpr int kArrays = 2 + (kBefore != ChainStep::kNone) + (kAfter != ChainStep::kNone) +
+                          (kLast != ChainStep::kNone || kAfter == ChainStep::kMulAdd);
+  ForVectors<T, kIsShort<F>>(n, kArrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
     auto value = access.Load(d, x + i);
     if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
     value = f(d, value);
@@ -130,7 +132,7 @@ void Pair(void* out, const void* a, const void* b, const void* c, const void* la
   const T* z = static_cast<const T*>(c);
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, 5 * n, [&](auto access, std::int64_t i) HWY_ATTR {
     const auto left = StepOf<kLeft>(access.Load(d, x + i), access.Load(d, y + i));
     const auto right = StepOf<kRight>(access.Load(d, z + i), access.Load(d, u + i));
     access.Store(d, StepOf<kOp>(left, right), to + i);
@@ -172,7 +174,7 @@ void NegMulAdd(void* out, const void* a, const void* b, const void* c, const voi
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, 4 * n, [&](auto access, std::int64_t i) HWY_ATTR {
     access.Store(d, NegMulAddOf(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
   });
 }
@@ -201,7 +203,7 @@ void Select(void* out, const void* a, const void* b, const void* c, const void* 
   const T* then = static_cast<const T*>(c);
   const T* otherwise = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, 5 * n, [&](auto access, std::int64_t i) HWY_ATTR {
     const auto condition = Compare<kOp>(access.Load(d, x + i), access.Load(d, y + i));
     access.Store(d, hn::IfThenElse(condition, access.Load(d, then + i), access.Load(d, otherwise + i)), to + i);
   });

@@ -168,9 +168,10 @@ struct RegionCode {
   std::int64_t max_rows = 1;      // and rows
   int num_inputs = 0;
   std::vector<Operand> operands;
-  std::vector<int> sums;                     // outputs that are 0 before anything is added
-  std::vector<int> memory_operands;          // of slots that are memory: the first ones
-  std::vector<RegionMemory> memory;          // and where they are
+  std::vector<int> sums;             // outputs that are 0 before anything is added
+  std::vector<int> memory_operands;  // of slots that are memory: the first ones
+  std::vector<RegionMemory> memory;  // and where they are, those of inputs first
+  int num_input_memory = 0;
   std::vector<void*> constants;              // slots that follow: arrays of `width` equal elements
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
   std::vector<KeptElements> kept;            // those of them that hold a whole row

@@ -24,7 +24,8 @@ void Slope(void* out, const void* a, const void* b, const void* c, const void* l
   const T* z = static_cast<const T*>(c);
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  constexpr int kArrays = kTop == Top::kAny || kLeft == Left::kDifference || kAdds ? 5 : 4;
+  ForVectors<T, true>(n, kArrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
     const auto one = hn::Set(d, T{1});
     const auto value = access.Load(d, z + i);
     auto top = one;
@@ -87,7 +88,7 @@ void Blend(void* out, const void* a, const void* b, const void* c, const void* /
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
-  ForVectors<T, std::is_same_v<F, Itself>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, std::is_same_v<F, Itself>>(n, 4 * n, [&](auto access, std::int64_t i) HWY_ATTR {
     const auto share = access.Load(d, y + i);
     const auto rest = hn::Mul(hn::Sub(hn::Set(d, T{1}), share), F()(d, access.Load(d, z + i)));
     access.Store(d, MulAddOf(d, access.Load(d, x + i), share, rest), to + i);
@@ -105,7 +106,7 @@ void Gate(void* out, const void* a, const void* b, const void* /*c*/, const void
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   T* to = static_cast<T*>(out);
-  ForVectors<T, false>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, false>(n, 3 * n, [&](auto access, std::int64_t i) HWY_ATTR {
     access.Store(d, hn::Mul(SigmoidFn()(d, access.Load(d, x + i)), TanhFn()(d, access.Load(d, y + i))), to + i);
   });
 }

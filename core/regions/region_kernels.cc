@@ -53,7 +53,8 @@ void Vectors(void* out, const void* a, const void* b, const void* c, const void*
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
   const Fn fn;
-  ForVectors<T, kIsShort<Fn>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  const std::int64_t arrays = kOperands + (kOperands > 1 && a == b ? 0 : 1);  // one that is read twice is one
+  ForVectors<T, kIsShort<Fn>>(n, arrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
     if constexpr (kOperands == 1) {
       access.Store(d, fn(d, access.Load(d, x + i)), to + i);
     } else if constexpr (kOperands == 2) {
@@ -218,8 +219,9 @@ void Conversion(void* out, const void* a, const void* /*b*/, const void* /*c*/, 
   const From* x = static_cast<const From*>(a);
   To* y = static_cast<To*>(out);
   const Fn fn;
-  ForVectors<float, true>(
-      n, [&](auto access, std::int64_t i) HWY_ATTR { access.Store(to, fn(d, access.Load(from, x + i)), y + i); });
+  ForVectors<float, true>(n, 2 * n, [&](auto access, std::int64_t i) HWY_ATTR {
+    access.Store(to, fn(d, access.Load(from, x + i)), y + i);
+  });
 }
 
 RegionKernel ConversionOf(DType from, DType to) {
@@ -271,7 +273,7 @@ void Copy(void* out, const void* a, const void* /*b*/, const void* /*c*/, const 
     return;
   }
   const hn::ScalableTag<T> d;
-  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, 2 * n, [&](auto access, std::int64_t i) HWY_ATTR {
     access.Store(d, access.Load(d, static_cast<const T*>(a) + i), static_cast<T*>(out) + i);
   });
 }
@@ -280,7 +282,7 @@ template <typename T>
 void Fill(void* out, const void* a, const void* /*b*/, const void* /*c*/, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto value = hn::Set(d, *static_cast<const T*>(a));
-  ForVectors<T, true>(n,
+  ForVectors<T, true>(n, n,
                       [&](auto access, std::int64_t i) HWY_ATTR { access.Store(d, value, static_cast<T*>(out) + i); });
 }
 

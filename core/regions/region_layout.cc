@@ -49,7 +49,10 @@ class Layout {
     ChooseWidth();
     PlaceBuffers();
     FillConstants();
-    for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
+    for (const int operand : code_.memory_operands) {
+      code_.memory.push_back(MemoryOf(operand));
+      code_.num_input_memory += code_.memory.back().is_input ? 1 : 0;
+    }
     code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 &&
                       code_.cut != RegionCode::Cut::kColumns && HasPlainSetup(code_) &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&

@@ -41,7 +41,7 @@ struct RegionProgram::Codes {
     const std::optional<RegionSplit> split = SplitByRows(region);
     if (!split) {
       all = CompileRegion(region);
-      if (all.is_simple) simple.code = &all;
+      if (all.is_simple) simple = {.rows = all.NumRows(), .columns = all.sizes[3], .code = &all};
       return;
     }
     kinds.emplace(Kinds{.comparison = split->comparison,
@@ -51,7 +51,11 @@ struct RegionProgram::Codes {
     if (!kinds->comparison) {
       kinds->condition = CompileRegion(split->condition, true);
     } else if (kinds->then.is_simple && kinds->otherwise.is_simple) {
-      simple = {.code = &kinds->otherwise, .of_others = &kinds->then, .comparison = &*kinds->comparison};
+      simple = {.rows = kinds->then.NumRows(),
+                .columns = kinds->then.sizes[3],
+                .code = &kinds->otherwise,
+                .of_others = &kinds->then,
+                .comparison = &*kinds->comparison};
     }
   }
 

@@ -44,19 +44,20 @@ class SimpleRun {
   SimpleRun& operator=(const SimpleRun&) = delete;
 
   bool has_begun() const { return row_ >= 0; }
-  // From column `column` of row `row` on, for rows of `columns`. Comes before RunRows.
+  // Begins at column `column` of row `row`, of rows of `columns`. Comes before RunRows.
   template <typename Input, typename Output>
   void Begin(const Input& input, const Output& output, std::int64_t row, std::int64_t column, std::int64_t columns) {
-    const RegionMemory* const memory = code_.memory.data();
-    for (size_t i = 0; i < num_memory_; ++i) {
-      const RegionMemory& of = memory[i];
-      const void* const first = of.is_input ? input(of.number) : output(of.number);
-      slots_[i] = static_cast<char*>(const_cast<void*>(first)) + of.offset;
+    const RegionMemory* of = code_.memory.data();
+    char** slot = slots_;
+    for (char** const outputs = slots_ + code_.num_input_memory; slot != outputs; ++of) {
+      *slot++ = static_cast<char*>(const_cast<void*>(static_cast<const void*>(input(of->number)))) + of->offset;
+    }
+    for (char** const end = slots_ + num_memory_; slot != end; ++of) {
+      *slot++ = static_cast<char*>(output(of->number)) + of->offset;
     }
     row_ = row;
     if (row != 0) Move(&RegionMemory::row, row);
     if (column != 0) Move(&RegionMemory::element, column);
-    char** slot = slots_ + num_memory_;
     for (void* const constant : code_.constants) *slot++ = static_cast<char*>(constant);
     for (const std::int64_t offset : code_.buffer_offsets) *slot++ = buffers_ + offset;
     if (!code_.has_setup) return;
@@ -66,6 +67,9 @@ class SimpleRun {
     }
     SetUp(columns);
   }
+
+  // Those columns of the only row that the region has.
+  void RunOnlyRow(std::int64_t columns) { RunRow(columns); }
 
   // The columns [column, column + columns) of the rows [first, last). REQUIRES: neither is empty.
   void RunRows(std::int64_t first, std::int64_t last, std::int64_t columns) {
@@ -134,6 +138,8 @@ class SimpleRun {
 
 // What a simple region runs.
 struct RegionSimple {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
   const RegionCode* code = nullptr;       // of all rows, or of those of which `comparison` is not true
   const RegionCode* of_others = nullptr;  // of the others; null: there is no comparison
   const RowComparison* comparison = nullptr;
@@ -142,8 +148,8 @@ struct RegionSimple {
 // Runs rows of two kinds. Where those of one kind are copies, which memory is slow with, they are under way while
 // others are computed.
 template <typename Input, typename Output>
-void RunSimpleKinds(const RegionSimple& simple, const Input& input, const Output& output, std::int64_t begin,
-                    std::int64_t end, std::int64_t columns) {
+[[gnu::noinline]] void RunSimpleKinds(const RegionSimple& simple, const Input& input, const Output& output,
+                                      std::int64_t begin, std::int64_t end, std::int64_t columns) {
   const RowComparison& comparison = *simple.comparison;
   SimpleRun others(*simple.of_others), rows(*simple.code);  // which begin when there is a row of the kind
   for (std::int64_t row = begin; row < end;) {
@@ -160,6 +166,12 @@ void RunSimpleKinds(const RegionSimple& simple, const Input& input, const Output
 template <typename Input, typename Output>
 void RunSimpleRows(const RegionSimple& simple, const Input& input, const Output& output, std::int64_t begin,
                    std::int64_t end, std::int64_t columns) {
+  if (simple.rows == 1) {
+    const bool is_other = simple.comparison != nullptr && simple.comparison->Holds(input, 0);
+    SimpleRun run(is_other ? *simple.of_others : *simple.code);
+    run.Begin(input, output, 0, 0, columns);
+    return run.RunOnlyRow(columns);
+  }
   if (simple.comparison != nullptr) return RunSimpleKinds(simple, input, output, begin, end, columns);
   SimpleRun run(*simple.code);
   run.Begin(input, output, begin, 0, columns);

@@ -1,6 +1,7 @@
 // Steps and loops of region kernels.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/regions/region_kernels.h"
+#include "stepnet/core/target.h"
 
 #if defined(STEPNET_CORE_REGION_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_CORE_REGION_VECTORS_INL_H_
@@ -66,14 +68,27 @@ HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
 #endif
 }
 
+// Whole vectors, for whose results the cache is asked some time before.
+struct VectorsAhead : WholeVectors {
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE void Store(D d, hn::Vec<D> vector, T* to) const {
+    hwy::Prefetch(to + kCpuTarget.regions.bytes_ahead / static_cast<std::int64_t>(sizeof(T)));
+    hn::StoreU(vector, d, to);
+  }
+};
+
 // Calls at(access, place) for all vectors of n elements, of which the last may be a part. `kShort`: it is a few
-// instructions, which four vectors at a time keep the machine busy with.
+// instructions, which four vectors at a time keep the machine busy with. `elements`: how many are read and written of
+// all arrays, by this call and by others of the same loop.
 template <typename T, bool kShort, class At>
-HWY_INLINE void ForVectors(std::int64_t n, const At& at) {
+HWY_INLINE void ForVectors(std::int64_t n, std::int64_t elements, const At& at) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   if constexpr (kShort) {
+    if (elements >= kCpuTarget.regions.filled_cache_bytes / static_cast<std::int64_t>(sizeof(T))) {
+      for (; i + lanes <= n; i += lanes) at(VectorsAhead(), i);
+    }
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
       at(WholeVectors(), i);
       at(WholeVectors(), i + lanes);

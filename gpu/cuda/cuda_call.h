@@ -14,7 +14,7 @@ void CheckCuda(cudaError_t result, const char* call);
 // the device's context, with that cause.
 void UseCudaDevice(int index);
 
-// For where other libraries, which have CUDA runtimes of their own, use the same thread: looks anew at the device in
+// Stands where other libraries, which have CUDA runtimes of their own, use the same thread: looks anew at the device in
 // the next UseCudaDevice, and brings back in the end which one the thread has chosen in the driver.
 class DeviceOfThread {
  public:

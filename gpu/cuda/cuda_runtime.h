@@ -85,7 +85,7 @@ class CudaClock {
   CudaClock(const CudaClock&) = delete;
   CudaClock& operator=(const CudaClock&) = delete;
 
-  // As Queue::MarkTime.
+  // Does what Queue::MarkTime does.
   std::shared_ptr<const double> Mark(cudaStream_t stream);
   // Fills in the times of the marks that the stream has reached.
   void Resolve();
@@ -118,7 +118,7 @@ class CudaQueue : public Queue {
   void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) override;
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override;
   void Wait() override;
-  // As Wait, but for what is pending (DeviceRuntime::WhenDone), which may want locks that the caller has.
+  // Waits as Wait does, but for what is pending (DeviceRuntime::WhenDone), which may want locks that the caller has.
   void Synchronize();
   StreamId stream_id() const override { return reinterpret_cast<StreamId>(stream_); }
   void WaitFor(StreamId stream) override;

@@ -14,7 +14,7 @@ namespace stepnet {
 
 // What is left out is what plans for threads alone ask.
 //
-// From an H200 (docs/performance.md), for estimates: products of float, memory, and the launch of a kernel. Chunks:
+// Estimates are from an H200 (docs/performance.md): products of float, memory, and the launch of a kernel. Chunks:
 // with fewer rows stages overlap more, and products are slower; between 256 and 2048 rows four layers of LSTMUnit take
 // the same time, with one chunk for all steps a quarter more. More queues gain nothing: each kernel has many blocks.
 // Whatever can takes many steps at once, because a launch takes longer than the work of a step: a million operations

@@ -21,8 +21,9 @@ class ProductChoices {
   explicit ProductChoices(std::string folder);
 
   using Choose = std::function<cublasLtMatmulAlgo_t()>;
-  // For a product that `text` describes: all that the choice depends on but the GPU, which is `gpu`, "NVIDIA H100 PCIe,
-  // 114 processors". Algorithms are of a version of the library, which is part of the key. Throws what `choose` throws.
+  // Chooses for a product that `text` describes: all that the choice depends on but the GPU, which is `gpu`, "NVIDIA
+  // H100 PCIe, 114 processors". Algorithms are of a version of the library, which is part of the key. Throws what
+  // `choose` throws.
   cublasLtMatmulAlgo_t Get(int device, const std::string& gpu, const std::string& text, const Choose& choose);
 
   // What computes a product that cuBLASLt does not; for Texts.

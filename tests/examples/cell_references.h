@@ -16,8 +16,8 @@ using Vector = std::vector<double>;
 using Vectors = std::map<std::string, Vector>;  // by name, matrices by rows
 using Tensors = std::map<std::string, Tensor>;  // by name
 
-// From inputs, parameters, captured tensors and states, as one sequence has them before a step, to what the step
-// writes. A state with a window is its rows behind each other, the oldest first.
+// Computes what a step writes from inputs, parameters, captured tensors and states, as one sequence has them before the
+// step. A state with a window is its rows behind each other, the oldest first.
 using ReferenceStep = std::function<Vectors(const Vectors& given)>;
 
 // The step of examples/cells/<name>.cell; null for a cell without one.

@@ -15,7 +15,7 @@ namespace stepnet {
 int Below(int n, std::mt19937& random);
 // A number near another one, or one that arithmetic goes wrong with: 0, -1, 2^31, 2^32 + 1, 2^63 - 1, …
 std::int64_t DamagedInteger(std::int64_t number, std::mt19937& random);
-// As DamagedInteger, also infinite or no number.
+// Gives what DamagedInteger does, also infinite or no number.
 double DamagedNumber(double number, std::mt19937& random);
 // One character is lost, doubled or another; rarely something follows that shells, paths or terminals would obey.
 std::string Misspelt(std::string name, std::mt19937& random);

@@ -24,7 +24,7 @@ struct KernelResult {
 };
 // Runs the kernel for such devices, on tensors that lie on `device`.
 KernelResult RunKernel(const KernelCase& test, DeviceKind kind, Device device);
-// With the kernel of the CPU. `result` is what another one gave.
+// Compares with what the kernel of the CPU gives. `result` is what another one gave.
 void ExpectResultOfCpu(const KernelCase& test, const KernelResult& result);
 
 }  // namespace stepnet

@@ -53,6 +53,6 @@ inline float Log(float a) {
   VectorLog(&a, &y, 1);
   return y;
 }
-// As the C library's, which random normal numbers of the CPU are made by.
+// It is the C library's, which random normal numbers of the CPU are made by.
 inline double Log(double a) { return std::log(a); }
 }  // namespace stepnet::device

@@ -15,7 +15,7 @@ struct PrintedRegion {
   RegionSource source;
 };
 
-// As kernels of names that differ, so that they can be compiled together.
+// Prints them as kernels of names that differ, so that they can be compiled together.
 std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options = {});
 // Every primitive of every dtype, over odd numbers.
 std::vector<Region> PrimitiveRegions();

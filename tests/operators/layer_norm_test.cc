@@ -86,6 +86,7 @@ TEST(LayerNorm, HasItsGradientInPlace) {
     *net.add_op() = ParseOp("loss = Sqr(" + loss + ")");
     *net.add_op() = ParseOp("weighted = Mul(loss, w)");
     const NetWithGradients made = AddGradients(net, {"weighted"}, {"x"});
+    EXPECT_EQ(made.num_forward, 3) << "x is copied";
     Workspace workspace;
     workspace.SetTensor("x", Tensor::Of<float>({2, 3}, {1, 3, 4, -2, 0, 7}));
     workspace.SetTensor("w", Tensor::Of<float>({2, 3}, {1, 2, 5, -1, 3, 1}));

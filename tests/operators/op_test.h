@@ -47,7 +47,7 @@ class OpTest {
   std::vector<Tensor> Run(DType dtype = DType::kFloat) const;
   // Runs in float and double and compares output `output` element by element, to |a-b| <= tolerance*(1+|b|).
   void Gives(const Shape& shape, const std::vector<double>& values, int output = 0, double tolerance = 2e-6) const;
-  // As Gives for values of other types, exactly.
+  // Does what Gives does, for values of other types, exactly.
   void GivesExactly(const Tensor& expected, int output = 0) const;
   // Compares the result with that of a function of the inputs, in double: for random shapes.
   void Follows(const std::function<std::vector<double>(const std::vector<std::vector<double>>&)>& formula,

@@ -34,7 +34,7 @@ PoisonCounts CountsOfPoisonDevice(int index = 0);
 // There are no such streams: nothing else is done with the device.
 std::vector<std::int64_t> OrdersOfPoisonDevice(int index = 0);
 
-// As long as it lives, every queue goes on by a random number of works whenever work is put into one of them, or
+// While it lives, every queue goes on by a random number of works whenever work is put into one of them, or
 // somebody waits for one: in one of the orders that devices may take that know nothing of each other. Not several.
 class PoisonOrder {
  public:
@@ -50,7 +50,7 @@ enum class PoisonFault {
   kWork,        // it fails when it is done; what is behind it in the queue is not done
 };
 
-// As long as it lives, the k-th (from 0) allocation, or work, on private:0 fails. Not several.
+// While it lives, the k-th (from 0) allocation, or work, on private:0 fails. Not several.
 class PoisonFailure {
  public:
   PoisonFailure(PoisonFault fault, std::int64_t k);

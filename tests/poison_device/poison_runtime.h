@@ -80,7 +80,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
 
   void Put(std::function<void()> work);
 
-  // By chance, if a test asked for that.
+  // Some queues go on, by chance, if a test asked for that.
   static void SomeGoOn();
 
   void WaitForAll(std::unique_lock<std::mutex> lock);

@@ -23,7 +23,7 @@ std::vector<FlagUse> CellFlags();
 // Throws UsageError where one of them is given: `path` is no cell.
 void RefuseCellFlags(const std::string& path);
 
-// As ReadAnyMessage, of a cell the net that it stands for. Throws what ExpandCell throws.
+// Gives what ReadAnyMessage does, of a cell the net that it stands for. Throws what ExpandCell throws.
 AnyMessage ReadNetFile(const std::string& path);
 
 // The nets of the cell in `path`, with sizes from --size, as --training says; nothing when the file holds no cell.

@@ -36,9 +36,9 @@ std::chrono::duration<double> TimeLimitFromFlags();
 Device DeviceNamedByFlags();
 // ", 1.5 GB on cuda:0": its memory at its peak; "" for the host.
 std::string DevicePeakText(const Device& device);
-// From the executor flags and --seed. Throws UsageError for values that mean nothing.
+// Follow from the executor flags and --seed. Throws UsageError for values that mean nothing.
 RunOptions RunOptionsFromFlags();
-// As RunOptionsFromFlags, for this device in place of --device.
+// Gives what RunOptionsFromFlags does, for this device in place of --device.
 RunOptions RunOptionsOn(const Device& device);
 
 // The parts of `text` between commas, none of them empty.

@@ -16,9 +16,9 @@ struct Direction {
   double allowed = 0;     // between them
 };
 
-// For the inputs of `net` on which its losses depend; gradient operators that it has are left out. The loss is the sum
-// of the blobs that the net starts its gradients from or else, of those that no operator reads. `start` holds what the
-// net reads.
+// Gives those of the inputs of `net` on which its losses depend; gradient operators that it has are left out. The loss
+// is the sum of the blobs that the net starts its gradients from or else, of those that no operator reads. `start`
+// holds what the net reads.
 std::vector<Direction> CompareDirections(const NetDef& net, const Workspace& start, const RunOptions& options);
 
 }  // namespace stepnet::runner

@@ -34,7 +34,8 @@ struct SessionUse {
 // become what --weights says. Throws what reading and running throw, with the file; kInvalidArgument for inputs on the
 // command line that the net does not read.
 Session OpenSession(const RunOptions& options, const SessionUse& use = {});
-// As OpenSession, where no device needs to be there: what fills parameters runs on the CPU, whatever it says itself.
+// Does what OpenSession does, where no device needs to be there: what fills parameters runs on the CPU, whatever it
+// says itself.
 Session OpenSessionOnHost(const RunOptions& options);
 
 // Takes what a net says of devices away; seeds stay.

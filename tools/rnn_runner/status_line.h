@@ -11,7 +11,7 @@ class StatusLine {
  public:
   // Whether standard error is a terminal, and TurnOff was not called. Elsewhere Show does nothing.
   static bool IsOn();
-  // For as long as the process runs: a log tells on standard error how far the work is.
+  // It stays so as long as the process runs: a log tells on standard error how far the work is.
   static void TurnOff();
 
   // Replaces the line; true when that was done. A line that comes too soon behind another one is left out: a terminal

@@ -30,7 +30,7 @@ class Trainer {
   // What an iteration runs, for observers.
   Net& net() { return *net_; }
 
-  // As it was made: no iteration is done, parameters and the optimizer are filled anew.
+  // It is then as it was made: no iteration is done, parameters and the optimizer are filled anew.
   void StartAnew();
 
   // Does one more. States go on from the iteration before, from zero at the start of an epoch.

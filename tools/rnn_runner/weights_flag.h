@@ -21,7 +21,8 @@ bool WantsBFloat16Weights();
 void StoreWeights(const NetDef& net, const std::vector<std::string>& parameters, Workspace& workspace,
                   const RunOptions& options);
 
-// For Command::unknown_flag where gradients are computed: what to do in place of --weights; "" for other flags.
+// Command::unknown_flag is this where gradients are computed. Says what to do in place of --weights; "" for other
+// flags.
 std::string AdviceOnWeights(const std::string& flag);
 
 }  // namespace stepnet::runner

@@ -151,5 +151,22 @@ TEST(RegionRows, FindsTheLargestOfLongRowsOnEveryTarget) {
   });
 }
 
+// Arrays that fill the first cache have loops of their own.
+TEST(RegionRows, ComputesLongArraysOnEveryTarget) {
+  const Expr y = Expr::Input(1, "y", DType::kFloat), row = Expr::Input(2, "row", DType::kFloat);
+  ForEachTarget([&] {
+    for (const auto& [rows, columns] : {std::pair(1, 12001), {30, 701}, {3, 4003}}) {
+      const Dense dense{.rows = rows, .columns = columns};
+      for (const Expr& value : {x + y, MulAdd(x, y, y), MulAdd(-x, y, x), (x + y) * y, (x + y) * (x - y), x + row,
+                                (x - row) * y, MulAdd(x, row, y), Where(x < y, y, x)}) {
+        const Region region{.sizes = dense.Sizes(),
+                            .inputs = {dense.Elements(), dense.Elements(), dense.Rows()},
+                            .outputs = {{.value = value, .memory = dense.Elements()}}};
+        ExpectLikeDefinition(region, 13);
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace stepnet
