@@ -344,7 +344,7 @@ std::string RegionsApart::WhyNotJoined(int giver, int reader) const {
     if (is_read && !std::ranges::binary_search(own, value)) kept.push_back(graph_.values[value].blob);
   }
   std::ranges::sort(given);
-  const std::string what = ShortText(*obstacle, *calls[obstacle->call]);
+  std::string what = ShortText(*obstacle, *calls[obstacle->call]);
   if (kept.empty() || ObstacleOf(graph_, nodes, given)) return what;
   return StrCat(Join(kept, ", "), kept.size() == 1 ? " is" : " are", " needed in memory, too, and ", what);
 }
