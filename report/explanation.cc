@@ -7,12 +7,13 @@
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/node_order.h"
+#include "stepnet/compiler/passes/fuse_regions.h"
 #include "stepnet/compiler/passes/merge_products.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/report/call_formula.h"
+#include "stepnet/report/node_formulas.h"
 #include "stepnet/report/text.h"
 
 namespace stepnet {
@@ -33,6 +34,7 @@ class Explainer {
       : graph_(made.graph),
         plan_(made.plan),
         fuses_(made.passes.contains("fuse_regions")),
+        folded_(made.folded),
         measured_(measured),
         cycles_(CyclesOfStages(graph_, plan_)) {
     if (made.passes.contains("merge_products")) apart_ = FindProductsApart(made.unmerged);
@@ -51,12 +53,27 @@ class Explainer {
     to->stages_overlap = plan_.pipeline != nullptr;
     to->chunk_steps = plan_.chunk_steps;
     if (const Schedule* loop = LongestLoop(); loop != nullptr) {
-      for (const ChainLink& link : LongestChain(*loop))
-        to->chain.push_back(StrCat(link.instruction, ": ", OneLine(plan_.instructions[link.instruction].text)));
+      for (const ChainLink& link : LongestChain(*loop)) {
+        to->chain.push_back(StrCat(link.instruction, ": ", ShortText(link.instruction)));
+      }
     }
   }
 
  private:
+  // The equation of an instruction or, of several, what they give.
+  std::string ShortText(int i) const {
+    constexpr size_t kMaxNames = 3, kMaxBytes = 100;
+    const StepNode& node = graph_.nodes[i];
+    const std::vector<std::string> formulas = NodeFormulas(graph_, node);
+    if (formulas.size() == 1 && formulas[0].size() <= kMaxBytes) return formulas[0];
+    if (formulas.empty()) return Shortened(OneLine(plan_.instructions[i].text), kMaxBytes);
+    std::vector<std::string> names;
+    for (const int value : node.given()) names.push_back(NameOf(value));
+    const size_t more = names.size() > kMaxNames ? names.size() - kMaxNames : 0;
+    names.resize(names.size() - more);
+    return StrCat(Join(names, ", "), more > 0 ? StrCat(" and ", more, " more") : "");
+  }
+
   // Whether some instruction of the loop waits for itself, by others or not, of the step before.
   bool Waits(const Stage& stage) const {
     return std::ranges::any_of(CyclesIn(stage), [](int cycle) { return cycle != kNoCycle; });
@@ -98,56 +115,7 @@ class Explainer {
     }
   }
 
-  // Names come from files, and may hold anything.
-  std::string NameOf(int value) const { return value == kNoValue ? "_" : NameText(graph_.values[value].blob); }
-
-  // What the operator computes, by the names that its operands have.
-  std::vector<std::string> FormulasOf(const OperatorCall& call, std::vector<int> inputs,
-                                      std::vector<int> outputs) const {
-    std::vector<std::string> in, out;
-    for (const int value : inputs) in.push_back(NameOf(value));
-    for (const int value : outputs) out.push_back(NameOf(value));
-    std::vector<std::string> formulas = CallFormula(call, in, out);
-    for (const int value : outputs) {
-      if (value == kNoValue || !graph_.values[value].added) continue;
-      const std::string gives = NameOf(value) + " = ";
-      for (std::string& formula : formulas) {
-        if (formula.starts_with(gives)) formula.insert(gives.size() - 2, "+");
-      }
-    }
-    return formulas;
-  }
-
-  std::vector<std::string> FormulasOf(const StepNode& node) const {
-    std::vector<std::string> formulas;
-    if (node.kind == StepNode::Kind::kProduct) return ProductsOf(node);
-    if (node.IsOneOperator()) return FormulasOf(*node.call, node.inputs, node.outputs);
-    for (const RegionCall& call : node.calls()) {
-      std::vector<int> inputs, outputs;
-      for (const int operand : call.inputs) inputs.push_back(node.ValueOf(operand));
-      for (const int operand : call.outputs) outputs.push_back(operand == kNoValue ? kNoValue : node.ValueOf(operand));
-      const std::vector<std::string> more = FormulasOf(*call.call, inputs, outputs);
-      formulas.insert(formulas.end(), more.begin(), more.end());
-    }
-    return formulas;
-  }
-
-  std::vector<std::string> ProductsOf(const StepNode& node) const {
-    std::vector<std::string> formulas;
-    const auto factor = [&](const ProductFactor& of) {
-      return StrCat(NameOf(node.inputs[of.input]), of.transposed ? "^T" : "");
-    };
-    for (size_t o = 0; o < node.products.size(); ++o) {
-      if (!node.products[o] || node.outputs[o] == kNoValue) continue;
-      const Product& product = *node.products[o];
-      std::string text = product.right ? StrCat(factor(product.left), " * ", factor(*product.right))
-                                       : StrCat("sum over the rows of ", factor(product.left));
-      if (product.bias >= 0) text += StrCat(" + ", NameOf(node.inputs[product.bias]));
-      const bool adds = graph_.values[node.outputs[o]].added;
-      formulas.push_back(StrCat(NameOf(node.outputs[o]), adds ? " += " : " = ", text));
-    }
-    return formulas;
-  }
+  std::string NameOf(int value) const { return ValueName(graph_, value); }
 
   ExplainedInstruction InstructionAt(int i, const Stage& stage) const {
     const Instruction& instruction = plan_.instructions[i];
@@ -155,13 +123,17 @@ class Explainer {
     ExplainedInstruction explained{.number = i,
                                    .kind = KindOf(node),
                                    .text = OneLine(instruction.text),
-                                   .formulas = FormulasOf(node),
+                                   .formulas = NodeFormulas(graph_, node),
                                    .flops = instruction.cost.flops,
                                    .bytes = instruction.cost.bytes,
                                    .estimate = EstimateMicroseconds(instruction.cost, *plan_.target)};
-    if (measured_ != nullptr) {
+    if (measured_ != nullptr && measured_->microseconds[i]) {
       explained.measured = measured_->microseconds[i];
-      explained.limit = LimitOf(instruction.cost, stage);
+      const double share = ShareOfStep(i);
+      explained.estimate *= share;
+      explained.flops *= share;
+      explained.bytes *= share;
+      explained.limit = LimitOf(explained, stage);
     }
     AddWhatIsMerged(node, &explained.notes);
     if (instruction.packed) explained.notes.emplace_back("reads weights in a layout of their own");
@@ -181,7 +153,8 @@ class Explainer {
     if (node.kind != StepNode::Kind::kProduct) return;
     for (const auto& product : node.products) {
       if (!product || !product->right) continue;
-      const std::vector<std::string> weights = WeightsSideBySide(node.inputs[product->right->input]);
+      std::vector<std::string> weights;
+      for (const int value : SideBySide(node.inputs[product->right->input])) weights.push_back(NameOf(value));
       if (weights.empty()) continue;
       notes->push_back(StrCat("products of ", NameOf(node.inputs[product->left.input]), " with ", Join(weights, ", "),
                               " as one: these lie side by side"));
@@ -193,14 +166,18 @@ class Explainer {
   }
 
   // What merge_products has laid side by side to be this value; nothing where it has not.
-  std::vector<std::string> WeightsSideBySide(int value) const {
+  std::vector<int> SideBySide(int value) const {
     const StepValue& v = graph_.values[value];
-    std::vector<std::string> names;
-    if (!v.outside || v.producer < 0) return names;
+    if (!v.outside || v.producer < 0) return {};
     const StepNode& giver = graph_.nodes[v.producer];
-    if (giver.call == nullptr || giver.call->type() != "Concat") return names;
-    for (const int input : giver.inputs) names.push_back(NameOf(input));
-    return names;
+    return giver.call != nullptr && giver.call->type() == "Concat" ? giver.inputs : std::vector<int>();
+  }
+
+  // Whether the pass fold_biases made it, or a part of it, the bias of a product.
+  bool IsFolded(int bias) const {
+    std::vector<int> values = SideBySide(bias);
+    values.push_back(bias);
+    return std::ranges::any_of(values, [&](int value) { return folded_.contains(graph_.values[value].blob); });
   }
 
   // Why results may differ in their last bits from those of opt_level=1; empty where they do not.
@@ -213,19 +190,35 @@ class Explainer {
     if (node.kind == StepNode::Kind::kProduct && std::ranges::any_of(node.given(), adds)) {
       why.emplace_back("its sum goes on from what is there");
     }
+    for (const auto& product : node.products) {
+      if (product && product->bias >= 0 && IsFolded(node.inputs[product->bias])) {
+        why.push_back(StrCat("it adds ", NameOf(node.inputs[product->bias]), ", which was added to a later sum"));
+      }
+    }
     return why.empty() ? "" : StrCat("may round otherwise than with opt_level=1: ", Join(why, ", "));
   }
 
-  // Whichever takes longer: the arithmetic, or the bytes, which lie in the cache that holds all that the stage touches.
-  std::optional<ExplainedLimit> LimitOf(const Cost& cost, const Stage& stage) const {
-    if (cost.flops <= 0 && cost.bytes <= 0) return {};
+  // What runs once takes as much however many steps there are: how much of it a step of the measured run has, where one
+  // of the runs that plans are made for has 1.
+  double ShareOfStep(int i) const {
+    if (!graph_.GivesOnce(graph_.nodes[i])) return 1;
+    return static_cast<double>(kTypicalSteps) / static_cast<double>(std::max<std::int64_t>(1, measured_->num_steps));
+  }
+
+  // Whichever takes longer: the arithmetic, or the bytes, which lie in the cache that holds all that the stage touches
+  // at a time.
+  std::optional<ExplainedLimit> LimitOf(const ExplainedInstruction& of, const Stage& stage) const {
+    if (of.flops <= 0 && of.bytes <= 0) return {};
+    const std::int64_t steps = std::max<std::int64_t>(1, measured_->num_steps);
+    const std::int64_t at_once = stage.steps_at_once == kAllSteps ? steps : std::min(stage.steps_at_once, steps);
     double touched = 0;
-    for (int i = stage.begin; i < stage.end; ++i) touched += plan_.instructions[i].cost.bytes;
+    for (int i = stage.begin; i < stage.end; ++i) {
+      touched += plan_.instructions[i].cost.bytes * ShareOfStep(i) * static_cast<double>(at_once);
+    }
     const MachineLimits& limits = measured_->limits;
-    const MachineLimits::Cache& cache =
-        limits.CacheOf(touched * static_cast<double>(std::max<std::int64_t>(1, stage.steps_at_once)));
-    const double arithmetic = cost.flops / limits.flops_per_microsecond;
-    const double reading = cost.bytes / cache.bytes_per_microsecond;
+    const MachineLimits::Cache& cache = limits.CacheOf(touched);
+    const double arithmetic = of.flops / limits.flops_per_microsecond;
+    const double reading = of.bytes / cache.bytes_per_microsecond;
     if (arithmetic >= reading) return {{arithmetic, StrCat(Number(limits.flops_per_microsecond / 1e3, 3), " GFLOP/s")}};
     return {{reading, StrCat(Number(cache.bytes_per_microsecond / 1e3, 3), " GB/s from the ", cache.name)}};
   }
@@ -271,7 +264,15 @@ class Explainer {
     return bytes >= target.min_bytes_in_loop && bytes <= target.max_bytes_in_loop;
   }
 
-  // The next instruction of the loop reads what this one leaves in memory: why they are two.
+  const RegionsApart& ApartIn(const Stage& stage) const {
+    auto found = regions_apart_.find(stage.begin);
+    if (found == regions_apart_.end()) {
+      found = regions_apart_.try_emplace(stage.begin, graph_, stage.begin, stage.end).first;
+    }
+    return found->second;
+  }
+
+  // Instructions of the loop that read what this one leaves in memory: why they are two.
   void AddWhatIsNotFused(int i, const Stage& stage, std::vector<std::string>* notes) const {
     if (stage.steps_at_once != 1 || !graph_.nodes[i].RunsOperators()) return;
     for (int reader = i + 1; reader < stage.end; ++reader) {
@@ -279,39 +280,53 @@ class Explainer {
       const bool reads =
           std::ranges::any_of(giver.given(), [&](int value) { return std::ranges::count(other.inputs, value) > 0; });
       if (!reads || !other.RunsOperators()) continue;
-      const std::string why = WhyApart(giver, other);
-      if (!why.empty()) notes->push_back(StrCat("not one with ", reader, ", which reads it: ", why));
+      const bool might_be_one = giver.kind != StepNode::Kind::kProduct && other.kind != StepNode::Kind::kProduct;
+      const std::string why =
+          might_be_one && !fuses_ ? "the pass fuse_regions has not run" : ApartIn(stage).Why(i, reader);
+      notes->push_back(StrCat("not one with ", reader, ", which reads it: ", OneLine(why)));
     }
   }
 
-  std::string WhyApart(const StepNode& giver, const StepNode& reader) const {
-    for (const StepNode* node : {&giver, &reader}) {
-      if (node->kind == StepNode::Kind::kProduct) return "products are not fused with other operators";
-      if (node->by_blobs) return StrCat(node->call->type(), " finds its shapes anew in each step");
-      if (node->kind == StepNode::Kind::kCall) return StrCat(node->call->type(), " has no formula");
+  // Slots that instructions read the shape of, and no element.
+  std::vector<bool> ShapesAlone() const {
+    std::vector<bool> is_named(plan_.slots.size(), false), is_used = is_named;
+    for (const Instruction& instruction : plan_.instructions) {
+      for (const Operand& input : instruction.inputs) (input.shape_alone ? is_named : is_used)[input.slot] = true;
+      for (const Operand& output : instruction.outputs) is_used[output.slot] = true;
     }
-    return fuses_ ? "no single pass over elements gives both" : "the pass fuse_regions has not run";
+    for (size_t s = 0; s < is_named.size(); ++s) is_named[s] = is_named[s] && !is_used[s];
+    return is_named;
   }
 
   void AddStorage(Explanation* to) const {
-    static const std::map<StorageClass, const char*> kMeanings = {
+    const std::map<StorageClass, const char*> meanings = {
         {StorageClass::kLocal, "in registers and the first cache alone"},
         {StorageClass::kRing, "a few rows that steps use in turn"},
         {StorageClass::kStacked, "a row for each step, for another stage or the gradient"},
-        {StorageClass::kLinked, "rows of sequences, states and outputs, at no cost"},
+        {StorageClass::kLinked, plan_.backward
+                                    ? "rows of sequences, states, outputs and their gradients, and of what the "
+                                      "forward steps kept, where they are"
+                                    : "rows of sequences, states and outputs, at no cost"},
         {StorageClass::kShared, "the same in all steps"},
         {StorageClass::kDynamic, "blobs, of shapes that only a run tells"}};
-    for (const auto& [storage_class, meaning] : kMeanings) {
+    const std::vector<bool> shapes_alone = ShapesAlone();
+    for (const auto& [storage_class, meaning] : meanings) {
       ExplainedStorage storage{.kind = StorageClassName(storage_class), .meaning = meaning};
       storage.has_rows = storage_class != StorageClass::kShared;
       std::set<std::pair<int, std::int64_t>> rows;  // that are counted
-      for (const Slot& slot : plan_.slots) {
-        if (slot.storage_class != storage_class) continue;
+      for (size_t s = 0; s < plan_.slots.size(); ++s) {
+        const Slot& slot = plan_.slots[s];
+        if (slot.storage_class != storage_class || shapes_alone[s]) continue;
         if (std::ranges::count(storage.values, slot.blob) == 0) storage.values.push_back(slot.blob);
         if (rows.emplace(slot.base, slot.offset).second) storage.bytes += slot.bytes;
       }
       if (!storage.values.empty()) to->storage.push_back(std::move(storage));
     }
+    ExplainedStorage shapes{.kind = "shape", .meaning = "nothing else of them is read"};
+    for (size_t s = 0; s < plan_.slots.size(); ++s) {
+      if (shapes_alone[s]) shapes.values.push_back(plan_.slots[s].blob);
+    }
+    if (!shapes.values.empty()) to->storage.push_back(std::move(shapes));
   }
 
   const Schedule* LongestLoop() const {
@@ -327,15 +342,17 @@ class Explainer {
   const StepGraph& graph_;
   const StepPlan& plan_;
   const bool fuses_;
+  const std::set<std::string>& folded_;  // MadePlan::folded
   const Measured* const measured_;
   const std::vector<std::vector<int>> cycles_;  // by stage
   std::vector<ProductApart> apart_;
+  mutable std::map<int, RegionsApart> regions_apart_;  // by the begin of the stage
 };
 
 }  // namespace
 
 Explanation Explain(const MadePlan& made, const Measured* measured) {
-  Explanation explanation{.net = made.plan.name, .backward = made.plan.backward};
+  Explanation explanation{.net = made.plan.name, .backward = made.plan.backward, .is_measured = measured != nullptr};
   explanation.num_operators = static_cast<int>(std::ranges::count_if(made.imported.nodes, &StepNode::RunsOperators));
   Explainer(made, measured).Run(&explanation);
   explanation.imported_text = GraphText(made.imported);

@@ -32,7 +32,7 @@ struct ExplainedInstruction {
   double flops = 0;                   // of one step
   double bytes = 0;                   // that one step moves
   double estimate = 0;                // microseconds of one step on one core
-  std::optional<double> measured;     // the same of a run
+  std::optional<double> measured;     // the same of a run; nothing where it did not run
   std::optional<ExplainedLimit> limit;
   std::vector<std::string> notes;  // why it is as it is
 };
@@ -47,7 +47,7 @@ struct ExplainedStage {
 
 // Values that lie in one kind of memory.
 struct ExplainedStorage {
-  std::string kind;  // StorageClassName
+  std::string kind;  // StorageClassName, or "shape"
   std::string meaning;
   std::vector<std::string> values;
   std::int64_t bytes = 0;
@@ -57,6 +57,7 @@ struct ExplainedStorage {
 struct Explanation {
   std::string net;
   bool backward = false;
+  bool is_measured = false;
   int num_operators = 0;  // of the step net
   std::vector<ExplainedStage> stages;
   std::vector<ExplainedStorage> storage;
@@ -67,9 +68,11 @@ struct Explanation {
   std::vector<std::string> chain;  // the longest of instructions that wait for each other, from step to step
 };
 
-// What was measured: the microseconds a step of each instruction, and what the machine can do.
+// What was measured: the microseconds a step of each instruction, nothing for those that did not run, in runs of so
+// many steps; and what the machine can do.
 struct Measured {
-  std::vector<double> microseconds;
+  std::vector<std::optional<double>> microseconds;
+  std::int64_t num_steps = 0;
   MachineLimits limits;
 };
 

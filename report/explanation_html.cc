@@ -37,19 +37,29 @@ std::string Escaped(const std::string& text) {
 
 double MicrosecondsOf(const ExplainedInstruction& of) { return of.measured.value_or(of.estimate); }
 
-std::string Row(const ExplainedInstruction& of, double longest) {
+// "25.1, 81 % of 251 GFLOP/s, estimate 20.3"; "about 20.3".
+std::string Time(const ExplainedInstruction& of, bool is_measured) {
+  const std::string estimate = Number(of.estimate, 3);
+  if (!of.measured) {
+    return StrCat("about ", estimate, is_measured ? "<div class=why>did not run when measured</div>" : "");
+  }
+  std::string html = Number(*of.measured, 3);
+  if (of.limit && *of.measured > 0) {
+    html += StrCat("<div class=why>", Number(100 * of.limit->microseconds / *of.measured, 2), " % of ", of.limit->what,
+                   "</div>");
+  }
+  return StrCat(html, "<div class=why>estimate ", estimate, "</div>");
+}
+
+std::string Row(const ExplainedInstruction& of, double longest, bool is_measured) {
   std::string what;
   if (of.formulas.empty()) what = StrCat("<code>", Escaped(of.text), "</code>");
   for (const std::string& formula : of.formulas) what += StrCat("<code>", Escaped(formula), "</code><br>");
   for (const std::string& note : of.notes) what += StrCat("<div class=why>", Escaped(note), "</div>");
-  const double microseconds = MicrosecondsOf(of);
-  return StrCat(
-      "<tr><td>", of.number, "<td>", KindName(of.kind), "<td>", what, "<td class=time>", of.measured ? "" : "about ",
-      Number(microseconds, 3),
-      of.limit && microseconds > 0 ? StrCat("<div class=why>", Number(100 * of.limit->microseconds / microseconds, 2),
-                                            " % of ", of.limit->what, "</div>")
-                                   : "",
-      "<span class=bar style=\"width:", Number(longest > 0 ? 100 * microseconds / longest : 0, 3), "%\"></span>\n");
+  return StrCat("<tr><td>", of.number, "<td>", KindName(of.kind), "<td>", what, "<td class=time>",
+                Time(of, is_measured),
+                "<span class=bar style=\"width:", Number(longest > 0 ? 100 * MicrosecondsOf(of) / longest : 0, 3),
+                "%\"></span>\n");
 }
 
 std::string Section(const Explanation& of) {
@@ -65,7 +75,8 @@ std::string Section(const Explanation& of) {
     html += StrCat("<h3>", Escaped(stage.title), stage.threads > 1 ? StrCat(", on ", stage.threads, " threads") : "",
                    "</h3><div class=why>", Escaped(stage.why),
                    "</div>\n<table class=run><tr><th>#<th>what<th>computes<th>&micro;s a step\n");
-    for (const ExplainedInstruction& instruction : stage.instructions) html += Row(instruction, longest);
+    for (const ExplainedInstruction& instruction : stage.instructions)
+      html += Row(instruction, longest, of.is_measured);
     html += "</table>\n";
   }
   html += "<h3>Memory</h3>\n<table><tr><th>kind<th>is<th>values<th>bytes\n";

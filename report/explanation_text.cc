@@ -19,15 +19,16 @@ std::string RateText(const ExplainedInstruction& of, double microseconds) {
   return of.bytes > 0 ? StrCat(Number(of.bytes / microseconds / 1e3, 3), " GB/s") : "";
 }
 
-std::string TimeText(const ExplainedInstruction& of) {
-  const double microseconds = of.measured.value_or(of.estimate);
-  std::string text = StrCat(of.measured ? "" : "about ", Number(microseconds, 3), " us a step");
-  if (const std::string rate = RateText(of, microseconds); of.measured && !rate.empty()) text += ", " + rate;
+std::string TimeText(const ExplainedInstruction& of, bool is_measured) {
+  const std::string estimate = StrCat(Number(of.estimate, 3), " us");
+  if (!of.measured) return StrCat(is_measured ? "did not run when measured; " : "", "about ", estimate, " a step");
+  const double microseconds = *of.measured;
+  std::string text = StrCat(Number(microseconds, 3), " us a step");
+  if (const std::string rate = RateText(of, microseconds); !rate.empty()) text += ", " + rate;
   if (of.limit && microseconds > 0) {
     text += StrCat(", ", Number(100 * of.limit->microseconds / microseconds, 2), " % of ", of.limit->what);
   }
-  if (of.measured) text += StrCat(" (estimate ", Number(of.estimate, 3), " us)");
-  return text;
+  return StrCat(text, " (estimate ", estimate, ")");
 }
 
 std::string ListText(const std::vector<std::string>& names) {
@@ -66,7 +67,8 @@ std::string TextOf(const Explanation& of) {
     text += StrCat(stage.title, stage.why.empty() ? "" : ": " + stage.why,
                    stage.threads > 1 ? StrCat("; on ", stage.threads, " threads") : "", "\n");
     for (const ExplainedInstruction& instruction : stage.instructions) {
-      text += StrCat("  ", instruction.number, ": ", KindName(instruction.kind), "; ", TimeText(instruction), "\n");
+      text += StrCat("  ", instruction.number, ": ", KindName(instruction.kind), "; ",
+                     TimeText(instruction, of.is_measured), "\n");
       if (instruction.formulas.empty()) text += StrCat("      ", instruction.text, "\n");
       for (const std::string& formula : instruction.formulas) text += StrCat("      ", formula, "\n");
       for (const std::string& note : instruction.notes) text += StrCat("    ", note, "\n");
@@ -118,6 +120,7 @@ nlohmann::ordered_json JsonOf(const Explanation& of) {
   }
   return {{"net", of.net},
           {"backward", of.backward},
+          {"measured", of.is_measured},
           {"operators", of.num_operators},
           {"stages", std::move(stages)},
           {"stages_overlap", of.stages_overlap},

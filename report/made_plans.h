@@ -19,6 +19,7 @@ struct MadePlan {
   StepGraph unmerged;            // before merge_products, where that runs
   StepGraph graph;               // behind them
   std::set<std::string> passes;  // that have run
+  std::set<std::string> folded;  // blobs that products add as biases since fold_biases, and operators did before
   StepPlan plan;
 };
 

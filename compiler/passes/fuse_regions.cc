@@ -3,6 +3,8 @@
 // joined that way was waited for together anyway. What has nothing to do with it stays apart and may run beside it.
 // Regions begin with the nodes of the fewest elements: what many rows share is computed once, before the region that
 // reads it, unless it is so little that to compute it with each of them takes no longer.
+#include "stepnet/compiler/passes/fuse_regions.h"
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -17,6 +19,7 @@
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
@@ -31,6 +34,45 @@ constexpr int kManyCut = 2;  // regions, after which the next ones begin small
 bool HasSums(const RegionPart& part) {
   return std::ranges::any_of(part.region.outputs,
                              [](const RegionOutput& output) { return output.kind == RegionOutputKind::kSums; });
+}
+
+// Why a node stays apart, whatever is beside it; null where it may join others: what has a formula, gives all of its
+// outputs for one step, checks nothing and adds up nothing over rows. `elements`: over how many it goes then.
+const char* WhyAlone(const StepGraph& graph, const StepNode& node, std::int64_t* elements) {
+  if (node.kind == StepNode::Kind::kProduct) return "products are not fused with other operators";
+  if (node.by_blobs) return "its shapes are found anew in each step";
+  if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator()) return "it has no formula";
+  if (HasSideEffects(*node.call)) return "it does more than to compute";
+  if (std::ssize(node.inputs) + std::ssize(node.outputs) > graph.target->max_region_operands) {
+    return "it has more operands than a region may have";
+  }
+  for (const int output : node.outputs) {
+    if (output == kNoValue) return "an output of it is left out";
+    if (graph.values[output].added) return "it adds to what is there";
+  }
+  const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
+  const ShapeQuery query(*node.call, inputs);
+  try {
+    if (MayFindBadValues(query, *node.call->schema().FindKernel(graph.target->device))) return "it checks values";
+    const auto parts = FindParts(query);
+    if (parts->parts.empty()) return "it has no formula for such inputs";
+    *elements = 0;
+    for (const RegionPart& part : parts->parts) {
+      if (HasSums(part)) return "it adds up over rows, which is known when all are done";
+      *elements = std::max(*elements, part.region.NumElements());
+    }
+    return nullptr;
+  } catch (const ValueUnknown&) {
+    return "a shape of it follows from values that are not known before the run";
+  }
+}
+
+// Why nodes are no region; nothing where they are one. `own`: values that it need not give.
+std::optional<RegionObstacle> ObstacleOf(const StepGraph& graph, std::span<const StepNode* const> nodes,
+                                         std::span<const int> own) {
+  const StepNode region = RegionOf(graph, nodes, own);
+  const RegionNodeKernelSpec spec = SpecOf(graph, region);
+  return RegionNodeKernel::FindObstacle(spec, spec.inputs, graph.target->device);
 }
 
 // Joins the regions of one loop.
@@ -76,29 +118,9 @@ class LoopFuser {
  private:
   static constexpr std::int64_t kCannotJoin = -1;
 
-  // Over how many elements it goes: what has a formula, gives all of its outputs for one step, checks nothing and adds
-  // up nothing over rows.
   std::int64_t ElementsToJoin(const StepNode& node) const {
-    if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator() || node.by_blobs) return kCannotJoin;
-    if (HasSideEffects(*node.call)) return kCannotJoin;
-    if (std::ssize(node.inputs) + std::ssize(node.outputs) > graph_.target->max_region_operands) return kCannotJoin;
-    for (const int output : node.outputs) {
-      if (output == kNoValue || graph_.values[output].added) return kCannotJoin;
-    }
-    const std::vector<TensorInfo> inputs = graph_.InfosOf(node.inputs);
-    const ShapeQuery query(*node.call, inputs);
-    try {
-      if (MayFindBadValues(query, *node.call->schema().FindKernel(graph_.target->device))) return kCannotJoin;
-      const auto parts = FindParts(query);
-      std::int64_t elements = kCannotJoin;
-      for (const RegionPart& part : parts->parts) {
-        if (HasSums(part)) return kCannotJoin;
-        elements = std::max(elements, part.region.NumElements());
-      }
-      return elements;
-    } catch (const ValueUnknown&) {
-      return kCannotJoin;  // a shape follows from values that nobody knows before the run
-    }
+    std::int64_t elements = kCannotJoin;
+    return WhyAlone(graph_, node, &elements) == nullptr ? elements : kCannotJoin;
   }
 
   const StepNode& NodeAt(int n) const { return graph_.nodes[begin_ + n]; }
@@ -220,9 +242,7 @@ class LoopFuser {
   std::optional<RegionObstacle> FindObstacle(const std::vector<int>& group) const {
     std::vector<const StepNode*> nodes;
     for (const int n : group) nodes.push_back(&NodeAt(n));
-    const StepNode region = RegionOf(graph_, nodes, OwnValues(graph_, uses_, nodes));
-    const RegionNodeKernelSpec spec = SpecOf(graph_, region);
-    return RegionNodeKernel::FindObstacle(spec, spec.inputs, graph_.target->device);
+    return ObstacleOf(graph_, nodes, OwnValues(graph_, uses_, nodes));
   }
 
   StepGraph& graph_;
@@ -267,5 +287,101 @@ bool FuseRegions(StepGraph* graph) {
 
 const PassRegistration registration({.name = "fuse_regions", .place = 210, .opt_level = 1, .run = FuseRegions});
 
+std::vector<const OperatorCall*> CallsOf(std::span<const StepNode* const> nodes) {
+  std::vector<const OperatorCall*> calls;
+  for (const StepNode* node : nodes) {
+    if (node->call != nullptr) calls.push_back(node->call.get());
+    for (const RegionCall& call : node->calls()) calls.push_back(call.call.get());
+  }
+  return calls;
+}
+
+// With the type of the operator in place of the whole of it.
+std::string ShortText(const RegionObstacle& obstacle, const OperatorCall& call) {
+  const std::string whole = call.Text();
+  return obstacle.what.starts_with(whole) ? call.type() + obstacle.what.substr(whole.size()) : obstacle.what;
+}
+
 }  // namespace
+
+RegionsApart::RegionsApart(const StepGraph& graph, int begin, int end)
+    : graph_(graph), begin_(begin), followers_(FollowersOf(graph, begin, end)), leaders_(followers_.size()) {
+  for (size_t n = 0; n < followers_.size(); ++n) {
+    for (const int follower : followers_[n]) leaders_[follower].push_back(static_cast<int>(n));
+  }
+}
+
+std::string RegionsApart::Why(int giver, int reader) const {
+  for (const int n : {giver, reader}) {
+    const StepNode& node = graph_.nodes[n];
+    std::int64_t elements = 0;
+    const char* const why = node.body != nullptr ? nullptr : WhyAlone(graph_, node, &elements);
+    if (why == nullptr) continue;
+    return node.kind == StepNode::Kind::kProduct ? why : StrCat(node.call->type(), " stays apart: ", why);
+  }
+  if (const int between = Between(giver, reader); between >= 0) {
+    const bool is_product = graph_.nodes[between].kind == StepNode::Kind::kProduct;
+    return StrCat(is_product ? "product " : "instruction ", between, ", which waits for ", giver,
+                  ", lies between them");
+  }
+  return WhyNotJoined(giver, reader);
+}
+
+std::string RegionsApart::WhyNotJoined(int giver, int reader) const {
+  const StepNode &first = graph_.nodes[giver], &second = graph_.nodes[reader];
+  const StepNode* const nodes[] = {&first, &second};
+  const std::vector<const OperatorCall*> calls = CallsOf(nodes);
+  const int most = graph_.target->max_region_operators;
+  if (std::ssize(calls) > most) return StrCat("they have ", calls.size(), " operators, and a region at most ", most);
+  const std::vector<int> own = OwnValues(graph_, Uses(graph_), nodes);
+  const std::optional<RegionObstacle> obstacle = ObstacleOf(graph_, nodes, own);
+  if (!obstacle) return "each had been joined with others before";
+  // Whether it is what must be there afterwards that stands in the way.
+  std::vector<int> given(first.given().begin(), first.given().end());
+  std::vector<std::string> kept;
+  for (const int value : given) {
+    const bool is_read = std::ranges::count(second.inputs, value) > 0;
+    if (is_read && !std::ranges::binary_search(own, value)) kept.push_back(graph_.values[value].blob);
+  }
+  std::ranges::sort(given);
+  std::string what = ShortText(*obstacle, *calls[obstacle->call]);
+  if (kept.empty() || ObstacleOf(graph_, nodes, given)) return what;
+  return StrCat(Join(kept, ", "), kept.size() == 1 ? " is" : " are", " needed in memory, too, and ", what);
+}
+
+std::vector<bool> RegionsApart::Behind(int node) const {
+  std::vector<bool> is_behind(followers_.size(), false);
+  std::vector<int> to_visit = {node - begin_};
+  while (!to_visit.empty()) {
+    const int n = to_visit.back();
+    to_visit.pop_back();
+    for (const int follower : followers_[n]) {
+      if (is_behind[follower]) continue;
+      is_behind[follower] = true;
+      to_visit.push_back(follower);
+    }
+  }
+  return is_behind;
+}
+
+// A node that waits for one and that the other waits for, a product if there is one; -1: none.
+int RegionsApart::Between(int giver, int reader) const {
+  const std::vector<bool> is_behind = Behind(giver);
+  std::vector<bool> is_before(followers_.size(), false);
+  int between = -1;
+  std::vector<int> to_visit = {reader - begin_};
+  while (!to_visit.empty()) {
+    const int n = to_visit.back();
+    to_visit.pop_back();
+    for (const int leader : leaders_[n]) {
+      if (!is_behind[leader] || is_before[leader]) continue;
+      is_before[leader] = true;
+      to_visit.push_back(leader);
+      between = begin_ + leader;
+      if (graph_.nodes[between].kind == StepNode::Kind::kProduct) return between;
+    }
+  }
+  return between;
+}
+
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "stepnet/core/workspace.h"
 #include "stepnet/tests/executor/recurrent_case.h"
@@ -12,16 +13,8 @@ namespace {
 
 constexpr int kBatch = 3, kInput = 5, kHidden = 7;
 
-// h' = tanh(x w^T + b + h u^T), whose sequence has this name.
-std::vector<Explanation> ExplainElman(const std::string& sequence) {
-  RecurrentCase elman;
-  elman.Sequence(sequence, "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b").Captured("u");
-  for (const char* product : {"x_part = FC(x_t, w, b)", "h_part = FC(h_prev, u, none)"}) {
-    OperatorDef op = ParseOp(product);
-    AddInt(&op, "axis", 2);
-    elman.Step(op);
-  }
-  elman.Captured("none").Step("sum = Add(x_part, h_part)").Step("h_next = Tanh(sum)").Output("h_all", "h", 1);
+// The plans of a run of four steps, of x, h0, w, b, u and none.
+std::vector<MadePlan> PlansOf(const RecurrentCase& net, const std::string& sequence, RunOptions options = {}) {
   Workspace workspace;
   workspace.SetTensor(sequence, Random({4, kBatch, kInput}, 1));
   workspace.SetTensor("h0", Random({kBatch, kHidden}, 2));
@@ -30,11 +23,30 @@ std::vector<Explanation> ExplainElman(const std::string& sequence) {
   workspace.SetTensor("u", Random({kHidden, kHidden}, 5));
   workspace.SetTensor("none", Random({kHidden}, 6));
   MadePlans made;
-  RunOptions options{.threads = 1};
+  options.threads = 1;
   made.Watch(&options);
-  Net::Create(elman.Build(), workspace, options)->Run();
+  Net::Create(net.Build(), workspace, options)->Run();
+  return made.plans();
+}
+
+OperatorDef Product(const std::string& text) {
+  OperatorDef op = ParseOp(text);
+  AddInt(&op, "axis", 2);
+  return op;
+}
+
+// h' = tanh(x w^T + b + h u^T), whose sequence has this name.
+std::vector<MadePlan> ElmanPlans(const std::string& sequence) {
+  RecurrentCase elman;
+  elman.Sequence(sequence, "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b").Captured("u");
+  elman.Step(Product("x_part = FC(x_t, w, b)")).Step(Product("h_part = FC(h_prev, u, none)"));
+  elman.Captured("none").Step("sum = Add(x_part, h_part)").Step("h_next = Tanh(sum)").Output("h_all", "h", 1);
+  return PlansOf(elman, sequence);
+}
+
+std::vector<Explanation> ExplainElman(const std::string& sequence) {
   std::vector<Explanation> explanations;
-  for (const MadePlan& plan : made.plans()) explanations.push_back(Explain(plan, nullptr));
+  for (const MadePlan& plan : ElmanPlans(sequence)) explanations.push_back(Explain(plan, nullptr));
   return explanations;
 }
 
@@ -87,6 +99,85 @@ TEST(Explanations, ArePagesThatNeedNothingElse) {
   EXPECT_EQ(page.find("<x onload"), std::string::npos);
   EXPECT_NE(page.find("&lt;title&gt; &amp; more"), std::string::npos);
   EXPECT_TRUE(page.ends_with("</html>\n"));
+}
+
+// What a core can do that takes its bytes from the first cache where there are no more than so many.
+MachineLimits LimitsWith(std::int64_t bytes) {
+  return {.flops_per_microsecond = 1e3,
+          .caches = {{{"first cache", bytes, 1e3}, {"second cache", bytes << 20, 1e2}, {"third cache", 0, 10}}}};
+}
+
+size_t CountOf(const std::string& what, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
+  return count;
+}
+
+TEST(Explanations, SayWhatDidNotRun) {
+  const MadePlan made = ElmanPlans("x").at(0);
+  const size_t num_instructions = made.plan.instructions.size();
+  ASSERT_GE(num_instructions, 3U);
+  Measured measured{.microseconds = std::vector<std::optional<double>>(num_instructions),
+                    .num_steps = 4,
+                    .limits = LimitsWith(1 << 20)};
+  measured.microseconds.back() = 7.25;
+  const std::vector<Explanation> explanations = {Explain(made, &measured)};
+  const std::string text = ExplanationsText(explanations);
+  EXPECT_EQ(CountOf("did not run when measured; about ", text), num_instructions - 1) << text;
+  EXPECT_EQ(CountOf("7.25 us a step, ", text), 1U) << text;
+  EXPECT_EQ(CountOf(" (estimate ", text), 1U) << text;
+  EXPECT_EQ(CountOf(" % of ", text), 1U) << text;
+  const std::string page = ExplanationsHtml("page", explanations);
+  EXPECT_EQ(CountOf("did not run when measured", page), num_instructions - 1);
+  EXPECT_EQ(CountOf("<td class=time>7.25<", page), 1U);
+  EXPECT_EQ(CountOf("estimate ", page), 1U);
+}
+
+// A plan says of what runs once what a step has of it in a long run.
+TEST(Explanations, JudgeWhatRunsOnceByAllItsBytes) {
+  const MadePlan made = ElmanPlans("x").at(0);
+  ASSERT_EQ(made.plan.instructions[0].type, "pack");
+  ASSERT_EQ(made.plan.stages[0].end, 1);
+  const double bytes = made.plan.instructions[0].cost.bytes * kTypicalSteps;
+  for (const bool fits : {true, false}) {
+    const Measured measured{.microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 1.0),
+                            .num_steps = 4,
+                            .limits = LimitsWith(static_cast<std::int64_t>(fits ? bytes : bytes / 2))};
+    const ExplainedInstruction pack = InstructionsOf(Explain(made, &measured)).front();
+    EXPECT_DOUBLE_EQ(pack.bytes, bytes / 4);
+    ASSERT_TRUE(pack.limit);
+    EXPECT_TRUE(pack.limit->what.ends_with(fits ? "first cache" : "second cache")) << pack.limit->what;
+    EXPECT_DOUBLE_EQ(pack.limit->microseconds, bytes / 4 / (fits ? 1e3 : 1e2));
+  }
+}
+
+TEST(Explanations, SayThatABiasIsAddedElsewhere) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u").Captured("b");
+  net.Step(Product("x_part = FC(x_t, w)")).Step(Product("h_part = FC(h_prev, u)"));
+  net.Step("sum = Add(x_part, h_part)").Step("biased = Add(sum, b)").Step("h_next = Tanh(biased)");
+  net.Output("h_all", "h", 1);
+  const std::string note = "it adds b, which was added to a later sum";
+  std::set<std::string> disabled = {"form_stages", "pack_weights", "add_in_place"};
+  for (const size_t count : {1U, 0U}) {
+    const MadePlan made = PlansOf(net, "x", {.disabled_passes = disabled}).at(0);
+    const std::string text = ExplanationsText({Explain(made, nullptr)});
+    EXPECT_EQ(CountOf("may round otherwise than with opt_level=1: " + note, text), count) << text;
+    disabled.insert("fold_biases");
+  }
+}
+
+TEST(Explanations, NameThePaceByWhatIsComputed) {
+  for (const Explanation& of : ExplainElman("x")) {
+    ASSERT_FALSE(of.chain.empty());
+    std::set<std::string> formulas;
+    for (const ExplainedInstruction& instruction : InstructionsOf(of)) {
+      for (const std::string& formula : instruction.formulas) {
+        formulas.insert(std::to_string(instruction.number) + ": " + formula);
+      }
+    }
+    for (const std::string& link : of.chain) EXPECT_TRUE(formulas.contains(link)) << link;
+  }
 }
 
 }  // namespace

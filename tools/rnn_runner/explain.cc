@@ -47,7 +47,11 @@ int ExplainNet(const std::vector<std::string>& operands) {
     const std::vector<MeasuredPlan> measured = MeasurePlans(session, options.threads, plans);
     const MachineLimits limits = MeasureMachineLimits();
     for (size_t p = 0; p < made.plans().size(); ++p) {
-      const Measured of_plan = {measured[p].costs, limits};
+      const MeasuredPlan& plan = measured[p];
+      Measured of_plan{.num_steps = plan.num_steps, .limits = limits};
+      for (size_t i = 0; i < plan.costs.size(); ++i) {
+        of_plan.microseconds.push_back(plan.have_run[i] ? std::optional(plan.costs[i]) : std::nullopt);
+      }
       explanations.push_back(Explain(made.plans()[p], &of_plan));
     }
   } else {

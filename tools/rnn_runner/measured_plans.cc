@@ -53,17 +53,15 @@ class LoopTimes : public Recorder {
   std::map<std::pair<std::string, bool>, Loops> loops_;  // by net, and whether it is backward
 };
 
-// Microseconds of each instruction of a plan, a step.
-using Costs = std::vector<double>;
-
-// In one run of the net, for each of the plans; what did not run keeps its estimate.
-std::vector<Costs> CostsOfRun(Net& net, const std::vector<StepPlan>& plans) {
-  std::vector<Costs> costs;
+// In one run of the net, for each of the plans.
+std::vector<MeasuredPlan> MeasureRun(Net& net, const std::vector<StepPlan>& plans) {
+  std::vector<MeasuredPlan> all;
   for (const StepPlan& plan : plans) {
-    Costs& of_plan = costs.emplace_back();
+    MeasuredPlan& of_plan = all.emplace_back();
     for (const Instruction& instruction : plan.instructions) {
-      of_plan.push_back(EstimateMicroseconds(instruction.cost, *plan.target));
+      of_plan.costs.push_back(EstimateMicroseconds(instruction.cost, *plan.target));
     }
+    of_plan.have_run.assign(plan.instructions.size(), false);
   }
   RunStats stats;
   net.AttachObserver(&stats);
@@ -73,14 +71,16 @@ std::vector<Costs> CostsOfRun(Net& net, const std::vector<StepPlan>& plans) {
     for (size_t p = 0; p < plans.size(); ++p) {
       const StepPlan& plan = plans[p];
       if (measured.plan == nullptr || plan.backward != measured.backward || plan.name != measured.net) continue;
+      all[p].num_steps = measured.max_steps;
       for (size_t i = 0; i < std::min(plan.instructions.size(), measured.instructions.size()); ++i) {
         const InstructionStats& instruction = measured.instructions[i];
-        if (instruction.calls == 0 || instruction.text != plan.instructions[i].text) continue;
-        costs[p][i] = 1e6 * instruction.seconds / static_cast<double>(measured.steps);
+        if (instruction.calls == 0 || measured.steps == 0 || instruction.text != plan.instructions[i].text) continue;
+        all[p].costs[i] = 1e6 * instruction.seconds / static_cast<double>(measured.steps);
+        all[p].have_run[i] = true;
       }
     }
   }
-  return costs;
+  return all;
 }
 
 double Median(std::vector<double> values) {
@@ -101,11 +101,11 @@ std::vector<MeasuredPlan> MeasurePlans(Session& session, int threads, const std:
   options.on_plan = nullptr;
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   RunNet(*net);
-  std::vector<std::vector<Costs>> costs;                 // by run, then plan
+  std::vector<std::vector<MeasuredPlan>> runs;           // by run, then plan
   std::vector<std::vector<double>> steps(plans.size());  // by plan, then run
   const auto end = std::chrono::steady_clock::now() + kEnough;
-  while (costs.size() < kMinRuns || (costs.size() < kMaxRuns && std::chrono::steady_clock::now() < end)) {
-    costs.push_back(CostsOfRun(*net, plans));
+  while (runs.size() < kMinRuns || (runs.size() < kMaxRuns && std::chrono::steady_clock::now() < end)) {
+    runs.push_back(MeasureRun(*net, plans));
     LoopTimes times;
     net->AttachObserver(&times);
     RunNet(*net);
@@ -115,10 +115,12 @@ std::vector<MeasuredPlan> MeasurePlans(Session& session, int threads, const std:
   std::vector<MeasuredPlan> measured(plans.size());
   for (size_t p = 0; p < plans.size(); ++p) {
     measured[p].step = Median(steps[p]);
+    measured[p].num_steps = runs.front()[p].num_steps;
     for (size_t i = 0; i < plans[p].instructions.size(); ++i) {
       std::vector<double> of_runs;
-      for (const std::vector<Costs>& run : costs) of_runs.push_back(run[p][i]);
+      for (const std::vector<MeasuredPlan>& run : runs) of_runs.push_back(run[p].costs[i]);
       measured[p].costs.push_back(Median(std::move(of_runs)));
+      measured[p].have_run.push_back(std::ranges::all_of(runs, [&](const auto& run) { return run[p].have_run[i]; }));
     }
   }
   return measured;

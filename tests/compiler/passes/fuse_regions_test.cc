@@ -1,3 +1,5 @@
+#include "stepnet/compiler/passes/fuse_regions.h"
+
 #include "pass_case.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
@@ -283,6 +285,48 @@ TEST(FuseRegions, StopsWhenItIsAskedTo) {
   cancellation.Cancel();
   const CancellationScope scope(&cancellation);
   EXPECT_EQ(ErrorOf([&] { RunPass("fuse_regions", &graph); }), "cancelled: the run was cancelled");
+}
+
+std::string WhyApart(const std::string& lines, int giver, int reader, const Target* target = &kCpuTarget) {
+  StepGraph graph = ParseGraph(Loop(lines));
+  graph.target = target;
+  return RegionsApart(graph, 0, static_cast<int>(graph.nodes.size())).Why(giver, reader);
+}
+
+TEST(RegionsApart, SayWhatLiesBetween) {
+  const std::string lines =
+      "  w: float [4, 4] at 2\n"
+      "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+      "  p.1: float [1, 4] = product a.1 [1, 4] * w [4, 4]^T by FC(a.1, w) @1 {}\n"
+      "  b.1: float [1, 4] kept = region test.Add(a.1, p.1) @2 {}\n";
+  EXPECT_EQ(WhyApart(lines, 0, 2), "product 1, which waits for 0, lies between them");
+  EXPECT_EQ(WhyApart(lines, 0, 1), "products are not fused with other operators");
+}
+
+TEST(RegionsApart, SayThatWhatIsKeptHasOtherRows) {
+  const std::string lines =
+      "  g: float [1, 16] at 2\n"
+      "  a.1: float [1, 16]KEPT = region Gelu(g) @0 {}\n"
+      "  h.1: float [1, 4] kept, c.1: float [1, 4] kept = region LSTMUnit(x, h_prev, a.1, t) @1 "
+      "{arg { name: \"sequence_lengths\" i: 0 }}\n";
+  const auto with = [&](const std::string& kept) {
+    std::string text = "  t: int32 [1] at 3[4 * t]\n" + lines;
+    return text.replace(text.find("KEPT"), 4, kept);
+  };
+  const std::string why = WhyApart(with(" kept"), 0, 1);
+  EXPECT_TRUE(why.starts_with("a is needed in memory, too, and LSTMUnit: ")) << why;
+  EXPECT_EQ(WhyApart(with(""), 0, 1), "each had been joined with others before");
+}
+
+TEST(RegionsApart, SayThatTheyAreTooMany) {
+  const std::string lines =
+      "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+      "  b.1: float [1, 4] kept = region test.Add(a.1, h_prev) @1 {}\n";
+  Target target = kCpuTarget;
+  target.max_region_operators = 1;
+  EXPECT_EQ(WhyApart(lines, 0, 1, &target), "they have 2 operators, and a region at most 1");
+  target.max_region_operands = 2;
+  EXPECT_EQ(WhyApart(lines, 0, 1, &target), "test.Add stays apart: it has more operands than a region may have");
 }
 
 }  // namespace
