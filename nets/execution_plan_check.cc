@@ -11,7 +11,7 @@ namespace stepnet {
 namespace {
 
 constexpr int kMaxNesting = 100;
-constexpr std::int64_t kMaxThreads = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxCounted = std::int64_t{1} << 31;
 
 class PlanChecker {
  public:
@@ -86,7 +86,7 @@ class PlanChecker {
       }
       ++num_substeps;
       largest = std::max(largest, of_substeps[i]);
-      sum = std::min(sum + 1 + of_substeps[i], kMaxThreads);
+      sum = std::min(sum + 1 + of_substeps[i], kMaxCounted);
     }
     const bool concurrent = (step.concurrent_substeps() && num_substeps > 1) || instances > 1;
     const std::int64_t threads = of_reporters + (concurrent ? instances * sum : largest);
