@@ -165,7 +165,7 @@ TEST(GradientRequests, AddTakesTheMemoryOfTheGradientOnceMore) {
     Workspace workspace;
     for (const auto& [name, tensor] : TheFeeds()) workspace.SetTensor(name, tensor);
     workspace.SetTensor("w_grad", Random({3, 3}, 9));
-    const std::unique_ptr<Net> running = Net::Create(def, workspace);
+    const std::unique_ptr<Net> running = Net::Create(def, workspace, {.threads = 1});
     ResetPeakTensorMemory();
     running->Run();
     running->Run();
