@@ -39,7 +39,7 @@ class OrderVerifier {
     auto key() const { return std::tuple(of, writes, reader); }
   };
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-  // Of memory outside: base, offset, row_bytes, bytes.
+  // Where memory outside lies: base, offset, row_bytes, bytes.
   using Place = std::array<std::int64_t, 4>;
 
   ValueId IdOf(const StepValue& value);
@@ -48,7 +48,7 @@ class OrderVerifier {
   void CheckPairs(const StepGraph& graph, const std::vector<Access>& accesses) const;
 
   std::unordered_map<std::string, ValueId> blobs_;
-  // Of the graph before the pass, if there is one:
+  // What the graph before the pass had, if there is one:
   std::optional<std::vector<Access>> before_;                   // by key
   std::unordered_map<ValueId, std::optional<Place>> place_of_;  // nothing: in other memory
 };

@@ -15,9 +15,9 @@ class OperatorDef;
 bool HasSideEffects(const OperatorDef& op);
 bool HasSideEffects(const OperatorCall& op);
 
-// Of each operator whether it changes what the next run of the net finds, or whoever looks after one that has failed:
-// it has side effects, writes what an operator at or before it reads, or adds to a gradient (gradient_requests).
-// REQUIRES: all types are registered.
+// Says of each operator whether it changes what the next run of the net finds, or whoever looks after one that has
+// failed: it has side effects, writes what an operator at or before it reads, or adds to a gradient
+// (gradient_requests). REQUIRES: all types are registered.
 std::vector<bool> ChangesWhatLasts(const NetDef& net);
 
 }  // namespace stepnet

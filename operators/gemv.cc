@@ -83,7 +83,7 @@ HWY_INLINE hn::Vec<D> LoadFirst(D d, const BFloat16* from, size_t count) {
 // Rows that are multiplied together, where there are registers for the sums: x is loaded once for all of them, the next
 // row's loads hide what the last sums of a row wait for, and memory is read in several streams. Four rows of float take
 // 0.70 of the time of one after the other in the second cache (768 rows of 256), 0.82 beyond it (4096 rows of 1024).
-// Of bfloat16 as many rows behind them come into the first cache meanwhile (Target::max_bytes_to_fetch).
+// As many rows of bfloat16 behind them come into the first cache meanwhile (Target::max_bytes_to_fetch).
 #if HWY_MAX_BYTES >= 64
 constexpr int kRowsTogether = 4;
 #else

@@ -144,7 +144,7 @@ class Printer {
   std::string NameOf(int value) const { return ValueName(graph_, value); }
   const char* Gives(int value) const { return value != kNoValue && graph_.values[value].added ? " += " : " = "; }
 
-  // Of two values of one name, as rows around the loop have them, the one outside is what the other one is kept as.
+  // Two values may have one name, as rows around the loop have: the one outside is what the other one is kept as.
   std::string MoveText() const {
     const int from = node_.inputs[0], to = node_.outputs[0];
     const std::string as = NameOf(from) == NameOf(to) ? (graph_.values[to].outside ? " outside" : " of the step") : "";
@@ -192,7 +192,7 @@ class Printer {
       }
       if (calls.size() == 1 && wanted.empty()) wanted = Given(calls[0]);
       if (wanted.empty()) return {};
-      // Of values in no memory the region says what they are where they have as many elements as what it gives.
+      // The region says what values in no memory are where they have as many elements as what it gives.
       std::vector<int> named = wanted;
       for (const int value : node_.locals()) {
         const bool is_given = std::ranges::any_of(calls, [&](const Call& c) { return IsGiven(c, value); });
@@ -342,7 +342,7 @@ class Printer {
     return Lines(PrintExprs(printed), printed, outputs, std::move(names));
   }
 
-  // Of the text of expressions, whose roots are outputs and then what is required.
+  // Takes the text of expressions apart, whose roots are outputs and then what is required.
   static std::vector<std::string> Lines(const std::string& text, std::span<const Expr> roots,
                                         std::span<const Output> outputs, std::map<std::string, std::string> names) {
     std::vector<std::string> given, roots_text;

@@ -8,7 +8,7 @@
 
 namespace stepnet {
 
-// Of a loop, the nodes [begin, end) of a graph behind the passes.
+// Says of two nodes of a loop, [begin, end) of a graph behind the passes, why they are not one region.
 class RegionsApart {
  public:
   RegionsApart(const StepGraph& graph, int begin, int end);

@@ -26,7 +26,7 @@ double OperationsOf(ExprOp op, double of_function) {
     case ExprOp::kUniform: return of_function;
     default: break;
   }
-  // Of the C library's functions those that round are short.
+  // The C library's functions that are exact are short.
   const ExprFunction* function = FindExprFunction(op);
   return function != nullptr && !function->is_exact ? of_function : 1;
 }

@@ -105,9 +105,8 @@ TEST(OperatorVerifier, FindsOperatorsThatRunOtherwiseThanTheyCan) {
                 "node 0, _, a = Split(x): Split gives all of its outputs");
   ExpectProblem(x + "  p: uint8 [64] at 1\n  a.1: float [1, 4] = region Tanh(x) with p @0 {}\n",
                 "node 0, a = Tanh(x): Tanh reads no packed p");
-  ExpectProblem(
-      x + "  y: float [1, 4] at 1[16 * t]\n  a.1: float [1, 4] = AddGradient(x, y) @0 {}\n",
-      "node 0, a = AddGradient(x, y): AddGradient works in place: a.1 must be where x is");
+  ExpectProblem(x + "  y: float [1, 4] at 1[16 * t]\n  a.1: float [1, 4] = AddGradient(x, y) @0 {}\n",
+                "node 0, a = AddGradient(x, y): AddGradient works in place: a.1 must be where x is");
   StepGraph graph = ParseGraph(StrCat("step s {\n", x, "  a.1: float [1, 4] = Tanh(x) @0 {}\n}\n"));
   graph.nodes[0].def = nullptr;
   ExpectError([&] { VerifyGraph(graph, "expand"); },

@@ -323,7 +323,7 @@ TEST(DerivedGradient, MayLackWhatTheOperatorLacks) {
   }
 }
 
-// Of s, w and dw the formula would take the first ones for what it is given.
+// The formula would take the first ones of s, w and dw for what it is given.
 TEST(DerivedGradient, RefusesOptionalOperandsThatWouldBeTakenForOthers) {
   ExpectError([] { OpTest("test.MayScaleOne", 2).Random("x", {2}, 1).Random("t", {2}, 3).GradientMatches(); },
               "invalid net: the gradient of test.MayScaleOne is given \"t\" and not \"s\", both of which may be absent "

@@ -10,7 +10,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// Of the last node of a graph of these lines.
+// What the last node of a graph of these lines computes.
 Lines FormulasOfLast(const std::string& lines) {
   const StepGraph graph = ParseGraph("step step {\n" + lines + "}\n");
   return NodeFormulas(graph, graph.nodes.back());

@@ -202,7 +202,7 @@ TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
   ^p: float [1, 1] at 18[4 * t] = s.1
 )";
   const std::string given = "  d: float [1, 2] at 19\n  k: float [1, 2] at 13[8 * t]\n  l: float [1, 2] at 14[8 * t]\n";
-  // Of h and k the same two; of l another two.
+  // h and k have the same two, l has another two.
   EXPECT_EQ(AfterLines(StrCat(given, kFirst, kSecond, others, more, kReaders, readers)),
             Step(StrCat(kInputs, given, R"(  once for all steps:
   ^"u|v": float [4, 2] once, ^"u|v sizes": int32 [2] once = region Concat(u, v) @0 {arg { name: "axis" i: 0 }}
