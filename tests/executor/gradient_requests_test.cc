@@ -161,10 +161,10 @@ TEST(GradientRequests, AddTakesTheMemoryOfTheGradientOnceMore) {
   const NetDef writing = AddGradients(net, {"h_all"}, {"w"}).net;
   const NetDef adding = AddGradients(net, {"h_all"}, {"w"}, {{"w", GradientRequest::kAdd}}).net;
   const auto bytes_of = [&](const NetDef& def) {
-    const std::int64_t before = TensorMemory().current;
     Workspace workspace;
     for (const auto& [name, tensor] : TheFeeds()) workspace.SetTensor(name, tensor);
     workspace.SetTensor("w_grad", Random({3, 3}, 9));
+    const std::int64_t before = TensorMemory().current;  // with the feeds, which live as long as the tests
     const std::unique_ptr<Net> running = Net::Create(def, workspace, {.threads = 1});
     ResetPeakTensorMemory();
     running->Run();
