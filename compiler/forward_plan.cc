@@ -1,7 +1,6 @@
 #include "stepnet/compiler/forward_plan.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
@@ -29,10 +28,12 @@ class ForwardPlanMaker {
     StartStates();
     ProvideTimestep();
     BindCaptured();
+    BindKept();
+    BindStepOutputs();
     const PlanSettings settings = PlanSettingsOf(spec_);
     ImportStep(*spec_.step_net, settings.options, bindings_, &graph_);
-    KeepWhatIsReadLater();
-    if (!spec_.step_outputs.empty()) AddStepOutputs();
+    NoteShapes();
+    NoteStepOutputs();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
     return plan_;
   }
@@ -136,76 +137,38 @@ class ForwardPlanMaker {
     }
   }
 
-  void KeepWhatIsReadLater() {
-    std::set<std::string> kept;
-    if (spec_.backward_step_net != nullptr) {
-      const std::vector<std::string> reads = BlobsReadFirst(*spec_.backward_step_net);
-      kept.insert(reads.begin(), reads.end());
-      for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(blob, &kept);
-    }
-    for (const auto& [blob, value] : graph_.last) {
-      Home& home = graph_.homes[graph_.values[value].home];
-      if (home.kind != Home::Kind::kOutside) home.kept = plan_->keeps_all || kept.contains(blob);
-    }
-  }
-
-  // A blob of which the backward step reads the shape alone need not be kept, where that is known now. In its place the
-  // backward step is shown the first state.
-  void NoteShape(const std::string& blob, std::set<std::string>* kept) {
+  void BindKept() {
+    bindings_.keeps_all = plan_->keeps_all;
+    if (spec_.backward_step_net == nullptr) return;
+    for (const std::string& blob : BlobsReadFirst(*spec_.backward_step_net)) bindings_.kept[blob] = KeptPart::kValue;
+    // In place of a blob of which the backward step reads the shape alone it is shown the first state.
     if (spec_.states.empty() || plan_->keeps_all) return;
-    const auto last = graph_.last.find(blob);
-    if (last == graph_.last.end()) return;  // an input, or missing: others report it
-    const StepValue& value = graph_.values[last->second];
-    if (graph_.homes[value.home].kind == Home::Kind::kDynamic) return;
-    plan_->shapes[blob] = value.info;
-    kept->erase(blob);
+    for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) {
+      bindings_.kept[blob] = KeptPart::kShape;
+    }
   }
 
-  // Blobs that become outputs get a copy a step in a base of their own, behind what gives them. Those of memory outside
-  // are copied at the end, for the step may write there by another name.
-  void AddStepOutputs() {
-    std::vector<std::vector<StepNode>> behind(graph_.nodes.size() + 1);
+  void NoteShapes() {
+    for (const auto& [blob, part] : bindings_.kept) {
+      const auto last = graph_.last.find(blob);
+      if (part != KeptPart::kShape || last == graph_.last.end()) continue;  // an input, or missing: others report it
+      const StepValue& value = graph_.values[last->second];
+      if (graph_.homes[value.home].kind != Home::Kind::kDynamic) plan_->shapes[blob] = value.info;
+    }
+  }
+
+  // Blobs that become outputs get a base of their own.
+  void BindStepOutputs() {
     for (const StepOutput& output : spec_.step_outputs) {
-      const int given = graph_.last.at(output.blob);  // the check of the operator knows that it is there
-      const StepValue& value = graph_.values[given];
-      const Home::Kind kind = graph_.homes[value.home].kind;
-      if (kind == Home::Kind::kDynamic) ThrowUnknownShape(output);
-      const bool is_final = kind == Home::Kind::kTemporary && value.producer >= 0;
-      behind[is_final ? value.producer : graph_.nodes.size()].push_back(
-          {.kind = StepNode::Kind::kMove, .inputs = {given}, .outputs = {AddOutside(output, value.info)}});
+      bindings_.outputs.push_back(
+          {.blob = output.blob, .name = output.destination, .base = graph_.AddBase(/*is_lent=*/false)});
     }
-    std::vector<StepNode> nodes;
-    for (size_t n = 0; n < behind.size(); ++n) {
-      if (n < graph_.nodes.size()) nodes.push_back(std::move(graph_.nodes[n]));
-      std::ranges::move(behind[n], std::back_inserter(nodes));
-    }
-    graph_.nodes = std::move(nodes);
-    graph_.FindProducers();
   }
 
-  // The value outside that a step gives of an output.
-  int AddOutside(const StepOutput& output, TensorInfo info) {
-    const std::int64_t bytes = info.size_bytes();
-    const int base = graph_.AddBase(/*is_lent=*/false);
-    plan_->step_outputs.emplace_back(base, info);
-    graph_.homes.push_back({.kind = Home::Kind::kOutside,
-                            .slot = {.blob = output.destination,
-                                     .storage_class = StorageClass::kLinked,
-                                     .base = base,
-                                     .row_bytes = bytes,
-                                     .bytes = bytes,
-                                     .dtype = info.dtype}});
-    return graph_.AddValue({.blob = output.destination,
-                            .outside = true,
-                            .info = std::move(info),
-                            .home = static_cast<int>(graph_.homes.size()) - 1});
-  }
-
-  [[noreturn]] static void ThrowUnknownShape(const StepOutput& output) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat("step_output_src names \"", output.blob,
-                       "\", whose shape is known only when a step has run; make it the new row of a state, which "
-                       "says what shape it has"));
+  void NoteStepOutputs() {
+    for (const BoundOutput& output : bindings_.outputs) {
+      plan_->step_outputs.emplace_back(output.base, graph_.values[graph_.last.at(output.blob)].info);
+    }
   }
 
   const OperatorCall& op_;

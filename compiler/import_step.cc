@@ -1,6 +1,7 @@
 #include "stepnet/compiler/import_step.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <unordered_map>
 
@@ -144,7 +145,9 @@ class Importer {
       AddMoves(order.After(k));
     }
     CheckLinks();
+    if (!bindings_.outputs.empty()) AddOutputs();
     NoteLast();
+    NoteKept();
   }
 
  private:
@@ -352,10 +355,67 @@ class Importer {
     }
   }
 
+  void AddOutputs() {
+    std::vector<std::vector<StepNode>> behind(graph_.nodes.size() + 1);
+    for (const BoundOutput& output : bindings_.outputs) {
+      const int given = blobs_.At(blobs_.Find(output.blob)).last;
+      const StepValue& value = graph_.values[given];
+      const Home::Kind kind = graph_.homes[value.home].kind;
+      if (kind == Home::Kind::kDynamic) ThrowUnknownShape(output);
+      const bool is_final = kind == Home::Kind::kTemporary && value.producer >= 0;
+      behind[is_final ? value.producer : graph_.nodes.size()].push_back(
+          {.kind = StepNode::Kind::kMove, .inputs = {given}, .outputs = {AddRowOf(output, value.info)}});
+    }
+    std::vector<StepNode> nodes;
+    for (size_t n = 0; n < behind.size(); ++n) {
+      if (n < graph_.nodes.size()) nodes.push_back(std::move(graph_.nodes[n]));
+      std::ranges::move(behind[n], std::back_inserter(nodes));
+    }
+    graph_.nodes = std::move(nodes);
+    graph_.FindProducers();
+  }
+
+  // The value outside that a step gives of an output.
+  int AddRowOf(const BoundOutput& output, TensorInfo info) {
+    const std::int64_t bytes = info.size_bytes();
+    graph_.homes.push_back({.kind = Home::Kind::kOutside,
+                            .slot = {.blob = output.name,
+                                     .storage_class = StorageClass::kLinked,
+                                     .base = output.base,
+                                     .row_bytes = bytes,
+                                     .bytes = bytes,
+                                     .dtype = info.dtype}});
+    return graph_.AddValue({.blob = output.name,
+                            .outside = true,
+                            .info = std::move(info),
+                            .home = static_cast<int>(graph_.homes.size()) - 1});
+  }
+
+  [[noreturn]] void ThrowUnknownShape(const BoundOutput& output) const {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("step_output_src names \"", output.blob,
+                       "\", whose shape is known only when a step has run; make it the new row of a state, which "
+                       "says what shape it has"));
+  }
+
   void NoteLast() {
     for (const BlobOfStep& blob : blobs_.all()) {
       if (blob.last != kNoValue) graph_.last.emplace(blob.name, blob.last);
     }
+  }
+
+  // What lives outside stays there anyway.
+  void NoteKept() {
+    for (const auto& [blob, value] : graph_.last) {
+      Home& home = graph_.homes[graph_.values[value].home];
+      if (home.kind != Home::Kind::kOutside) home.kept = bindings_.keeps_all || IsKept(blob, home);
+    }
+  }
+
+  bool IsKept(const std::string& blob, const Home& home) const {
+    const auto kept = bindings_.kept.find(blob);
+    if (kept == bindings_.kept.end()) return false;
+    return kept->second == KeptPart::kValue || home.kind == Home::Kind::kDynamic;
   }
 
   const NetDef& net_;

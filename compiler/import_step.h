@@ -14,12 +14,14 @@ namespace stepnet {
 // A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
 // reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move
 // out of a blob stands behind the last operator that writes the blob; where none does, it stands where a move into the
-// blob would.
+// blob would. A bound output is copied right behind what gives its last value; where that lives outside, at the end,
+// for the step may write there by another name.
 //
 // Throws what shape rules throw, with the operator as place; kInvalidNet for a blob that is read before anything writes
 // it, and for a required move of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob
 // another shape than the link has, or when a move's sizes differ; kTypeMismatch for sums of other numbers than
-// float and double.
+// float and double; kShapeMismatch for a bound output of no known shape.
+// REQUIRES: the step writes the blobs of bound outputs.
 void ImportStep(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph);
 
 // Makes the graph of a step net alone. The blobs of `inputs` have a value before the first operator, of that

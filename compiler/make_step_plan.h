@@ -16,8 +16,8 @@ struct PlanSettings {
   std::int64_t max_queues = 0;  // likewise
 };
 
-// `graph` is what ImportStep made (compiler/import_step.h), and what was added since. Throws kInvalidNet for an
-// operator that has no kernel.
+// `graph` is what ImportStep made (compiler/import_step.h), with the moves of rows around the steps. Throws kInvalidNet
+// for an operator that has no kernel.
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings);
 
 }  // namespace stepnet

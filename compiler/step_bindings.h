@@ -1,6 +1,8 @@
 // StepBindings: which memory the blobs of a step net have outside of it, for ImportStep.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
@@ -29,9 +31,22 @@ struct BoundMove {
   bool required = false;  // an error when nothing gives the blob a value; otherwise the move is left out
 };
 
+// A copy of a blob, once a step, in rows of its own, as large as the value is that the step leaves in the blob.
+struct BoundOutput {
+  std::string blob;  // a blob that the step writes
+  std::string name;  // that people know the rows by
+  int base = -1;
+};
+
+// What somebody reads of a blob when all steps have run.
+enum class KeptPart { kShape, kValue };
+
 struct StepBindings {
   std::vector<BoundBlob> blobs = {};
   std::vector<BoundMove> moves = {};
+  std::vector<BoundOutput> outputs = {};
+  std::map<std::string, KeptPart> kept = {};  // by blob; where the shape is unknown the value is kept for it
+  bool keeps_all = false;                     // the values of all blobs
 };
 
 }  // namespace stepnet

@@ -98,6 +98,44 @@ TEST(ImportStep, WhatHasNoKnownShapeLivesInBlobs) {
                                                                    "  y.2: float [1, 2, 4] at 1[32 * t] = y.1\n"));
 }
 
+TEST(ImportStep, OutputsAreCopiedBehindWhatGivesThem) {
+  StepBindings bindings = {
+      .blobs = {Rows("x", 0), Rows("h", 1, 1)},
+      .outputs = {{.blob = "a", .name = "all a", .base = 2}, {.blob = "h", .name = "all h", .base = 3}}};
+  EXPECT_EQ(TextOf({"a = Tanh(x)", "h = Tanh(a)", "b = Relu(h)"}, bindings),
+            Step("  x: float [1, 2, 4] at 0[32 * t]\n"
+                 "  h: float [1, 2, 4] at 1[32 * (t + 1)]\n"
+                 "  a.1: float [1, 2, 4] = Tanh(x) @0 {}\n"
+                 "  ^\"all a\": float [1, 2, 4] at 2[32 * t] = a.1\n"
+                 "  h.1: float [1, 2, 4] at 1[32 * (t + 1)] = Tanh(a.1) @1 {}\n"
+                 "  b.1: float [1, 2, 4] = Relu(h.1) @2 {}\n"
+                 "  ^\"all h\": float [1, 2, 4] at 3[32 * t] = h.1\n"));
+  bindings = {.blobs = {{.home = {.kind = Home::Kind::kDynamic, .slot = {.blob = "n"}, .list = 0}}},
+              .outputs = {{.blob = "d", .name = "all d", .base = 2}}};
+  ExpectError([&] { Imported({"d = Copy(n)"}, bindings); },
+              "…step_output_src names \"d\", whose shape is known only when a step has run");
+}
+
+TEST(ImportStep, WhatIsReadLaterIsKept) {
+  StepBindings bindings = {
+      .blobs = {Rows("x", 0), {.home = {.kind = Home::Kind::kDynamic, .slot = {.blob = "n"}, .list = 0}}},
+      .kept = {{"a", KeptPart::kValue}, {"b", KeptPart::kShape}, {"d", KeptPart::kShape}}};
+  const std::vector<std::string> ops = {"a = Tanh(x)", "b = Relu(a)", "c = Relu(b)", "d = Copy(n)"};
+  EXPECT_EQ(TextOf(ops, bindings), Step("  x: float [1, 2, 4] at 0[32 * t]\n"
+                                        "  n: unknown blob of list 0\n"
+                                        "  a.1: float [1, 2, 4] kept = Tanh(x) @0 {}\n"
+                                        "  b.1: float [1, 2, 4] = Relu(a.1) @1 {}\n"
+                                        "  c.1: float [1, 2, 4] = Relu(b.1) @2 {}\n"
+                                        "  d.1: unknown kept blob = Copy(n) by blobs @3 {}\n"));
+  bindings.keeps_all = true;
+  EXPECT_EQ(TextOf(ops, bindings), Step("  x: float [1, 2, 4] at 0[32 * t]\n"
+                                        "  n: unknown kept blob of list 0\n"
+                                        "  a.1: float [1, 2, 4] kept = Tanh(x) @0 {}\n"
+                                        "  b.1: float [1, 2, 4] kept = Relu(a.1) @1 {}\n"
+                                        "  c.1: float [1, 2, 4] kept = Relu(b.1) @2 {}\n"
+                                        "  d.1: unknown kept blob = Copy(n) by blobs @3 {}\n"));
+}
+
 TEST(ImportStep, RefusesWhatNobodyWrites) {
   ExpectError([] { Imported({"a = Tanh(x)"}, {}); }, "…\"x\" is read before anything writes it");
   StepBindings bindings = {.blobs = {Rows("x", 0)}, .moves = {Move(BoundMove::Kind::kAddOut, "dw", 1)}};
