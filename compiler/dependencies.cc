@@ -83,9 +83,9 @@ class AccessCollector {
   std::vector<std::vector<MemoryAccess>> accesses_;
 };
 
-// What is touched in `steps` steps, as one access; all of a ring, whichever rows those steps use.
+// What is touched in `steps` steps, as one access; all of a ring of fewer rows, whichever those steps use.
 MemoryAccess OverSteps(MemoryAccess access, std::int64_t steps) {
-  if (access.ring != 0) {
+  if (access.ring != 0 && access.ring < steps * std::abs(access.stride)) {
     access.begin = access.stride = 0;
     access.bytes = std::exchange(access.ring, 0);
     return access;

@@ -1,6 +1,7 @@
 #include "stepnet/compiler/find_stages.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <limits>
 #include <map>
@@ -101,7 +102,8 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
     if (stage.steps_at_once == 1) continue;
     for (const int i : stage.instructions) rows = std::max(rows, RowsOf(plan.instructions[i]));
   }
-  return std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
+  const std::int64_t steps = std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(steps)));  // blocks have whole chunks
 }
 
 // kOpensLoop: in the loop of what comes behind it. kEither: in a loop or over time, as what is around it asks.
@@ -289,7 +291,8 @@ Accesses AccessesBetweenStages(const StepPlan& plan) {
   const auto is_temporary = [&](const MemoryAccess& access) {
     if (access.slot < 0) return false;
     const StorageClass storage_class = plan.slots[access.slot].storage_class;
-    return storage_class == StorageClass::kRing || storage_class == StorageClass::kStacked;
+    return storage_class == StorageClass::kRing || storage_class == StorageClass::kBlock ||
+           storage_class == StorageClass::kStacked;
   };
   for (std::vector<MemoryAccess>& of_instruction : accesses) std::erase_if(of_instruction, is_temporary);
   const int end = plan.num_once_stages == 0 ? 0 : plan.stages[plan.num_once_stages - 1].end;

@@ -275,6 +275,7 @@ class GraphParser {
     if (line.Skip(" at ")) return ParseOutside(line, value);
     if (line.Skip(" once")) return AddHome({.kind = Home::Kind::kOnce});
     if (line.Skip(" local")) return AddHome({.kind = Home::Kind::kLocal});
+    if (line.Skip(" passed")) return AddHome({.passed = true});
     Home home{.kept = line.Skip(" kept")};
     if (line.Skip(" blob")) {
       home.kind = Home::Kind::kDynamic;

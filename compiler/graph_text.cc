@@ -166,7 +166,7 @@ class GraphPrinter {
       case Home::Kind::kLocal: return added + " local";
       case Home::Kind::kDynamic:
         return StrCat(added, kept, home.list < 0 ? " blob" : StrCat(" blob of list ", home.list));
-      default: return added + kept;
+      default: return added + (home.passed ? " passed" : kept);
     }
   }
 

@@ -9,7 +9,8 @@ namespace {
 
 bool HasRows(const StepPlan& plan, const Operand& operand) {
   const Slot& slot = plan.slots[operand.slot];
-  return slot.storage_class != StorageClass::kDynamic && slot.ring_rows == 0 && slot.row_bytes > 0 &&
+  const bool goes_on = slot.ring_rows == 0 || slot.storage_class == StorageClass::kBlock;
+  return slot.storage_class != StorageClass::kDynamic && goes_on && slot.row_bytes > 0 &&
          slot.row_bytes == operand.info.size_bytes() && operand.info.shape.rank() > 0;
 }
 

@@ -1,6 +1,7 @@
 #include "stepnet/compiler/place.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <queue>
 #include <set>
@@ -147,12 +148,30 @@ class Placer {
 
   void Run() {
     plan_.num_bases = graph_.num_bases;
+    plan_.block_steps = BlockSteps();
     plan_.dynamic_lists.assign(graph_.num_lists, true);
     for (size_t h = 0; h < graph_.homes.size(); ++h) plan_.slots.push_back(SlotOf(static_cast<int>(h)));
   }
 
  private:
-  bool TakesTurns(const Home& home) const { return home.kind == Home::Kind::kTemporary && !home.kept && !all_kept_; }
+  bool TakesTurns(const Home& home) const {
+    return home.kind == Home::Kind::kTemporary && !home.kept && !home.passed && !all_kept_;
+  }
+
+  // 0 where nothing is passed.
+  std::int64_t BlockSteps() const {
+    std::int64_t bytes = 0;  // of a step
+    for (size_t h = 0; h < graph_.homes.size() && !all_kept_; ++h) {
+      if (graph_.homes[h].passed) bytes += rooms_[h].bytes;
+    }
+    if (bytes == 0) return 0;
+    std::int64_t chunk = 1;
+    for (const Stage& stage : graph_.stages) chunk = std::max(chunk, stage.steps_at_once);
+    const Target& target = *graph_.target;
+    const std::int64_t steps =
+        std::clamp(target.block_bytes / bytes, target.min_chunks_of_block * chunk, target.max_chunks_of_block * chunk);
+    return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(steps)));
+  }
 
   // One for the home alone.
   void AddRow(int home) {
@@ -237,6 +256,7 @@ class Placer {
       case Home::Kind::kTemporary: break;
     }
     if (TakesTurns(home)) return RingSlot(room, row_of_[h]);
+    if (plan_.block_steps > 0 && home.passed) return BlockOfRows(room);
     return {.blob = room.blob,
             .storage_class = StorageClass::kStacked,
             .base = AddPiece(room.bytes, /*rows=*/0),
@@ -264,6 +284,17 @@ class Placer {
             .base = base,
             .row_bytes = turns ? row_bytes : 0,
             .ring_rows = turns ? ring_rows_ : 0,
+            .bytes = room.bytes};
+  }
+
+  Slot BlockOfRows(const Room& room) {
+    const int base = AddPiece(room.bytes, plan_.block_steps);
+    plan_.arena.back().of_block = true;
+    return {.blob = room.blob,
+            .storage_class = StorageClass::kBlock,
+            .base = base,
+            .row_bytes = room.bytes,
+            .ring_rows = plan_.block_steps,
             .bytes = room.bytes};
   }
 

@@ -12,6 +12,7 @@ const char* StorageClassName(StorageClass storage_class) {
     case StorageClass::kLinked: return "linked";
     case StorageClass::kStacked: return "stacked";
     case StorageClass::kRing: return "ring";
+    case StorageClass::kBlock: return "block";
     case StorageClass::kDynamic: return "dynamic";
     case StorageClass::kLocal: return "local";
   }

@@ -15,6 +15,7 @@ enum class StorageClass {
   kLinked,   // rows [t + offset, t + offset + window) of a tensor outside
   kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
   kRing,     // one of a few rows of an arena that steps use in turn
+  kBlock,    // one of as many rows as a block has steps, which these use in turn: another stage of the block reads it
   kDynamic,  // a tensor (or object) a step, of a shape known only then
   kLocal,    // no memory: a region computes and uses the value
 };

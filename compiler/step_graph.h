@@ -38,6 +38,8 @@ struct Home {
   Kind kind = Kind::kTemporary;
   // A kTemporary or kDynamic that is kept: each step has its own, and those of all steps are there after the loop.
   bool kept = false;
+  // A kTemporary that one stage passes to another: each step of a block has its own (StepPlan::block_steps).
+  bool passed = false;
   Slot slot = {};  // of kOutside
   // Memory outside that is cleared before the first step, and to which nodes do nothing but add.
   bool starts_at_zero = false;

@@ -1,5 +1,6 @@
 #include "stepnet/compiler/step_plan.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace stepnet {
@@ -7,7 +8,8 @@ namespace stepnet {
 std::int64_t ArenaPiece::BytesFor(std::int64_t num_steps) const {
   if (num_steps < min_steps) return 0;
   std::int64_t bytes = 0;
-  const bool overflows = __builtin_mul_overflow(row_bytes, rows == 0 ? num_steps : rows, &bytes) ||
+  const std::int64_t of_run = of_block ? std::min(rows, num_steps) : rows == 0 ? num_steps : rows;
+  const bool overflows = __builtin_mul_overflow(row_bytes, of_run, &bytes) ||
                          bytes > std::numeric_limits<std::int64_t>::max() - 63;
   if (overflows)
     throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"));

@@ -72,6 +72,7 @@ struct ArenaPiece {
   int base = -1;
   std::int64_t row_bytes = 0;
   std::int64_t rows = 1;       // 0: T rows
+  bool of_block = false;       // one for each step of a block, and no more than the run has
   std::int64_t min_steps = 0;  // runs of fewer steps do without it
   bool is_once = false;        // it holds what is computed once for all steps, of what they share
 
@@ -107,6 +108,9 @@ struct StepPlan {
   // The plan need not be run: no instruction writes an element or does anything else that shows (an empty batch).
   bool does_nothing = false;
   std::int64_t chunk_steps = 0;  // how many steps one stage after the other takes; 0: each stage takes all of them
+  // Stages that do not run once for all steps go, one behind the other, through so many steps, a power of two of chunks,
+  // then through as many more: what they pass to each other is there for so many (StorageClass::kBlock). 0: through all.
+  std::int64_t block_steps = 0;
   // The schedule by which stages overlap: one task for each stage and chunk, without the stages that run once for all
   // steps. Null where stages run one after the other.
   std::shared_ptr<const Schedule> pipeline;

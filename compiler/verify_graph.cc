@@ -308,8 +308,11 @@ class Verifier {
           const bool is_first = stage_of[h] < 0 || stage_of[h] == static_cast<int>(s);
           stage_of[h] = static_cast<int>(s);
           if (home.kind != Home::Kind::kTemporary || home.kept || (is_first && stage.steps_at_once == 1)) return;
+          if (home.passed && stage.steps_at_once != kAllSteps) return;
           ThrowOf(n, StrCat(graph_.NameOf(value), " is not kept and is used ",
-                            is_first ? "by several steps at once" : "by two stages"));
+                            home.passed ? "by all steps at once"
+                            : is_first  ? "by several steps at once"
+                                        : "by two stages"));
         };
         std::ranges::for_each(graph_.nodes[n].inputs, check);
         std::ranges::for_each(graph_.nodes[n].given(), check);

@@ -134,6 +134,13 @@ struct Target {
   std::int64_t chunk_rows = 64;
   std::int64_t min_chunk_steps = 4;
   std::int64_t max_chunk_steps = 64;
+  // Stages go through a block of steps, one behind the other, before the next block (StepPlan::block_steps): what they
+  // pass to each other has about so many bytes then, however long a run is, in so many chunks. 0: each stage goes through
+  // all steps. Chosen: blocks take a millisecond and more, beside which it does not count to bring threads together, and
+  // lstm.cell of (B, H) = (8, 256) and (1, 256) trains with 1.1 times the memory of an LSTM by LSTMUnit.
+  std::int64_t block_bytes = 1 << 20;
+  std::int64_t min_chunks_of_block = 4;
+  std::int64_t max_chunks_of_block = 64;
   // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
   // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;

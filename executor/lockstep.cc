@@ -24,7 +24,8 @@ namespace {
 
 class LockstepRun : public SharedWork {
  public:
-  LockstepRun(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context)
+  LockstepRun(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, const Schedule& schedule,
+              RunContext& context)
       : state_(state),
         stage_(stage),
         schedule_(schedule),
@@ -34,7 +35,9 @@ class LockstepRun : public SharedWork {
         min_sleeps_(state.plan().target->min_rounds_to_leave * (schedule.threads - 1)),
         min_awake_(state.plan().target->min_threads_awake),
         num_tasks_(static_cast<std::int64_t>(schedule.tasks.size())),
-        num_rounds_(schedule.sharing == Sharing::kBatch ? 1 : num_tasks_ * state.NumRunsOf(stage)),
+        begin_(begin),
+        end_(end),
+        num_rounds_(schedule.sharing == Sharing::kBatch ? 1 : num_tasks_ * (end - begin)),
         parts_(schedule.threads) {
     for (const Task& task : schedule.tasks) parts_of_task_.push_back(task.parts);
   }
@@ -122,9 +125,9 @@ class LockstepRun : public SharedWork {
     const Task& task = schedule_.tasks[round % num_tasks_];
     if (schedule_.sharing == Sharing::kBatch) {
       const InstructionPart part{.part = p, .parts = task.parts, .of_batch = true};
-      return RunSerially(state_, stage_, 0, state_.num_steps(), context, part);
+      return RunSerially(state_, stage_, begin_, end_, context, part);
     }
-    const std::int64_t step = round / num_tasks_;
+    const std::int64_t step = begin_ + round / num_tasks_;
     const InstructionPart part{.part = p, .parts = task.parts, .units = task.units};
     for (const int i : task.instructions) state_.RunInstruction(i, step, context, part);
   }
@@ -228,6 +231,8 @@ class LockstepRun : public SharedWork {
   const int min_sleeps_;
   const double min_awake_;  // threads
   const std::int64_t num_tasks_;
+  const std::int64_t begin_;  // steps [begin, end)
+  const std::int64_t end_;
   const std::int64_t num_rounds_;
   std::vector<int> parts_of_task_;
   std::vector<Part> parts_;
@@ -246,10 +251,11 @@ class LockstepRun : public SharedWork {
 
 }  // namespace
 
-void RunInLockstep(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context) {
+void RunInLockstep(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, const Schedule& schedule,
+                   RunContext& context) {
   context.PrepareLanes(schedule.threads);
   if (schedule.sharing == Sharing::kBatch) state.CutBatch(schedule.tasks.front().parts);
-  const auto run = std::make_shared<LockstepRun>(state, stage, schedule, context);
+  const auto run = std::make_shared<LockstepRun>(state, stage, begin, end, schedule, context);
   ThreadPool::Process().Run(run, schedule.threads - 1);
   run->Check();
 }

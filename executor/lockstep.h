@@ -7,8 +7,9 @@
 
 namespace stepnet {
 
-// Runs all steps of the stage by a schedule of Sharing::kLockstep or kBatch. Throws what the first failing instruction
-// threw; nothing is running any more then.
-void RunInLockstep(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context);
+// Runs steps [begin, end) of the stage, a loop, by a schedule of Sharing::kLockstep or kBatch. Throws what the first
+// failing instruction threw; nothing is running any more then.
+void RunInLockstep(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, const Schedule& schedule,
+                   RunContext& context);
 
 }  // namespace stepnet

@@ -26,20 +26,22 @@ namespace {
 
 struct Ready {
   int task = 0;
-  std::int64_t step = 0;  // counted in the direction of the run
+  std::int64_t step = 0;  // counted from the first one, in the direction of the run
   int part = 0;
 };
 
 class ParallelRun : public SharedWork {
  public:
-  // `context` is the caller's, with a lane for each thread. Steps are groups of as many as the schedule takes at once.
-  ParallelRun(const Schedule& schedule, std::int64_t num_steps, RunState& state, RunContext& context,
-              std::int64_t under_way)
+  // `context` is the caller's, with a lane for each thread. Steps are groups of as many as the schedule takes at once,
+  // of those of the whole run `num_steps` from the `first` one on.
+  ParallelRun(const Schedule& schedule, std::int64_t first, std::int64_t num_steps, RunState& state,
+              RunContext& context, std::int64_t under_way)
       : schedule_(schedule),
         state_(state),
         context_(context),
         is_watched_(!context.observers.empty()),
         look_out_(state.plan().target->microseconds_to_look_out),
+        first_(first),
         num_steps_(num_steps),
         num_tasks_(static_cast<std::int64_t>(schedule_.tasks.size())),
         under_way_(under_way),
@@ -181,12 +183,12 @@ class ParallelRun : public SharedWork {
     CheckCancelled();
     const Task& task = schedule_.tasks[ready.task];
     if (task.stage >= 0) {
-      const std::int64_t begin = ready.step * schedule_.steps_at_once;
+      const std::int64_t begin = (first_ + ready.step) * schedule_.steps_at_once;
       RunSerially(state_, state_.plan().stages[task.stage], begin, begin + schedule_.steps_at_once, context);
       return;
     }
     for (const int i : task.instructions)
-      state_.RunInstruction(i, ready.step, context, {.part = ready.part, .parts = task.parts});
+      state_.RunInstruction(i, first_ + ready.step, context, {.part = ready.part, .parts = task.parts});
   }
 
   // Counts down what waited for the task. True when `next` is what this thread goes on with.
@@ -336,7 +338,7 @@ class ParallelRun : public SharedWork {
       blocked.push_back(
           StrCat(text_of(schedule_.tasks[task].instructions.front()), " waits for ", stepnet::Join(on, " and ")));
     }
-    return Error(ErrorCode::kInternal, StrCat("the run cannot go on: of step ", oldest_, " of ", num_steps_, ", ",
+    return Error(ErrorCode::kInternal, StrCat("the run cannot go on: of step ", first_ + oldest_, " of ", first_ + num_steps_, ", ",
                                               stepnet::Join(blocked, ", ")))
         .At({.net = state_.plan().name});
   }
@@ -351,6 +353,7 @@ class ParallelRun : public SharedWork {
   RunContext& context_;
   const bool is_watched_;  // by observers
   const std::chrono::microseconds look_out_;
+  const std::int64_t first_;
   const std::int64_t num_steps_;
   const std::int64_t num_tasks_;
   const std::int64_t under_way_;
@@ -380,32 +383,35 @@ class ParallelExecutor : public Executor {
     const Schedule* const pipeline = PipelineFor(state.num_steps(), plan);
     const bool overlaps = pipeline != nullptr;
     bool is_pipeline_run = false;
-    for (size_t s = 0; s < plan.stages.size(); ++s) {
+    ForEachTurn(state, [&](size_t s, std::int64_t begin, std::int64_t end) {
       if (!overlaps || plan.stages[s].steps_at_once == kAllSteps) {
-        RunStage(state, plan.stages[s], *plan.schedules[s], context);
+        RunStage(state, plan.stages[s], begin, end, *plan.schedules[s], context);
       } else if (!is_pipeline_run) {
-        const std::int64_t chunk = plan.chunk_steps;
-        RunTasks(state, *pipeline, (state.num_steps() + chunk - 1) / chunk, context);
+        RunTasks(state, *pipeline, 0, state.num_steps(), context);
         is_pipeline_run = true;
       }
-    }
+    });
   }
 
  private:
-  static void RunStage(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context) {
+  static void RunStage(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end,
+                       const Schedule& schedule, RunContext& context) {
     if (state.NumRunsOf(stage) == 0) return;
     const Schedule* const chosen = schedule.For(state.num_steps());
-    if (chosen == nullptr) return RunSerially(state, stage, 0, state.num_steps(), context);
-    if (chosen->sharing != Sharing::kTasks) return RunInLockstep(state, stage, *chosen, context);
-    RunTasks(state, *chosen, state.NumRunsOf(stage), context);
+    if (chosen == nullptr) return RunSerially(state, stage, begin, end, context);
+    if (chosen->sharing != Sharing::kTasks) return RunInLockstep(state, stage, begin, end, *chosen, context);
+    RunTasks(state, *chosen, begin, end, context);
   }
 
-  static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {
+  static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t begin, std::int64_t end,
+                       RunContext& context) {
     context.PrepareLanes(schedule.threads);
+    const std::int64_t at_once = schedule.steps_at_once == kAllSteps ? state.num_steps() : schedule.steps_at_once;
+    const std::int64_t first = begin / at_once, num_steps = (end + at_once - 1) / at_once - first;
     const StepPlan& plan = state.plan();
     const std::int64_t max_steps = plan.max_steps;
     const std::int64_t under_way = max_steps > 0 ? max_steps : StepsUnderWay(schedule, schedule.threads, *plan.target);
-    const auto run = std::make_shared<ParallelRun>(schedule, num_steps, state, context, under_way);
+    const auto run = std::make_shared<ParallelRun>(schedule, first, num_steps, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
     run->Check();
   }

@@ -18,17 +18,19 @@ const ExecutorRegistration serial("serial", DeviceKind::kCpu, MakeSerialExecutor
 std::shared_ptr<const Executor> MakeSerialExecutor() { return std::make_shared<SerialExecutor>(); }
 
 void RunSerially(RunState& state, RunContext& context) {
-  for (const Stage& stage : state.plan().stages) RunStage(state, stage, context);
+  ForEachTurn(state, [&](size_t s, std::int64_t begin, std::int64_t end) {
+    RunStage(state, state.plan().stages[s], begin, end, context);
+  });
 }
 
-void RunStage(RunState& state, const Stage& stage, RunContext& context) {
+void RunStage(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
   RecordingNotes* const notes = context.recording;
   if (notes == nullptr || notes->recorder == nullptr || state.NumRunsOf(stage) == 0) {
-    return RunSerially(state, stage, 0, state.num_steps(), context);
+    return RunSerially(state, stage, begin, end, context);
   }
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;
   const std::int64_t num_operators = stage.end - stage.begin;
-  for (std::int64_t step = 0; step < state.num_steps(); step += at_once) {
+  for (std::int64_t step = begin; step < end; step += at_once) {
     if (notes->IsFullFor(num_operators, state.plan().target->max_operators_of_graph)) notes->Cut();
     notes->num_in_piece += num_operators;
     RunSerially(state, stage, step, step + at_once, context);

@@ -52,6 +52,7 @@ class Explainer {
     AddStorage(to);
     to->stages_overlap = plan_.pipeline != nullptr;
     to->chunk_steps = plan_.chunk_steps;
+    to->block_steps = plan_.block_steps;
     if (const Schedule* loop = LongestLoop(); loop != nullptr) {
       for (const ChainLink& link : LongestChain(*loop)) {
         to->chain.push_back(StrCat(link.instruction, ": ", ShortText(link.instruction)));
@@ -302,6 +303,7 @@ class Explainer {
     const std::map<StorageClass, const char*> meanings = {
         {StorageClass::kLocal, "in registers and the first cache alone"},
         {StorageClass::kRing, "a few rows that steps use in turn"},
+        {StorageClass::kBlock, "a row for each step of a block, for another stage"},
         {StorageClass::kStacked, "a row for each step, for another stage or the gradient"},
         {StorageClass::kLinked, plan_.backward
                                     ? "rows of sequences, states, outputs and their gradients, and of what the "

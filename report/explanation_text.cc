@@ -77,6 +77,9 @@ std::string TextOf(const Explanation& of) {
   if (of.stages_overlap) {
     text += StrCat("stages overlap on threads: each works on another ", of.chunk_steps, " steps\n");
   }
+  if (of.block_steps > 0) {
+    text += StrCat("blocks of ", of.block_steps, " steps: what one stage passes to another has a row for each of them\n");
+  }
   for (const ExplainedStorage& storage : of.storage) {
     text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(storage.values),
                    storage.bytes > 0
@@ -125,6 +128,7 @@ nlohmann::ordered_json JsonOf(const Explanation& of) {
           {"stages", std::move(stages)},
           {"stages_overlap", of.stages_overlap},
           {"chunk_steps", of.chunk_steps},
+          {"block_steps", of.block_steps},
           {"storage", std::move(storage)},
           {"longest_chain", of.chain}};
 }

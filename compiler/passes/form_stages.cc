@@ -64,8 +64,10 @@ void JoinHalvesOfLoops(const std::set<int>& halves, std::vector<StageDraft>* sta
   }
 }
 
-// Values that one stage gives to another, or that one takes for several steps at once, are there for all of them.
+// Values that one stage gives to another, or that one takes for several steps at once, are there for all of them: in a
+// forward plan for those of a block. Stages of a backward plan mostly give to sums, which take all steps at once.
 void KeepBetween(const std::vector<StageDraft>& stages, StepGraph* graph) {
+  const bool has_blocks = !graph->backward && graph->target->block_bytes > 0;
   std::map<int, size_t> stage_of;  // by home
   for (size_t s = 0; s < stages.size(); ++s) {
     for (const int i : stages[s].instructions) {
@@ -75,7 +77,9 @@ void KeepBetween(const std::vector<StageDraft>& stages, StepGraph* graph) {
         Home& home = graph->homes[h];
         if (home.kind != Home::Kind::kTemporary) return;
         const size_t first = stage_of.emplace(h, s).first->second;
-        if (stages[s].steps_at_once != 1 || first != s) home.kept = true;
+        if (stages[s].steps_at_once == 1 && first == s) return;
+        home.kept = home.kept || !has_blocks || stages[s].steps_at_once == kAllSteps;
+        home.passed = !home.kept;
       };
       std::ranges::for_each(node.given(), keep);
       std::ranges::for_each(node.inputs, keep);

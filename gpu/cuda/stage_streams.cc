@@ -101,14 +101,15 @@ void StageStreams::Run(RunState& state, RunContext& context) {
   joins_ = std::make_unique<Joins>(state.plan(), state.num_steps(), queue, /*has_others=*/queue.is_recorded());
   Prepare(state, context);
   bool have_chunks_run = false;
-  for (const Stage& stage : state.plan().stages) {
+  ForEachTurn(state, [&](size_t s, std::int64_t begin, std::int64_t end) {
+    const Stage& stage = state.plan().stages[s];
     if (!joins_->overlaps() || !TakesChunks(stage)) {
-      RunStage(state, stage, contexts_[0]);
+      RunStage(state, stage, begin, end, contexts_[0]);
     } else if (!have_chunks_run) {
       RunChunks(state, context.recording);
       have_chunks_run = true;
     }
-  }
+  });
   for (RunContext& own : contexts_) own.ResetScratch();
 }
 

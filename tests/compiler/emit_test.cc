@@ -156,6 +156,27 @@ TEST(Emit, StagesHaveTheInstructionsOfTheirNodes) {
   EXPECT_EQ(plan.instructions[1].steps_at_once, 1);
 }
 
+// 4 MB of a step: blocks of as few chunks as there may be.
+TEST(Emit, WhatIsPassedHasRowsForABlockOfChunks) {
+  const auto plan_of = [](int columns) {
+    const std::string row = StrCat(": float [2, ", columns, "]"), bytes = StrCat(8 * columns);
+    return PlanOf(StrCat("  x: float [2, 4] at 0[32 * t]\n  w: float [", columns,
+                         ", 4] at 1\n  for 16 steps at once:\n  p.1", row, " passed = product x [2, 4] * w [", columns,
+                         ", 4]^T by FC(x, w) @0 {}\n  in each step:\n  h", row, " at 2[", bytes, " * t]\n  h.1", row,
+                         " at 2[", bytes, " * (t + 1)] = region Add(p.1, h) @1 {}\n"));
+  };
+  const StepPlan wide = plan_of(1 << 19), narrow = plan_of(4);
+  EXPECT_EQ(wide.block_steps, 16 * kCpuTarget.min_chunks_of_block);
+  EXPECT_EQ(narrow.block_steps, 16 * kCpuTarget.max_chunks_of_block);
+  EXPECT_EQ(plan_of(512).block_steps, kCpuTarget.block_bytes / (2 * 512 * 4));
+  EXPECT_TRUE(narrow.instructions[0].can_batch_steps);
+  EXPECT_EQ(narrow.slots[2].ring_rows, narrow.block_steps);
+  EXPECT_EQ(narrow.slots[2].row_bytes, 32);
+  ASSERT_EQ(narrow.arena.size(), 1);
+  EXPECT_EQ(narrow.arena[0].BytesFor(3), 3 * 32);
+  EXPECT_EQ(narrow.arena[0].BytesFor(100'000), narrow.block_steps * 32);
+}
+
 TEST(Emit, ChunksAreOfStagesThatTakeSomeSteps) {
   const StepPlan plan = PlanOf(
       "  x: float [2, 4] at 0[32 * t]\n"

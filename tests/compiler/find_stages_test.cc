@@ -261,11 +261,11 @@ TEST(Stages, AStepNetWithoutProductsIsOneLoop) {
   }
 }
 
-TEST(Stages, AChunkHas64RowsIn4StepsAtLeast) {
+TEST(Stages, AChunkHasUpTo64RowsInAPowerOfTwoOf4StepsAtLeast) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step(Product("h_next = FC(x_t, w)"));
   const NetDef def = net.Output("h_all", "h", 1).Build();
-  for (const auto& [rows, steps] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 64}, {3, 21}, {15, 4}}) {
+  for (const auto& [rows, steps] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 64}, {3, 16}, {15, 4}}) {
     const std::int64_t size = std::max<std::int64_t>(4 * rows, 8);
     const Plans plans = PlansOf(def, {{"x", Tensor::Zeros(DType::kFloat, {2, rows, size})},
                                       {"h0", Tensor::Zeros(DType::kFloat, {rows, size})},

@@ -25,6 +25,7 @@ TEST(GraphText, EveryHomeIsReadBack) {
       "  g.2: float [1, 2, 3] added in g.1 = ^more\n"
       "  g.3: float [1, 6] in g.1 = Reshape(g.2) by blobs @1 {arg { name: \"shape\" ints: 1 ints: 6 }}\n"
       "  k.1: float [1, 2, 3] kept = Tanh(later) @2 {}\n"
+      "  p.1: float [1, 2, 3] passed = Tanh(later) @2 {}\n"
       "  u.1: unknown blob = Copy(labels) by blobs @3 {}\n"
       "  v.1: unknown kept blob = Copy(u.1) by blobs @4 {}\n"
       "  ^sum: float [1, 2, 3] added at 6 from zero = k.1\n"

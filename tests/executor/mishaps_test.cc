@@ -22,7 +22,7 @@ struct MishapCase {
   int opt_level = 0;
   std::int64_t num_steps = 4;
 };
-// Steps have three rows each: a chunk of 21 and a rest.
+// Steps have three rows each: a chunk of 16 and a rest.
 constexpr std::int64_t kStepsOfTwoChunks = 24;
 
 void PrintTo(const MishapCase& mishap, std::ostream* out) {
@@ -79,7 +79,7 @@ TEST_P(ParallelMishaps, AllOperatorsOfAllStepsCanBeProbed) {
     EXPECT_EQ(backward, num_steps * 7);
     return;
   }
-  EXPECT_EQ(chunk_steps_, std::set<std::int64_t>{21});
+  EXPECT_EQ(chunk_steps_, std::set<std::int64_t>{16});
   EXPECT_LT(forward, num_steps * 8);
   EXPECT_LT(backward, num_steps * 7);
 }

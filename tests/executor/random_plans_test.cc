@@ -69,15 +69,20 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   return ConflictsIn(touched, n);
 }
 
-// Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 2.
+// Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 2, every second time
+// with blocks of two chunks.
 void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
                  const std::function<void(const StepPlan&, const std::string& what)>& look) {
-  int num_plans = 0, num_backward = 0;
+  static constexpr Target kInShortBlocks = {.block_bytes = 1, .min_chunks_of_block = 2};
+  int num_plans = 0, num_backward = 0, num_with_blocks = 0;
   for (unsigned seed = 0; seed < num_seeds; ++seed) {
     const RandomStep step(seed, size);
     const NetDef net = step.Training();
     std::vector<StepPlan> plans;
-    RunOptions options{.executor = "parallel", .threads = 2, .opt_level = opt_level};
+    RunOptions options{.executor = "parallel",
+                       .target = seed % 2 == 0 ? &kCpuTarget : &kInShortBlocks,
+                       .threads = 2,
+                       .opt_level = opt_level};
     options.on_plan = [&](const StepPlan& plan) { plans.push_back(plan); };
     Workspace workspace;
     for (const auto& [name, tensor] : step.Feeds(3)) workspace.SetTensor(name, tensor);
@@ -85,12 +90,14 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
     for (const StepPlan& plan : plans) {
       ++num_plans;
       num_backward += plan.backward ? 1 : 0;
+      num_with_blocks += plan.block_steps == 2 * plan.chunk_steps && plan.chunk_steps > 0 ? 1 : 0;
       look(plan, StrCat("seed ", seed, ", ", PlanText(plan)));
       if (testing::Test::HasFailure()) return;
     }
   }
   EXPECT_GT(num_plans, static_cast<int>(num_seeds));
   EXPECT_GT(num_backward, static_cast<int>(num_seeds) / 3);
+  if (opt_level == kMaxOptLevel) EXPECT_GT(num_with_blocks, static_cast<int>(num_seeds) / 8);
 }
 
 TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {

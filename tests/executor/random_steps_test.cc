@@ -53,12 +53,13 @@ std::set<std::string> PassToLeaveOut(const std::string& what) {
   return i < names.size() ? std::set<std::string>{names[i]} : std::set<std::string>{};
 }
 
-// Plans of every third case are cut as for a GPU, and others keep products in loops.
+// Plans of every fourth case are cut as for a GPU, others keep products in loops, or have blocks of one chunk.
 const Target* TargetFor(const std::string& what) {
   static constexpr Target kAtOnce = {.takes_all_over_time = true};
   static constexpr Target kInLoops = {.min_rows_of_step = 1, .min_bytes_in_loop = 0};
-  constexpr const Target* kTargets[] = {&kAtOnce, &kInLoops, &kCpuTarget};
-  return kTargets[std::hash<std::string>{}(what) / 64 % 3];
+  static constexpr Target kInShortBlocks = {.block_bytes = 1, .min_chunks_of_block = 1};
+  constexpr const Target* kTargets[] = {&kAtOnce, &kInLoops, &kInShortBlocks, &kCpuTarget};
+  return kTargets[std::hash<std::string>{}(what) / 64 % std::size(kTargets)];
 }
 
 void ExpectRoundTrip(const StepGraph& graph) {

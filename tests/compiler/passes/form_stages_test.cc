@@ -11,29 +11,40 @@ constexpr char kInputs[] =
     "  b: float [8] at 2\n"
     "  h_prev: float [1, 1, 8] at 3[32 * t]\n";
 
-TEST(FormStages, TakesAProjectionOutOfTheLoopAndKeepsWhatItGives) {
+TEST(FormStages, TakesAProjectionOutOfTheLoopAndPassesWhatItGives) {
   const std::string projection = " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n";
   const std::string loop =
       "  s.1: float [1, 1, 8] = Sum(p.1, h_prev) @1 {}\n"
       "  h.1: float [1, 1, 8] at 3[32 * (t + 1)] = Tanh(s.1) @2 {}\n";
   EXPECT_EQ(After("form_stages", Step(kInputs + ("  p.1: float [1, 1, 8]" + projection) + loop)),
-            Step(kInputs + ("  for 64 steps at once:\n  p.1: float [1, 1, 8] kept" + projection) + "  in each step:\n" +
-                 loop));
+            Step(kInputs + ("  for 64 steps at once:\n  p.1: float [1, 1, 8] passed" + projection) +
+                 "  in each step:\n" + loop));
+}
+
+// Backward steps give to sums over all steps, and on a GPU stages go through all of them.
+TEST(FormStages, KeepsWhatIsPassedWhereThereAreNoBlocks) {
+  const auto step = [](const std::string& title, const std::string& kept, const std::string& loop) {
+    return "backward " + Step(StrCat(kInputs, title, "  p.1: float [1, 1, 8]", kept,
+                                     " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n", loop,
+                                     "  s.1: float [1, 1, 8] = Sum(p.1, h_prev) @1 {}\n"
+                                     "  h.1: float [1, 1, 8] at 3[32 * (t - 1)] = Tanh(s.1) @2 {}\n"));
+  };
+  EXPECT_EQ(After("form_stages", step("", "", "")), step("  for 64 steps at once:\n", " kept", "  in each step:\n"));
 }
 
 // 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.
 TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
-  const auto step = [](int rows, const std::string& title, const std::string& kept, const std::string& loop) {
+  const auto step = [](int rows, const std::string& title, const std::string& passed, const std::string& loop) {
     const std::string shape = StrCat(": float [1, ", rows, ", 512]");
     const int bytes = rows * 2048;
     return Step(StrCat("  x", shape, " at 0[", bytes,
                        " * t]\n  w: float [512, 512] at 1\n  b: float [512] at 2\n  h_prev", shape, " at 3[", bytes,
-                       " * t]\n", title, "  p.1", shape, kept, " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n",
+                       " * t]\n", title, "  p.1", shape, passed, " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n",
                        loop, "  s.1", shape, " = Sum(p.1, h_prev) @1 {}\n  h.1", shape, " at 3[", bytes,
                        " * (t + 1)] = Tanh(s.1) @2 {}\n"));
   };
   const std::string loop = "  in each step:\n";
-  EXPECT_EQ(After("form_stages", step(15, "", "", "")), step(15, "  for 4 steps at once:\n", " kept", loop));
+  EXPECT_EQ(After("form_stages", step(15, "", "", "")), step(15, "  for 4 steps at once:\n", " passed", loop));
   EXPECT_EQ(After("form_stages", step(16, "", "", "")), step(16, loop, "", ""));
 }
 
@@ -80,9 +91,9 @@ TEST(FormStages, ReadersOfAShapeComeBehindWhatGivesTheValue) {
       "  e.1: float [1, 1, 8] = Sum(x, h_prev) @0 {}\n"
       "  h.1: float [1, 1, 8] at 3[32 * (t + 1)] = Tanh(e.1) @1 {}\n";
   const std::string reader = "  r.1: float [1, 1, 8]";
-  const std::string product = "  q.1: float [1, 1, 8] kept = FC(r.1, w) @3 {arg { name: \"axis\" i: 2 }}\n";
+  const std::string product = "  q.1: float [1, 1, 8] passed = FC(r.1, w) @3 {arg { name: \"axis\" i: 2 }}\n";
   EXPECT_EQ(After("form_stages", Step(kInputs + loop + reader + " = SumReduceLike(x, e.1) @2 {}\n" + product)),
-            Step(kInputs + ("  in each step:\n" + loop) + reader + " kept = SumReduceLike(x, e.1) @2 {}\n" +
+            Step(kInputs + ("  in each step:\n" + loop) + reader + " passed = SumReduceLike(x, e.1) @2 {}\n" +
                  "  for 64 steps at once:\n" + product));
 }
 
