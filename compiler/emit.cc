@@ -45,7 +45,7 @@ class Emitter {
     plan_.name = graph.name;
     plan_.backward = graph.backward;
     plan_.target = graph.target;
-    PlaceHomes(graph, options.ring_rows, /*all_kept=*/is_draft_, &plan_);
+    PlaceHomes(graph, options.ring_rows, options.min_chunks, /*all_kept=*/is_draft_, &plan_);
   }
 
   StepPlan Run() {

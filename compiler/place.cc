@@ -134,9 +134,10 @@ class RowSharing {
 
 class Placer {
  public:
-  Placer(const StepGraph& graph, std::int64_t ring_rows, bool all_kept, StepPlan* plan)
+  Placer(const StepGraph& graph, std::int64_t ring_rows, std::int64_t min_chunks, bool all_kept, StepPlan* plan)
       : graph_(graph),
         ring_rows_(ring_rows),
+        min_chunks_(min_chunks),
         all_kept_(all_kept),
         plan_(*plan),
         rooms_(RoomsOf(graph)),
@@ -168,9 +169,11 @@ class Placer {
     std::int64_t chunk = 1;
     for (const Stage& stage : graph_.stages) chunk = std::max(chunk, stage.steps_at_once);
     const Target& target = *graph_.target;
-    const std::int64_t steps =
-        std::clamp(target.block_bytes / bytes, target.min_chunks_of_block * chunk, target.max_chunks_of_block * chunk);
-    return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(steps)));
+    const auto by_bytes = static_cast<std::int64_t>(
+        std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(target.block_bytes / bytes, 1))));
+    const auto min_chunks = static_cast<std::int64_t>(
+        std::bit_ceil(static_cast<std::uint64_t>(std::max(target.min_chunks_of_block, min_chunks_))));
+    return std::max(std::min(by_bytes, target.max_chunks_of_block * chunk), min_chunks * chunk);
   }
 
   // One for the home alone.
@@ -312,6 +315,7 @@ class Placer {
 
   const StepGraph& graph_;
   const std::int64_t ring_rows_;
+  const std::int64_t min_chunks_;
   const bool all_kept_;
   StepPlan& plan_;
   const std::vector<Room> rooms_;
@@ -323,8 +327,9 @@ class Placer {
 
 }  // namespace
 
-void PlaceHomes(const StepGraph& graph, std::int64_t ring_rows, bool all_kept, StepPlan* plan) {
-  Placer(graph, ring_rows, all_kept, plan).Run();
+void PlaceHomes(const StepGraph& graph, std::int64_t ring_rows, std::int64_t min_chunks, bool all_kept,
+                StepPlan* plan) {
+  Placer(graph, ring_rows, min_chunks, all_kept, plan).Run();
 }
 
 }  // namespace stepnet

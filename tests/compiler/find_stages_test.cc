@@ -155,14 +155,17 @@ std::set<std::tuple<int, int, int>> EdgesOf(const StepPlan& plan) {
 
 using PipelineEdges = std::set<std::tuple<int, int, int>>;
 
+// Chunks of a block, where steps are small: rows of what a stage passes on are written again then.
+constexpr int kBlock = kCpuTarget.max_chunks_of_block;
+
 TEST(Stages, ProductsOfOneChunkDoNotWaitForThoseOfAnother) {
   const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
-  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 1, 0}, {1, 1, 1}}));
+  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 1, 0}, {1, 0, kBlock}, {1, 1, 1}}));
 }
 
 TEST(Stages, ALoopWaitsForItsLastChunkAndForTheRowsThatItReads) {
   const Plans plans = PlansOf(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), LayerFeeds(3));
-  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 0, 1}, {0, 1, 0}, {1, 2, 0}, {2, 2, 1}}));
+  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 0, 1}, {0, 1, 0}, {1, 2, 0}, {2, 1, kBlock}, {2, 2, 1}}));
 }
 
 TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
@@ -179,7 +182,10 @@ TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
                                    "for 64 steps at once:", "q = FC(n, u)",              //
                                    "in each step:", "h_next = Sum(q, h_prev)"}));
   // No step of the first loop waits for another, but m is in a ring.
-  EXPECT_EQ(EdgesOf(plan), (PipelineEdges{{0, 1, 0}, {1, 1, 1}, {1, 2, 0}, {2, 3, 0}, {3, 3, 1}}));
+  EXPECT_EQ(
+      EdgesOf(plan),
+      (PipelineEdges{
+          {0, 1, 0}, {1, 0, kBlock}, {1, 1, 1}, {1, 2, 0}, {2, 1, kBlock}, {2, 3, 0}, {3, 2, kBlock}, {3, 3, 1}}));
 }
 
 TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {

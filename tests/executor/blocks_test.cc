@@ -14,7 +14,7 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kUnits = 64;
+constexpr std::int64_t kUnits = 128;
 constexpr std::int64_t kSteps = 300;
 
 // Layers that each have a projection over time and a loop.
@@ -45,7 +45,7 @@ void Feed(int num_layers, std::int64_t steps, std::int64_t batch, Workspace& wor
     workspace.SetTensor(StrCat("init", k), Random({batch, kUnits}, seed, DType::kFloat));
     for (const char* weight : {"w", "u"}) {
       const Tensor weights = Random({kUnits, kUnits}, seed + (weight[0] == 'w' ? 1 : 2), DType::kFloat);
-      for (std::int64_t i = 0; i < weights.size(); ++i) weights.data<float>()[i] /= 8;
+      for (std::int64_t i = 0; i < weights.size(); ++i) weights.data<float>()[i] /= 16;
       workspace.SetTensor(StrCat(weight, k), weights);
     }
   }
@@ -78,8 +78,12 @@ TEST(Blocks, GiveTheBitsOfStagesThatGoThroughAllSteps) {
   constexpr SchedulingCosts kTogether = {.inline_task = 0, .handed_task = 1e3, .round = 0};
   constexpr SchedulingCosts kFree = {.inline_task = 0, .handed_task = 0, .round = 1e3};
   constexpr Target kTargets[] = {
-      {.assumed_scheduling = kTogether, .min_lockstep_microseconds = 1e-6, .block_bytes = 1, .min_chunks_of_block = 1},
-      {.assumed_scheduling = kFree, .block_bytes = 1, .min_chunks_of_block = 2}};
+      {.assumed_scheduling = kTogether,
+       .steps_of_thread = 0,
+       .min_lockstep_microseconds = 1e-6,
+       .block_bytes = 1,
+       .min_chunks_of_block = 1},
+      {.assumed_scheduling = kFree, .steps_of_thread = 0, .block_bytes = 1, .min_chunks_of_block = 2}};
   std::set<Sharing> sharings;
   int num_overlapping = 0;
   for (const int num_layers : {1, 2}) {
@@ -113,6 +117,15 @@ TEST(Blocks, TakeTheSameMemoryForAnyNumberOfSteps) {
   EXPECT_EQ(plan.ArenaBytes(steps) - plan.ArenaBytes(steps - 1), kBytesOfStep);
 }
 
+TEST(Blocks, HaveWorkForAllThreads) {
+  const auto chunks = [](int threads) {
+    const StepPlan plan = RunOn(kCpuTarget, threads, /*num_layers=*/1, /*batch=*/4).plan;
+    return plan.block_steps / plan.chunk_steps;
+  };
+  EXPECT_EQ(chunks(2), chunks(0));
+  EXPECT_GE(chunks(40), kCpuTarget.steps_of_thread * 40);
+}
+
 // The gradient reads what the first layer gives.
 TEST(Blocks, HoldNothingThatIsReadAfterTheLoop) {
   NetDef net = Layers(2);
@@ -125,7 +138,9 @@ TEST(Blocks, HoldNothingThatIsReadAfterTheLoop) {
     workspace->SetTensor("all2_grad", Random({kSteps, 4, kUnits}, 99, DType::kFloat));
     RunOptions options{.executor = "serial", .target = target};
     options.on_plan = [&](const StepPlan& plan) {
-      if (plan.backward) EXPECT_EQ(plan.block_steps, 0);
+      if (plan.backward) {
+        EXPECT_EQ(plan.block_steps, 0);
+      }
     };
     Net::Create(net, *workspace, options)->Run();
   }

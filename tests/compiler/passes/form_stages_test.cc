@@ -24,10 +24,11 @@ TEST(FormStages, TakesAProjectionOutOfTheLoopAndPassesWhatItGives) {
 // Backward steps give to sums over all steps, and on a GPU stages go through all of them.
 TEST(FormStages, KeepsWhatIsPassedWhereThereAreNoBlocks) {
   const auto step = [](const std::string& title, const std::string& kept, const std::string& loop) {
-    return "backward " + Step(StrCat(kInputs, title, "  p.1: float [1, 1, 8]", kept,
-                                     " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n", loop,
+    return "backward " + Step(StrCat("  x: float [1, 1, 8] at 0[32 * t]\n  w: float [8, 8] at 1\n  b: float [8] at 2\n",
+                                     "  h_prev: float [1, 1, 8] at 3[32 * (t + 1)]\n", title, "  p.1: float [1, 1, 8]",
+                                     kept, " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n", loop,
                                      "  s.1: float [1, 1, 8] = Sum(p.1, h_prev) @1 {}\n"
-                                     "  h.1: float [1, 1, 8] at 3[32 * (t - 1)] = Tanh(s.1) @2 {}\n"));
+                                     "  h.1: float [1, 1, 8] at 3[32 * t] = Tanh(s.1) @2 {}\n"));
   };
   EXPECT_EQ(After("form_stages", step("", "", "")), step("  for 64 steps at once:\n", " kept", "  in each step:\n"));
 }
