@@ -96,7 +96,7 @@ TEST(FormRegions, RegionsBetweenProductsLeaveTheLoop) {
         "    h.1: float [1, 1, 8] at 2[32 * (t + 1)] = test.Tanh(s.1) @5 {}\n"
         "  }\n");
   };
-  EXPECT_EQ(After("form_stages", text("", "", "")), text("  for 64 steps at once:\n", " kept", "  in each step:\n"));
+  EXPECT_EQ(After("form_stages", text("", "", "")), text("  for 64 steps at once:\n", " passed", "  in each step:\n"));
 }
 
 }  // namespace
