@@ -297,6 +297,14 @@ class Verifier {
   }
 
   // Values that one stage gives to another, or that one takes for several steps at once, are there for all of them.
+  // Rows of a block are used again: those of a chunk must lie one behind the other all the same.
+  void CheckPassed(int n, int value, const Stage& stage) const {
+    if (graph_.backward) ThrowOf(n, StrCat(graph_.NameOf(value), " is passed in a backward step"));
+    const auto steps = static_cast<std::uint64_t>(stage.steps_at_once);
+    if (stage.steps_at_once == kAllSteps || std::has_single_bit(steps)) return;
+    ThrowOf(n, StrCat(graph_.NameOf(value), " is passed by ", steps, " steps at once, which is no power of two"));
+  }
+
   void CheckKept() const {
     std::vector<int> stage_of(graph_.homes.size(), -1);
     for (size_t s = 0; s < graph_.stages.size(); ++s) {
@@ -307,6 +315,7 @@ class Verifier {
           const Home& home = graph_.homes[h];
           const bool is_first = stage_of[h] < 0 || stage_of[h] == static_cast<int>(s);
           stage_of[h] = static_cast<int>(s);
+          if (home.passed) CheckPassed(n, value, stage);
           if (home.kind != Home::Kind::kTemporary || home.kept || (is_first && stage.steps_at_once == 1)) return;
           if (home.passed && stage.steps_at_once != kAllSteps) return;
           ThrowOf(n, StrCat(graph_.NameOf(value), " is not kept and is used ",

@@ -338,8 +338,8 @@ class ParallelRun : public SharedWork {
       blocked.push_back(
           StrCat(text_of(schedule_.tasks[task].instructions.front()), " waits for ", stepnet::Join(on, " and ")));
     }
-    return Error(ErrorCode::kInternal, StrCat("the run cannot go on: of step ", first_ + oldest_, " of ", first_ + num_steps_, ", ",
-                                              stepnet::Join(blocked, ", ")))
+    return Error(ErrorCode::kInternal, StrCat("the run cannot go on: of step ", first_ + oldest_, " of ",
+                                              first_ + num_steps_, ", ", stepnet::Join(blocked, ", ")))
         .At({.net = state_.plan().name});
   }
 

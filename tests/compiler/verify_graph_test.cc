@@ -109,6 +109,12 @@ TEST(VerifyGraph, FindsStagesThatDoNotKeepTheOrderOfALoop) {
   ExpectProblem(x + "  in each step:\n  a.1: float [1, 4] passed = region Tanh(x) @0 {}\n  once for all steps:\n"
                     "  ^y: float [1, 4] at 2[16 * t] = a.1\n",
                 "node 1, a move to ^y: a.1 is not kept and is used by all steps at once");
+  ExpectProblem(x + "  for 48 steps at once:\n  a.1: float [1, 4] passed = region Tanh(x) @0 {}\n  in each step:\n"
+                    "  ^y: float [1, 4] at 2[16 * t] = a.1\n",
+                "node 0, a = Tanh(x): a.1 is passed by 48 steps at once, which is no power of two");
+  const std::string passes = "  for 16 steps at once:\n  a.1: float [1, 4] passed = region Tanh(x) @0 {}\n";
+  ExpectError([&] { VerifyGraph(ParseGraph("backward step s {\n" + x + passes + "}\n"), "import"); },
+              "…node 0, a = Tanh(x): a.1 is passed in a backward step\n  in net \"s\"");
   ExpectProblem("  w: float [4, 4] at 0\n  once for all steps:\n  ^d: float [4, 4] at 1 = MatMul(w, w) @0 {}\n",
                 "node 0, d = MatMul(w, w): it cannot run for several steps at once");
   ExpectProblem(x + "  for 16 steps at once:\n  ^y: float [1, 4] at 2[16 * t] = x\n  for 64 steps at once:\n"
