@@ -68,12 +68,14 @@ class AccessCollector {
               .slot = operand.slot});
       return;
     }
+    // A stage has gone through a block before it comes to the next, where other rows are the same memory.
+    const bool stays_in_block = slot.storage_class == StorageClass::kBlock && !of_one_step_;
     AddOwn({.memory = slot.base,
             .writes = writes,
             .begin = slot.BeginInBase(),
             .stride = slot.row_bytes * direction,
             .bytes = operand.info.size_bytes() * steps,
-            .ring = slot.ring_rows * slot.row_bytes,
+            .ring = stays_in_block ? 0 : slot.ring_rows * slot.row_bytes,
             .slot = operand.slot});
   }
 

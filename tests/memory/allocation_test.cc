@@ -381,6 +381,12 @@ TEST(FailingAllocations, EveryOneOfPrintingAnError) {
 TEST(RefusedMemoryDeathTest, WhatLibrariesMakeOnceIsMadeLater) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run_with_little = [](std::int64_t more) {
+    const NamedTensors feeds = {{"x", Random({20, 30}, 1, DType::kFloat)},
+                                {"w", Random({40, 30}, 2, DType::kFloat)},
+                                {"b", Random({40}, 3, DType::kFloat)}};
+    RunsNet subject(
+        [] { return Nets{.net = ParseNet("op { type: 'FC' input: 'x' input: 'w' input: 'b' output: 'y' }")}; }, feeds,
+        kSerial);
     std::int64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
     rlimit addresses = {};
@@ -388,12 +394,6 @@ TEST(RefusedMemoryDeathTest, WhatLibrariesMakeOnceIsMadeLater) {
     const rlim_t before = addresses.rlim_cur;
     addresses.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + more);
     setrlimit(RLIMIT_AS, &addresses);
-    const NamedTensors feeds = {{"x", Random({20, 30}, 1, DType::kFloat)},
-                                {"w", Random({40, 30}, 2, DType::kFloat)},
-                                {"b", Random({40}, 3, DType::kFloat)}};
-    RunsNet subject(
-        [] { return Nets{.net = ParseNet("op { type: 'FC' input: 'x' input: 'w' input: 'b' output: 'y' }")}; }, feeds,
-        kSerial);
     try {
       subject.Run();
     } catch (const std::exception&) {
