@@ -97,8 +97,8 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
   }
   EXPECT_GT(num_plans, static_cast<int>(num_seeds));
   EXPECT_GT(num_backward, static_cast<int>(num_seeds) / 3);
-  if (opt_level == kMaxOptLevel) {
-    EXPECT_GT(num_with_blocks, 0);
+  if (opt_level == kMaxOptLevel && num_seeds >= 80) {
+    EXPECT_GT(num_with_blocks, static_cast<int>(num_seeds) / 20);
   }
 }
 
