@@ -109,8 +109,8 @@ struct StepPlan {
   bool does_nothing = false;
   std::int64_t chunk_steps = 0;  // how many steps one stage after the other takes; 0: each stage takes all of them
   // Stages that do not run once for all steps go, one behind the other, through so many steps, then through as many
-  // more: a power of two of chunks. What they pass to each other is there for so many (StorageClass::kBlock). 0: through
-  // all.
+  // more: a power of two of chunks. What they pass to each other is there for so many (StorageClass::kBlock). 0:
+  // through all.
   std::int64_t block_steps = 0;
   // The schedule by which stages overlap: one task for each stage and chunk, without the stages that run once for all
   // steps. Null where stages run one after the other.
