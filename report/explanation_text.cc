@@ -78,7 +78,8 @@ std::string TextOf(const Explanation& of) {
     text += StrCat("stages overlap on threads: each works on another ", of.chunk_steps, " steps\n");
   }
   if (of.block_steps > 0) {
-    text += StrCat("blocks of ", of.block_steps, " steps: what one stage passes to another has a row for each of them\n");
+    text +=
+        StrCat("blocks of ", of.block_steps, " steps: what one stage passes to another has a row for each of them\n");
   }
   for (const ExplainedStorage& storage : of.storage) {
     text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(storage.values),
