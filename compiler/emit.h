@@ -11,7 +11,7 @@ namespace stepnet {
 struct EmitOptions {
   // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
-  // Chunks of a block, at least (StepPlan::block_steps): how many may be under way at once.
+  // Chunks of a block, at least (StepPlan::block_steps).
   std::int64_t min_chunks = 1;
   // Instructions without kernels, costs and parts, one row a step for each temporary: only what computes a value and
   // what uses it wait for each other. To find out about a graph, not to run.
