@@ -137,7 +137,7 @@ struct Target {
   // Stages go through a block of steps, one behind the other, before the next block (StepPlan::block_steps): what they
   // pass to each other has about so many bytes then, however long a run is, in so many chunks. 0: each stage goes
   // through all steps. Chosen: blocks take a millisecond and more, beside which it does not count to bring threads
-  // together, and lstm.cell of (B, H) = (8, 256) and (1, 256) trains with 1.1 times the memory of an LSTM by LSTMUnit.
+  // together, and on one thread lstm.cell of (B, H) = (8, 256) trains with 1.1 times the memory of an LSTM by LSTMUnit.
   std::int64_t block_bytes = 1 << 20;
   std::int64_t min_chunks_of_block = 4;
   std::int64_t max_chunks_of_block = 64;
