@@ -166,16 +166,16 @@ void MarkBatchOfProduct(const StepNode& node, Instruction* instruction) {
     const Product& product = *node.products[output.position];
     if (!is_shared(product.right->input) || !is_shared(product.bias)) return Mark(0, instruction);
   }
-  Mark(GivesAsManyRows(node, *instruction, rows) ? rows : 0, instruction);
+  Mark(rows, instruction);
 }
 
-void MarkBatchOfRegion(const StepNode& node, std::span<const RegionPart> parts, Instruction* instruction) {
+void MarkBatchOfRegion(std::span<const RegionPart> parts, Instruction* instruction) {
   if (!MayBeCut(*instruction) || parts.empty()) return;
   const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);
   if (rows < 2 || !MarkByShape(rows, instruction)) return Mark(0, instruction);
   const RegionRows of_region(*instruction, rows);
   const bool are_apart = std::ranges::all_of(parts, [&](const RegionPart& part) { return of_region.AreApart(part); });
-  Mark(are_apart && GivesAsManyRows(node, *instruction, rows) ? rows : 0, instruction);
+  Mark(are_apart ? rows : 0, instruction);
 }
 
 void MarkBatchOfElements(Instruction* instruction) {
@@ -219,6 +219,17 @@ std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage) {
     }
   }
   return rows;
+}
+
+bool TakeBackBatch(const StepGraph& graph, const Stage& stage, StepPlan* plan) {
+  for (int i = stage.begin; i < stage.end; ++i) {
+    Instruction& instruction = plan->instructions[i];
+    if (instruction.batch_rows == 0 || !graph.nodes[i].RunsOperators()) continue;
+    if (GivesAsManyRows(graph.nodes[i], instruction, instruction.batch_rows)) continue;
+    Mark(0, &instruction);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace stepnet

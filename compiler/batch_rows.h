@@ -22,10 +22,15 @@ std::optional<int> DimOfBatch(const Shape& shape, std::int64_t rows);
 // Set `batch_rows`, and `has_batch` of the operands, where the instruction that is made of the node keeps rows apart.
 void MarkBatchOfProduct(const StepNode& node, Instruction* instruction);
 // `parts` compute it; tensors are its inputs and outputs, by position, and behind them what it reads of the run.
-void MarkBatchOfRegion(const StepNode& node, std::span<const RegionPart> parts, Instruction* instruction);
+void MarkBatchOfRegion(std::span<const RegionPart> parts, Instruction* instruction);
 void MarkBatchOfElements(Instruction* instruction);
 
 // How many rows the batch has that the instructions of a stage keep apart, in the same memory; 0: they do not.
 std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage);
+
+// Takes the mark of an instruction of the stage back where its operators, given some of the rows, do not give as many;
+// true where there is such a one. To be asked of loops that are to be cut: formulas are made for fewer rows then, which
+// takes long.
+bool TakeBackBatch(const StepGraph& graph, const Stage& stage, StepPlan* plan);
 
 }  // namespace stepnet

@@ -155,7 +155,7 @@ class Emitter {
     if (node.kind == StepNode::Kind::kRegion) {
       const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
       const auto parts = FindParts(ShapeQuery(call, inputs));
-      MarkBatchOfRegion(node, parts->parts, instruction);
+      MarkBatchOfRegion(parts->parts, instruction);
       if (schema.formula && parts->parts.size() == 1) MarkUnitsOfRegion(parts->parts.front(), instruction);
     }
     instruction->can_part_units = kernel.can_part_units && (instruction->packed || IsOneRow(*instruction));
@@ -203,7 +203,7 @@ class Emitter {
     instruction->max_parts = kernel->MaxParts(inputs);
     if (const auto composed = kernel->Composed(inputs)) {
       const RegionPart part{composed->region(), composed->inputs(), composed->outputs()};
-      MarkBatchOfRegion(node, {&part, 1}, instruction);
+      MarkBatchOfRegion({&part, 1}, instruction);
       MarkUnitsOfRegion(part, instruction);
     }
     instruction->cost = OfOneStep(kernel->EstimatedCost(inputs), *instruction);
@@ -292,8 +292,9 @@ class Emitter {
     });
   }
 
-  static void AddMove(const RowMove& move, std::vector<PlannedMove>* moves) {
-    moves->push_back({.move = move, .type = RowMoveName(move.kind), .text = RowMoveText(move)});
+  // Nobody watches a draft.
+  void AddMove(const RowMove& move, std::vector<PlannedMove>* moves) const {
+    moves->push_back({.move = move, .type = RowMoveName(move.kind), .text = is_draft_ ? "" : RowMoveText(move)});
   }
 
   const StepGraph& graph_;

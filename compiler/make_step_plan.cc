@@ -1,5 +1,9 @@
 #include "stepnet/compiler/make_step_plan.h"
 
+#include <algorithm>
+#include <ranges>
+
+#include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
@@ -10,11 +14,20 @@
 namespace stepnet {
 namespace {
 
-// So many that it does not count that threads end a block with different numbers of them: with a quarter,
-// lstm.cell of (B, H, T) = (8, 256, 100) takes 1.1 times as long on two threads.
-std::int64_t ChunksOfThreads(const RunOptions& options) {
+// Chunks that a block has at least for threads to have work in it.
+std::int64_t MinChunks(const RunOptions& options) {
   const std::int64_t threads = options.threads > 0 ? options.threads : NumCores();
-  return threads == 1 ? 1 : 8 * options.target->steps_of_thread * threads;
+  return threads == 1 ? 1 : options.target->min_chunks_of_thread * threads;
+}
+
+// Loops that threads share by rows of the batch have operators that can be run on some of them.
+void AddSchedulesOf(const StepGraph& graph, int threads, StepPlan* plan) {
+  const auto cannot_be_cut = [&](size_t s) {
+    return plan->schedules[s]->sharing == Sharing::kBatch && TakeBackBatch(graph, plan->stages[s], plan);
+  };
+  do {
+    AddSchedules(threads, plan);
+  } while (std::ranges::any_of(std::views::iota(size_t{0}, plan->stages.size()), cannot_be_cut));
 }
 
 }  // namespace
@@ -22,12 +35,12 @@ std::int64_t ChunksOfThreads(const RunOptions& options) {
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   RunPasses(settings.options, &graph);
   const bool follows_schedules = ExecutorPropertiesOf(settings.options).follows_schedules;
-  StepPlan plan = EmitPlan(graph, {.ring_rows = settings.ring_rows,
-                                   .min_chunks = follows_schedules ? ChunksOfThreads(settings.options) : 1});
+  StepPlan plan = EmitPlan(
+      graph, {.ring_rows = settings.ring_rows, .min_chunks = follows_schedules ? MinChunks(settings.options) : 1});
   VerifyStages(plan);
   plan.max_steps = settings.max_steps;
   plan.max_queues = settings.max_queues;
-  if (follows_schedules) AddSchedules(settings.options.threads, &plan);
+  if (follows_schedules) AddSchedulesOf(graph, settings.options.threads, &plan);
   if (settings.options.on_plan) settings.options.on_plan(plan);
   return plan;
 }

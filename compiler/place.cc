@@ -169,11 +169,12 @@ class Placer {
     std::int64_t chunk = 1;
     for (const Stage& stage : graph_.stages) chunk = std::max(chunk, stage.steps_at_once);
     const Target& target = *graph_.target;
-    const auto by_bytes = static_cast<std::int64_t>(
-        std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(target.block_bytes / bytes, 1))));
-    const auto min_chunks = static_cast<std::int64_t>(
-        std::bit_ceil(static_cast<std::uint64_t>(std::max(target.min_chunks_of_block, min_chunks_))));
-    return std::max(std::min(by_bytes, target.max_chunks_of_block * chunk), min_chunks * chunk);
+    // Powers of two, as chunks are: blocks have whole ones.
+    const auto by_bytes = std::bit_floor(static_cast<std::uint64_t>(std::max(target.block_bytes / bytes, chunk)));
+    const auto min_chunks =
+        std::bit_ceil(static_cast<std::uint64_t>(std::max(target.min_chunks_of_block, min_chunks_)));
+    const auto steps = std::min(static_cast<std::int64_t>(by_bytes), target.max_chunks_of_block * chunk);
+    return std::max(steps, static_cast<std::int64_t>(min_chunks) * chunk);
   }
 
   // One for the home alone.

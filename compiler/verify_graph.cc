@@ -49,6 +49,14 @@ void CheckStageOrder(const StepPlan& plan) {
           StrCat("node ", n, ", ", plan.instructions[n].text, ": it cannot run for several steps at once")};
     }
   }
+  // Executors take what runs once for all steps before all others or behind them (ForEachTurn).
+  const auto takes_all = [](const Stage& stage) { return stage.steps_at_once == kAllSteps; };
+  const auto first = std::ranges::find_if_not(stages, takes_all);
+  const auto last = std::find_if(first, stages.end(), takes_all);
+  if (!std::all_of(last, stages.end(), takes_all)) {
+    throw GraphFault{StrCat("node ", last->begin, ", ", plan.instructions[last->begin].text,
+                            ": it runs once for all steps, between what does not")};
+  }
   std::string problem = BrokenOrder(plan);
   if (!problem.empty()) throw GraphFault{std::move(problem)};
 }

@@ -107,6 +107,13 @@ class Finder {
   std::int64_t LongestShortRow() const {
     const auto is_reduction = [](const RegionValue& value) { return value.is_reduction(); };
     if (std::ranges::any_of(values_.all, is_reduction)) return kCpuTarget.regions.short_reduced_row;
+    // Of an outer product: one by one, where rows lie in each operand would be computed for each of them, which takes
+    // longer than to copy some.
+    const auto is_value_of_row = [](const RegionCode::Operand& operand) {
+      return operand.strides[3] == 0 && operand.strides != RegionIndex{};
+    };
+    if (code_->sizes[0] * code_->sizes[1] != 1 && std::ranges::any_of(code_->operands, is_value_of_row))
+      return kCpuTarget.regions.short_dense_row;
     const auto needs_no_copy = [&](const RegionCode::Operand& operand) {
       std::int64_t stride = 1;
       bool is_dense = true;

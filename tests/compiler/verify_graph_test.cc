@@ -152,6 +152,25 @@ TEST(VerifyStages, FindsPlansThatDoNotKeepTheOrderOfALoop) {
               "earlier, which it waits for by h\n  in net \"s\"");
 }
 
+TEST(VerifyStages, FindsWhatRunsForAllStepsBetweenOthers) {
+  const auto verify = [](const std::string& first, const std::string& second, const std::string& third) {
+    std::string lines = "  x: float [1, 4] at 0[16 * t]\n";
+    int k = 0;
+    for (const std::string& stage : {first, second, third}) {
+      ++k;
+      lines += StrCat("  ", stage, ":\n  y", k, ": float [1, 4] at ", k, "[16 * t] = region Tanh(x) @", k, " {}\n");
+    }
+    VerifyStages(EmitPlan(ParseGraph(StrCat("step s {\n", lines, "}\n")), {}));
+  };
+  const std::string all = "once for all steps", one = "in each step";
+  verify(all, all, one);
+  verify(all, one, all);
+  verify(one, "for 64 steps at once", all);
+  ExpectError(
+      [&] { verify(one, all, one); },
+      "internal error: node 1, y2 = Tanh(x): it runs once for all steps, between what does not\n  in net \"s\"");
+}
+
 TEST(VerifyGraph, FindsOperatorsOfOneNumber) {
   const std::string x = "  x: float [1, 4] at 0[16 * t]\n  w: float [3, 4] at 1\n  dy: float [1, 3] at 2[12 * t]\n";
   ExpectProblem(x + "  a.1: float [1, 4] = Tanh(x) @3 {}\n  b.1: float [1, 4] = Relu(x) @3 {}\n",

@@ -79,11 +79,11 @@ TEST(Blocks, GiveTheBitsOfStagesThatGoThroughAllSteps) {
   constexpr SchedulingCosts kFree = {.inline_task = 0, .handed_task = 0, .round = 1e3};
   constexpr Target kTargets[] = {
       {.assumed_scheduling = kTogether,
-       .steps_of_thread = 0,
        .min_lockstep_microseconds = 1e-6,
        .block_bytes = 1,
-       .min_chunks_of_block = 1},
-      {.assumed_scheduling = kFree, .steps_of_thread = 0, .block_bytes = 1, .min_chunks_of_block = 2}};
+       .min_chunks_of_block = 1,
+       .min_chunks_of_thread = 0},
+      {.assumed_scheduling = kFree, .block_bytes = 1, .min_chunks_of_block = 2, .min_chunks_of_thread = 0}};
   std::set<Sharing> sharings;
   int num_overlapping = 0;
   for (const int num_layers : {1, 2}) {
@@ -123,7 +123,7 @@ TEST(Blocks, HaveWorkForAllThreads) {
     return plan.block_steps / plan.chunk_steps;
   };
   EXPECT_EQ(chunks(2), chunks(0));
-  EXPECT_GE(chunks(40), kCpuTarget.steps_of_thread * 40);
+  EXPECT_GE(chunks(40), kCpuTarget.min_chunks_of_thread * 40);
 }
 
 // The gradient reads what the first layer gives.

@@ -11,6 +11,7 @@
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/error_of.h"
@@ -139,6 +140,21 @@ TEST(Lockstep, RowsThatStepsMixStayTogether) {
     EXPECT_NE(shared.schedule.sharing, Sharing::kBatch) << last[0].type();
     ExpectSame(shared.h, RunOn(0, def, 4, 16).h, last[0].type());
   }
+}
+
+const Registration takes_four_rows =
+    Operator("test.TakesFourRows").Doc("y = x.").Input("x", "[1, 4, H]").Output("y", "as x").Formula([](Formula& f) {
+      if (f.ShapeOf("x")[1] != 4) throw Error(ErrorCode::kShapeMismatch, "it takes four rows");
+      f.Out({f.In("x")});
+    });
+
+TEST(Lockstep, OperatorsOfAFixedNumberOfRowsAreNotCut) {
+  constexpr Target kRounds = {.assumed_scheduling = {.inline_task = 0, .handed_task = 1e3, .round = 1e3},
+                              .min_lockstep_microseconds = 1e-6};
+  const NetDef def = Lstm({ParseOp("same = test.TakesFourRows(tc)"), ParseOp("h_next = Mul(so, same)")}).Build();
+  const Shared shared = RunOn(2, def, 4, 16, &kRounds);
+  EXPECT_NE(shared.schedule.sharing, Sharing::kBatch);
+  ExpectSame(shared.h, RunOn(0, def, 4, 16).h, "four rows");
 }
 
 TEST(Lockstep, AFailureOrACancellationEndsTheRunAndTheNextOneWorks) {

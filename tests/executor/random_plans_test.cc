@@ -73,7 +73,7 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
 // with blocks of two chunks.
 void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
                  const std::function<void(const StepPlan&, const std::string& what)>& look) {
-  static constexpr Target kInShortBlocks = {.steps_of_thread = 0, .block_bytes = 1, .min_chunks_of_block = 2};
+  static constexpr Target kInShortBlocks = {.block_bytes = 1, .min_chunks_of_block = 2, .min_chunks_of_thread = 0};
   int num_plans = 0, num_backward = 0, num_with_blocks = 0;
   for (unsigned seed = 0; seed < num_seeds; ++seed) {
     const RandomStep step(seed, size);

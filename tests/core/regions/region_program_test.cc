@@ -299,6 +299,23 @@ TEST(RegionProgram, ComputesShortRowsTogether) {
   }
 }
 
+// What a value of its row multiplies, one that rows share: several rows are a block, as long as they are short.
+TEST(RegionProgram, ComputesRowsOfOuterProductsTogether) {
+  const Expr key = Expr::Input(1, "key", DType::kFloat), value = Expr::Input(2, "value", DType::kFloat);
+  constexpr std::int64_t kBatch = 5, kKeys = 7;
+  for (const std::int64_t columns : {9, 64, 511, 512}) {
+    const RegionOperand memory = {.size = kBatch * kKeys * columns, .strides = {0, kKeys * columns, columns, 1}};
+    const Region region{.sizes = {1, kBatch, kKeys, columns},
+                        .inputs = {memory,
+                                   {.size = kBatch * kKeys, .strides = {0, kKeys, 1, 0}},
+                                   {.size = kBatch * columns, .strides = {0, columns, 0, 1}}},
+                        .outputs = {{.value = x + key * value, .memory = memory}}};
+    const std::string text = RegionProgram(region).Text();
+    EXPECT_EQ(text.find(" in rows") != std::string::npos, columns < 512) << text;
+    ExpectLikeDefinition(region, 3);
+  }
+}
+
 // Sums in double of floats that lie in the block, and of their products.
 TEST(RegionProgram, SumsFloatsInDouble) {
   const Expr y = Expr::Input(1, "y", DType::kFloat);
