@@ -14,7 +14,7 @@ import json
 import pathlib
 import sys
 
-# Of the data sheets, without sparsity: TFLOP/s of float32 and of TF32, TB/s of the memory.
+# What the data sheets say, without sparsity: TFLOP/s of float32 and of TF32, TB/s of the memory.
 CARDS = {
     "H200": (67, 494, 4.8),
     "H100 PCIe": (51, 378, 2.0),

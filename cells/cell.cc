@@ -102,9 +102,7 @@ CellSource ReadCell(const std::string& path) { return ParseCell(ReadFile(path), 
 
 CellSource ParseCell(const std::string& content, const std::string& what) {
   if (content.starts_with(kByteOrderMark)) return ParseCell(content.substr(kByteOrderMark.size()), what);
-  if (IsShortCell(content) || (HasCellName(what) && !LooksLikeMessage(content))) {
-    return ParseShortCell(content, what);
-  }
+  if (IsShortCell(content) || !LooksLikeMessage(content)) return ParseShortCell(content, what);
   CellSource source{.def = {}, .file = what, .text = content};
   ParseMessage(content, what, &source.def);
   FindPlaces(content, &source);

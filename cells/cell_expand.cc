@@ -69,8 +69,11 @@ class CellExpander {
     }
     for (const auto& [name, value] : use_.sizes) {
       if (std::ranges::find(names, name) == names.end()) {
+        const bool is_option = CellOptions::descriptor()->FindFieldByName(name) != nullptr;
         throw Error(ErrorCode::kInvalidArgument,
-                    StrCat("cell \"", cell_.name(), "\" has no size ", name, DidYouMean(name, names)));
+                    StrCat("cell \"", cell_.name(), "\" has no size ", name,
+                           is_option ? StrCat("; it is an option, which the cell says: option ", name, " = …")
+                                     : DidYouMean(name, names)));
       }
       if (value <= 0)
         throw Error(ErrorCode::kInvalidArgument, StrCat("the size ", name, " is ", value, ", must be above 0"));

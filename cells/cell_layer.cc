@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/size_arguments.h"
@@ -67,7 +68,8 @@ void CellLayer::NameStep() {
   }
   for (const CellInput& input : cell().input()) {
     const bool is_below = &input == &cell().input(0) && !context_.op->top.empty();
-    renamed_[input.name()] = is_below ? context_.op->top : names_.Unused(InStep(input.name() + "_t"));
+    linked_.push_back(is_below ? context_.op->top : names_.Unused(InStep(input.name() + "_t")));
+    renamed_[input.name()] = linked_.back();
   }
   for (int i = 0; i < cell().state_size(); ++i) {
     const CellState& state = cell().state(i);
@@ -99,6 +101,7 @@ void CellLayer::WriteStep() {
         .Float("ratio", DropoutOf(i))
         .Int("same_mask_each_step", 1);
   }
+  MaskInputs();
   first_op_ = step_.op_size();
   for (int k = 0; k < cell().op_size(); ++k) {
     try {
@@ -108,6 +111,17 @@ void CellLayer::WriteStep() {
     }
   }
   for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
+}
+
+// What lies beyond the end of a sequence may be anything, NaN too, of which gradients would be: they multiply by 0.
+void CellLayer::MaskInputs() {
+  if (mask_.empty()) return;
+  std::set<std::string> read;
+  for (const OperatorDef& op : cell().op()) read.insert(op.input().begin(), op.input().end());
+  for (int i = 0; i < cell().input_size(); ++i) {
+    const std::string& name = cell().input(i).name();
+    if (linked_[i] != context_.op->top && read.contains(name)) renamed_[name] = Masked(linked_[i], DType::kFloat, "");
+  }
 }
 
 // The operator with the names of the step net and integers in place of expressions of sizes. What gives a mask
@@ -268,7 +282,7 @@ void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) 
   const std::vector<std::string> read = BlobsReadFirst(step_);  // sorted
   const auto is_read = [&](const std::string& blob) { return std::ranges::binary_search(read, blob); };
   for (int i = 0; i < cell().input_size(); ++i) {
-    const std::string& internal = renamed_.at(cell().input(i).name());
+    const std::string& internal = linked_[i];
     if (internal == op.top || !is_read(internal)) continue;
     op.AddLink({internal, context_.sequences[i], 0, 1});
     op.AddInput(context_.sequences[i]);

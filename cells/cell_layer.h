@@ -78,6 +78,7 @@ class CellLayer {
   void NameStep();
   void WriteStep();
   OperatorDef Resolved(const OperatorDef& def);
+  void MaskInputs();
   void WriteStateUpdate(int state);
   bool CanBeState(int k) const;
   std::string Masked(const std::string& blob, DType dtype, std::string otherwise);
@@ -97,6 +98,7 @@ class CellLayer {
   std::int64_t batch_ = 1;                      // where shapes are inferred
   NameSet& names_;                              // in the step net
   std::map<std::string, std::string> renamed_;  // blob of the cell → blob of the step net
+  std::vector<std::string> linked_;             // of each input, what the step is given
   std::vector<std::string> previous_;           // of each state, what the step reads
   std::vector<std::string> next_;               // of each state, what the step gives
   std::vector<std::string> output_blobs_;       // of each output

@@ -99,7 +99,7 @@ std::map<std::string, TensorInfo> CellLayer::StepInputs() const {
     }
   };
   for (int i = 0; i < cell().input_size(); ++i) {
-    add_rows(CellPart::kInput, i, renamed_.at(cell().input(i).name()), 1, InputShape(i));
+    add_rows(CellPart::kInput, i, linked_[i], 1, InputShape(i));
   }
   for (int i = 0; i < cell().state_size(); ++i) {
     add_rows(CellPart::kState, i, previous_[i], cell().state(i).window(), StateShape(i));

@@ -93,7 +93,7 @@ class RnnDecomposer {
                 .inputs = {{"x", op.inputs()[0]}},
                 .training = context.use == NetUse::kTraining,
                 .outer_states = true};
-    if (has_lengths_) use.inputs = {{"x", scope_ + "data"}, {"lengths", scope_ + "lengths"}};
+    if (has_lengths_) use.inputs["lengths"] = scope_ + "lengths";
     cell_ = ExpandCell(CellOf(op), use);
   }
 
@@ -119,12 +119,10 @@ class RnnDecomposer {
         .Int("use_sequence_length", has_lengths_ ? 1 : 0);
   }
 
-  // Data beyond the lengths may be anything, NaN too, and products read them.
   void ReadLengths() {
     const std::string &data = op_.inputs()[0], &lengths = op_.inputs().back();
     AddOp(&net_, "Cast", {lengths}, {scope_ + "lengths_double"}).Int("to", TensorProto::DOUBLE);
     AddOp(&net_, "RNNLengths", {data, scope_ + "lengths_double"}, {scope_ + "lengths"}).String("blob", lengths);
-    AddOp(&net_, "RNNPadding", {data, scope_ + "lengths"}, {scope_ + "data"});
   }
 
   // State s of each layer and direction, by what it starts from or ends as.

@@ -1,16 +1,16 @@
-// What RNN makes of the lengths of its sequences, and of what lies beyond them.
+// What RNN makes of the lengths of its sequences.
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
 
-void ExpectLengths(const ShapeQuery& query, DType dtype) {
+void ExpectLengths(const ShapeQuery& query) {
   const Shape& x = query.In(0).shape;
-  const bool fits = x.rank() == 3 && query.In(1) == TensorInfo{.dtype = dtype, .shape = Shape({x[1]})};
+  const bool fits = x.rank() == 3 && query.In(1) == TensorInfo{.dtype = DType::kDouble, .shape = Shape({x[1]})};
   if (fits) return;
   throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ",
-                                                query.op().type(), " needs [T, B, C] and lengths ", dtype, " [B]"));
+                                                query.op().type(), " needs [T, B, C] and lengths double [B]"));
 }
 
 const Registration rnn_lengths =
@@ -23,7 +23,7 @@ const Registration rnn_lengths =
         .Private()
         .ReadsShapes({0})
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectLengths(query, DType::kDouble);
+          ExpectLengths(query);
           return {{.dtype = DType::kInt64, .shape = query.In(1).shape}};
         })
         .StopsGradient()
@@ -38,24 +38,6 @@ const Registration rnn_lengths =
               f.Out({Cast(DType::kInt64, length)});
             },
             {.checks_values = true});
-
-const Registration rnn_padding =
-    Operator("RNNPadding")
-        .Doc("y[t, b] = x[t, b] where t < lengths[b], 0 elsewhere, whatever x holds there.")
-        .Input("x", "[T, B, C], float or double")
-        .Input("lengths", "int64 [B]")
-        .Output("y", "the shape of x")
-        .Private()
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectFloat(query, 0);
-          ExpectLengths(query, DType::kInt64);
-          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-        })
-        .Gradient("RNNPadding", {"dy", "lengths"}, {"dx"})
-        .Formula([](Formula& f) {
-          f.Over(f.ShapeOf("x"));
-          f.Out({Where(Index(1) < f.Along("lengths", {1}), f.In("x"), 0)});
-        });
 
 }  // namespace
 }  // namespace stepnet

@@ -13,6 +13,7 @@
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/report/graph_drawing.h"
 #include "stepnet/report/node_formulas.h"
 #include "stepnet/report/text.h"
 
@@ -359,6 +360,8 @@ Explanation Explain(const MadePlan& made, const Measured* measured) {
   Explainer(made, measured).Run(&explanation);
   explanation.imported_text = GraphText(made.imported);
   explanation.graph_text = GraphText(made.graph);
+  explanation.imported_drawing = GraphDrawing(made.imported);
+  explanation.graph_drawing = GraphDrawing(made.graph);
   if (made.plan.IsScheduled()) explanation.schedule_text = ScheduleText(made.plan);
   return explanation;
 }

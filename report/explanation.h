@@ -66,6 +66,7 @@ struct Explanation {
   std::int64_t block_steps = 0;  // of StepPlan
   // The step before and after the passes (GraphText), and its schedule (ScheduleText), for those who want it all.
   std::string imported_text, graph_text, schedule_text;
+  std::string imported_drawing, graph_drawing;  // GraphDrawing
   std::vector<std::string> chain;  // the longest of instructions that wait for each other, from step to step
 };
 

@@ -17,23 +17,11 @@ table { border-collapse: collapse; width: 100% } th, td { text-align: left; vert
 th { font-weight: 600; border-top: 0 } td.time { white-space: nowrap; text-align: right } code, pre { font: 13px/1.4 ui-monospace, monospace }
 pre { background: #f6f6f6; padding: .7rem; overflow-x: auto } .why { color: #666 }
 .run { table-layout: fixed } .run th:nth-child(1) { width: 2.5rem } .run th:nth-child(2) { width: 5rem } .run th:nth-child(4) { width: 9rem }
+.drawing { overflow-x: auto; margin: .6rem 0 } .graph path { fill: none; stroke: #888 } .graph text { font: 12px ui-monospace, monospace }
+.graph rect { fill: #fff; stroke: #888 } .graph .product rect { fill: #cfe2f7 } .graph .region rect { fill: #d8efd3 } .graph .value rect { fill: #f1f1f1; stroke: none }
 .bar { display: block; height: .5rem; background: #3572b0; margin-top: .3rem; min-width: 1px } details { margin: .6rem 0 }
 </style>
 )";
-
-std::string Escaped(const std::string& text) {
-  std::string result;
-  for (const char c : Printable(text)) {
-    switch (c) {
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '&': result += "&amp;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += c;
-    }
-  }
-  return result;
-}
 
 double MicrosecondsOf(const ExplainedInstruction& of) { return of.measured.value_or(of.estimate); }
 
@@ -53,17 +41,25 @@ std::string Time(const ExplainedInstruction& of, bool is_measured) {
 
 std::string Row(const ExplainedInstruction& of, double longest, bool is_measured) {
   std::string what;
-  if (of.formulas.empty()) what = StrCat("<code>", Escaped(of.text), "</code>");
-  for (const std::string& formula : of.formulas) what += StrCat("<code>", Escaped(formula), "</code><br>");
-  for (const std::string& note : of.notes) what += StrCat("<div class=why>", Escaped(note), "</div>");
+  if (of.formulas.empty()) what = StrCat("<code>", HtmlText(of.text), "</code>");
+  for (const std::string& formula : of.formulas) what += StrCat("<code>", HtmlText(formula), "</code><br>");
+  for (const std::string& note : of.notes) what += StrCat("<div class=why>", HtmlText(note), "</div>");
   return StrCat("<tr><td>", of.number, "<td>", KindName(of.kind), "<td>", what, "<td class=time>",
                 Time(of, is_measured),
                 "<span class=bar style=\"width:", Number(longest > 0 ? 100 * MicrosecondsOf(of) / longest : 0, 3),
                 "%\"></span>\n");
 }
 
+// A text that opens by a click, below its drawing, where it has one.
+std::string Details(const char* title, const std::string& drawing, const std::string& text) {
+  if (text.empty()) return "";
+  const std::string details = StrCat("<details><summary>", drawing.empty() ? title : "As text", "</summary><pre>",
+                                     HtmlText(text), "</pre></details>\n");
+  return drawing.empty() ? details : StrCat("<h3>", title, "</h3>\n<div class=drawing>", drawing, "</div>", details);
+}
+
 std::string Section(const Explanation& of) {
-  std::string html = StrCat("<h2>", Escaped(of.net), of.backward ? ", backward" : "", "</h2>\n<p>",
+  std::string html = StrCat("<h2>", HtmlText(of.net), of.backward ? ", backward" : "", "</h2>\n<p>",
                             Count(of.num_operators, "operator"), " of the step run as ",
                             Count(NumInstructions(of), "instruction"), ".</p>\n");
   double longest = 0;
@@ -72,8 +68,8 @@ std::string Section(const Explanation& of) {
       longest = std::max(longest, MicrosecondsOf(instruction));
   }
   for (const ExplainedStage& stage : of.stages) {
-    html += StrCat("<h3>", Escaped(stage.title), stage.threads > 1 ? StrCat(", on ", stage.threads, " threads") : "",
-                   "</h3><div class=why>", Escaped(stage.why),
+    html += StrCat("<h3>", HtmlText(stage.title), stage.threads > 1 ? StrCat(", on ", stage.threads, " threads") : "",
+                   "</h3><div class=why>", HtmlText(stage.why),
                    "</div>\n<table class=run><tr><th>#<th>what<th>computes<th>&micro;s a step\n");
     for (const ExplainedInstruction& instruction : stage.instructions)
       html += Row(instruction, longest, of.is_measured);
@@ -82,26 +78,24 @@ std::string Section(const Explanation& of) {
   html += "<h3>Memory</h3>\n<table><tr><th>kind<th>is<th>values<th>bytes\n";
   for (const ExplainedStorage& storage : of.storage) {
     html += StrCat(
-        "<tr><td>", storage.kind, "<td>", storage.meaning, "<td><code>", Escaped(Join(storage.values, ", ")),
+        "<tr><td>", storage.kind, "<td>", storage.meaning, "<td><code>", HtmlText(Join(storage.values, ", ")),
         "</code><td class=time>",
         storage.bytes > 0 ? Bytes(static_cast<double>(storage.bytes)) + (storage.has_rows ? " a row" : "") : "", "\n");
   }
   html += "</table>\n";
   if (!of.chain.empty())
-    html += StrCat("<p>What sets the pace: <code>", Escaped(Join(of.chain, "; ")), "</code></p>\n");
-  for (const auto& [title, text] :
-       {std::pair("The step as it was written", of.imported_text), std::pair("The step as it runs", of.graph_text),
-        std::pair("When what may run", of.schedule_text)}) {
-    if (!text.empty())
-      html += StrCat("<details><summary>", title, "</summary><pre>", Escaped(text), "</pre></details>\n");
-  }
+    html += StrCat("<p>What sets the pace: <code>", HtmlText(Join(of.chain, "; ")), "</code></p>\n");
+  html += Details("The step as it was written", of.imported_drawing, of.imported_text);
+  html += Details("The step as it runs", of.graph_drawing, of.graph_text);
+  html += Details("When what may run", "", of.schedule_text);
   return html;
 }
 
 }  // namespace
 
 std::string ExplanationsHtml(const std::string& title, const std::vector<Explanation>& explanations) {
-  std::string html = StrCat(kHead, "<title>", Escaped(title), "</title></head><body>\n<h1>", Escaped(title), "</h1>\n");
+  std::string html =
+      StrCat(kHead, "<title>", HtmlText(title), "</title></head><body>\n<h1>", HtmlText(title), "</h1>\n");
   for (const Explanation& explanation : explanations) html += Section(explanation);
   return html + "</body></html>\n";
 }

@@ -26,6 +26,20 @@ std::string Printf(const char* format, int digits, double value) {
 
 }  // namespace
 
+std::string HtmlText(const std::string& text) {
+  std::string result;
+  for (const char c : Printable(text)) {
+    switch (c) {
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '&': result += "&amp;"; break;
+      case '"': result += "&quot;"; break;
+      default: result += c;
+    }
+  }
+  return result;
+}
+
 std::string Quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {

@@ -13,6 +13,8 @@ namespace stepnet {
 // A blob or net name as a net's text shows it: as it is, or quoted and escaped when it holds anything but letters,
 // digits and the punctuation that is usual in names.
 std::string NameText(const std::string& name);
+// In a page of HTML.
+std::string HtmlText(const std::string& text);
 // In double quotes, with \n, \", \\ and \xNN.
 std::string Quoted(const std::string& text);
 // The first characters of a text that takes more than `bytes`, with "…" behind them.

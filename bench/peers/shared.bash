@@ -101,7 +101,7 @@ differentiated() {  # folder
 # Makes StepNet's nets of a cell in a folder of tensors, forward.prototxt and both.prototxt.
 make_nets() {  # folder, cell, --size
   "$runner" expand "$2" "$3" >"$1/forward.prototxt"
-  # Of a sum, the gradient of h is a ConstantFill of ones; without that operator it is an input.
+  # The gradient of h, by a sum, is a ConstantFill of ones; without that operator it is an input.
   "$runner" grad "$2" "$3" --loss=h --of="$(differentiated "$1")" |
     sed '/^op {$/{:more;N;/\n}$/!bmore;/\n  type: "ConstantFill"/d}' >"$1/both.prototxt"
 }

@@ -1,4 +1,5 @@
 // Cells and their gradients, for Python.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -36,22 +37,24 @@ std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, co
   });
 }
 
-nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle stream) {
+nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle stream,
+              std::optional<std::uint64_t> draw) {
   const ArrayPlace place = cell.PlaceOf(stream);
   const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
-  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments); }), /*read_only=*/false,
+  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments, draw); }), /*read_only=*/false,
                   place.stream);
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
-              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only, nb::handle stream) {
+              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only, nb::handle stream,
+              std::optional<std::uint64_t> draw) {
   const ArrayPlace place = cell->PlaceOf(stream);
   const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
   const GradientRequests requests = RequestsOf(gradient_requests);
   const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs, place);
   auto [outputs, pullback] = CallOnDevice(place, [&] {
     const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices, requests);
-    return program->RunForGradients(arguments);
+    return program->RunForGradients(arguments, draw);
   });
   std::vector<CallGradients::By> differentiated;
   for (const int i : indices) {
@@ -128,8 +131,10 @@ void BindCell(nb::module_& module) {
       .def("starts", &Starts)
       .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
       .def("init", &Init, Anything())
-      .def("call", &Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none())
-      .def("vjp", &Vjp, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none())
+      .def_prop_ro("draws", &Cell::draws)
+      .def("call", &Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(), nb::arg().none() = nb::none())
+      .def("vjp", &Vjp, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
+           nb::arg().none() = nb::none())
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),

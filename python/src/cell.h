@@ -37,6 +37,7 @@ class Cell {
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
   const NetDef& net() const { return net_.net; }
+  bool draws() const { return draws_; }              // whether calls draw random numbers
   const std::string& text() const { return text_; }  // as it was read; "" where it was bytes
 
   // The parameters that init_net draws for a seed, by name.
@@ -71,6 +72,7 @@ class Cell {
   std::string text_;
   CellNet net_;
   RunOptions options_;
+  bool draws_ = false;
   std::vector<Argument> arguments_;
   std::vector<std::string> outputs_;
   std::vector<DType> output_dtypes_;

@@ -229,13 +229,13 @@ void Program::GiveBack(std::unique_ptr<Session> session) {
   free_.push_back(std::move(session));
 }
 
-void Program::RunForward(Session& session, const std::vector<Tensor>& inputs) {
+void Program::RunForward(Session& session, const std::vector<Tensor>& inputs, std::optional<std::uint64_t> draw) {
   TakeShared(session);
   for (size_t i = 0; i < inputs.size(); ++i) {
     session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]));
   }
   session.is_on_device = std::ranges::any_of(inputs, [](const Tensor& input) { return !input.device().IsHost(); });
-  session.run = num_runs_++;
+  session.run = draw ? *draw : num_runs_++;
   session.Run(*session.net);
 }
 
@@ -251,19 +251,20 @@ std::vector<Tensor> Program::OutputsOf(const Session& session) const {
   return outputs;
 }
 
-std::vector<Tensor> Program::Run(const std::vector<Tensor>& inputs) {
+std::vector<Tensor> Program::Run(const std::vector<Tensor>& inputs, std::optional<std::uint64_t> draw) {
   std::unique_lock turn(turn_, std::defer_lock);
   if (has_state_) turn.lock();
   Lease session(*this);
-  RunForward(*session, inputs);
+  RunForward(*session, inputs, draw);
   return OutputsOf(*session);
 }
 
-std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradients(const std::vector<Tensor>& inputs) {
+std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradients(const std::vector<Tensor>& inputs,
+                                                                                   std::optional<std::uint64_t> draw) {
   std::unique_lock turn(turn_, std::defer_lock);
   if (has_state_) turn.lock();
   Lease session(*this);
-  RunForward(*session, inputs);
+  RunForward(*session, inputs, draw);
   std::vector<Tensor> outputs = OutputsOf(*session);
   return {std::move(outputs), std::make_unique<Pullback>(shared_from_this(), session.Release())};
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,10 +63,12 @@ class Program : public std::enable_shared_from_this<Program> {
   explicit Program(ProgramDef def);
   ~Program();
 
-  // One tensor for each input gives one for each output: undefined for blobs that hold none.
-  std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
+  // One tensor for each input gives one for each output: undefined for blobs that hold none. Random numbers are those
+  // of run number `draw`; where it is not given, of another one each time.
+  std::vector<Tensor> Run(const std::vector<Tensor>& inputs, std::optional<std::uint64_t> draw = {});
   // The same, and what computes the gradients of this run. REQUIRES a program with gradients.
-  std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs);
+  std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs,
+                                                                            std::optional<std::uint64_t> draw = {});
 
   bool has_state() const { return has_state_; }  // runs write to `shared`
 
@@ -82,7 +85,7 @@ class Program : public std::enable_shared_from_this<Program> {
 
   std::unique_ptr<Session> MakeSession() const;
   void TakeShared(Session& session) const;
-  void RunForward(Session& session, const std::vector<Tensor>& inputs);
+  void RunForward(Session& session, const std::vector<Tensor>& inputs, std::optional<std::uint64_t> draw);
   std::vector<Tensor> OutputsOf(const Session& session) const;
   void GiveBack(std::unique_ptr<Session> session);
 
@@ -91,7 +94,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<bool> is_kept_;         // of each output whether the next run reads what its blob holds
   bool has_state_ = false;
   std::mutex turn_;                          // of runs of a net that has a state
-  std::atomic<std::uint64_t> num_runs_ = 0;  // each draws other random numbers
+  std::atomic<std::uint64_t> num_runs_ = 0;  // each draws other random numbers, unless it is told
   std::mutex mutex_;
   std::vector<std::unique_ptr<Session>> free_;
 };

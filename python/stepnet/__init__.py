@@ -12,6 +12,8 @@ comes out is not copied.
 from __future__ import annotations
 
 import atexit
+import importlib
+from typing import Any
 
 from . import errors, packed
 from ._stepnet import DeviceArray, __version__, end_calls
@@ -39,6 +41,14 @@ from .texts import check, expand, load_operator_library, ops, show
 from .torch_layers import from_torch, to_torch
 
 atexit.register(end_calls)
+
+
+def __getattr__(name: str) -> Any:
+    """The modules for other packages, which are imported when they are first used."""
+    if name in ("onnx", "torch"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Argument",

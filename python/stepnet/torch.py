@@ -20,15 +20,15 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, cell: Cell, names: Sequence[str], *tensors: torch.Tensor
+        ctx: Any, cell: Cell, names: Sequence[str], draw: int | None, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[2:]) if is_needed]
+        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
         if not wrt:
-            return _run(cell, names, tensors)
+            return _run(cell, names, draw, tensors)
         params, inputs = _arguments(cell, names, tensors)
         ctx.device = tensors[0].device
         stream = _stream_of(ctx.device)
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream)
+        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream, draw)
         outputs = _tensors(arrays, stream)
         ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
@@ -42,7 +42,7 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         _refuse_transforms(ctx.cell, [each for each in output_gradients if each is not None])
         tensors = ctx.saved_tensors[: len(ctx.names)]  # raises where one of the saved ones was written to
-        return None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
+        return None, None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
 
 
 class _Gradients(torch.autograd.Function):
@@ -72,11 +72,13 @@ class _Gradients(torch.autograd.Function):
         )
 
 
-def _run(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _run(
+    cell: Cell, names: Sequence[str], draw: int | None, tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
     """One call of a cell, without gradients."""
     stream = _stream_of(tensors[0].device) if tensors else None
     params, inputs = _arguments(cell, names, tensors)
-    return _tensors(cell._call(params, inputs, stream), stream)
+    return _tensors(cell._call(params, inputs, stream, draw), stream)
 
 
 def _stream_of(device: torch.device) -> int | None:
@@ -178,9 +180,11 @@ class Module(torch.nn.Module):
     """
 
     def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
-        """``params`` are copied; without them the cell's own, drawn from ``seed``, as dropout and zoneout are.
+        """``params`` are copied; without them the cell's own, drawn from ``seed``.
 
-        Without a seed it is one that follows from ``torch.manual_seed``, another one for each module.
+        Without a seed it is one that follows from ``torch.manual_seed``, another one for each module. What dropout and
+        zoneout draw follows from the seed and, in each call, from PyTorch's generator: after the same
+        ``torch.manual_seed`` it is the same, as it is when ``torch.utils.checkpoint`` runs the module again.
 
         Raises:
             TypeMismatchError: for what is no cell, and for parameters of another dtype.
@@ -280,9 +284,11 @@ class Module(torch.nn.Module):
         _refuse_transforms(self.cell, tensors)
         device = self._device_of(names, tensors)
         cell = self._form(torch.float64 in [param.dtype for param in params], device)
+        # By PyTorch's generator, which torch.utils.checkpoint puts back where it was before it runs a module again.
+        draw = int(torch.randint(2**62, ())) if cell._cell.draws else None
         if torch.is_grad_enabled():
-            return cell._make(_Run.apply(cell, names, *tensors))
-        return cell._make(_run(cell, names, tensors))
+            return cell._make(_Run.apply(cell, names, draw, *tensors))
+        return cell._make(_run(cell, names, draw, tensors))
 
     def __prepare_scriptable__(self) -> Any:
         """For ``torch.jit.script``, which would read the text of ``forward``."""

@@ -108,7 +108,7 @@ def _shape(chooser, array):
         else:
             shape[:0] = [1] * chooser.choice([1, 1, 6, 9])
     if chooser.random() < 0.1:
-        # Of one element that is repeated: as large as one likes, without memory.
+        # One element is repeated: as large as one likes, without memory.
         return numpy.broadcast_to(numpy.zeros((), array.dtype), [chooser.choice([2**20, 2**31, 2**40]), *shape][:3])
     return numpy.resize(array, shape)
 

@@ -194,7 +194,7 @@ def resized(name, shape, random):
     return model, inputs, {**inputs, name: draw(*shape, dtype=str(inputs[name].dtype))}
 
 
-# Of an LSTM with T = 5, B = 3, I = 3, H = 4.
+# The LSTM has T = 5, B = 3, I = 3, H = 4.
 OTHER_SHAPES = [
     ("X", (5, 3), r"\[5, 3\]; it must be \[\?, \?, \?\]"),
     ("W", (2, 16, 3), r"\[2, 16, 3\]; it must be \[1, 16, 3\]"),

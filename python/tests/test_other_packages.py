@@ -112,3 +112,9 @@ def test_nor_that_of_torch_where_all_see_it():
     pytest.importorskip("torch")
     code = "import os, sys; sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL); import torch\n"
     check(code + USES["stepnet"] + USES["torch"])
+
+
+def test_modules_for_others_are_imported_when_they_are_used():
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    code = "import sys, stepnet; assert 'onnx' not in sys.modules; stepnet.onnx.export; assert not hasattr(stepnet, 'jax')"
+    subprocess.run([sys.executable, "-c", code], check=True)

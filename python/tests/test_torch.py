@@ -157,6 +157,45 @@ def test_parameters_may_be_given(lstm):
         stepnet.torch.Module(lstm, {"w": params["w"], "u": params["u"]})
 
 
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpoint_computes_the_same_masks_again(use_reentrant):
+    text = "cell d(x[D]; h[D]) {\n  size D = 8\n  param w[D] = 1\n  h = Dropout(x * w, ratio=0.5)\n  output h\n}"
+    module = stepnet.torch.Module(stepnet.cell(text)).train()
+    x = torch.ones(5, 4, 8, requires_grad=True)
+    squares = torch.utils.checkpoint.checkpoint(lambda given: module(given).h ** 2, x, use_reentrant=use_reentrant)
+    squares.sum().backward()
+    assert torch.equal(x.grad, 2 * squares.detach())  # h is x or twice that
+    assert 0 < int((squares == 0).sum()) < squares.numel()
+
+
+def test_masks_follow_from_pytorch_s_generator():
+    text = "cell d(x[D]; h[D]) {\n  size D = 64\n  h = Dropout(x, ratio=0.5)\n  output h\n}"
+    module = stepnet.torch.Module(stepnet.cell(text)).train()
+    x = torch.ones(1, 1, 64)
+
+    def drawn(seed=None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        return module(x).h
+
+    first = drawn(3)
+    assert not torch.equal(drawn(), first)
+    assert torch.equal(drawn(3), first)
+    before = torch.get_rng_state()
+    module.eval()(x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_lies_behind_the_end_of_a_sequence_reaches_no_gradient():
+    module = stepnet.torch.Module(stepnet.layers("gru", 2, 3, lengths=True), seed=0)
+    x = torch.ones(4, 2, 2)
+    x[2:, 1] = float("nan")
+    x.requires_grad_()
+    module(x, lengths=torch.tensor([4, 2])).h.sum().backward()
+    assert all(param.grad.isfinite().all() for param in module.parameters())
+    assert x.grad.isfinite().all() and not x.grad[2:, 1].any()
+
+
 def test_dropout_drops_in_training_mode_alone(cells):
     text = (cells / "gru.cell").read_text().rstrip().rstrip("}") + "  option zoneout = 0.5\n}\n"
     module = stepnet.torch.Module(stepnet.cell(text))

@@ -1,6 +1,7 @@
 // What outputs hold in steps that do not count.
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/error.h"
@@ -45,6 +46,8 @@ std::vector<double> Column(const Tensor& rows, int b) {
 
 using Values = std::vector<double>;
 
+Values All(const Tensor& tensor) { return {tensor.data<double>(), tensor.data<double>() + tensor.size()}; }
+
 TEST(BeyondLength, OutputsAreZeroByDefaultOrHeld) {
   for (const std::string steps : {"  option lengths = n\n", "  option mask = m\n"}) {
     for (const std::string option : {"", "  option beyond_length = zero\n", "  option beyond_length = held\n"}) {
@@ -86,6 +89,43 @@ TEST(BeyondLength, GradientsFollowWhatIsShown) {
   EXPECT_EQ(Column(held, 0), (Values{10, 9, 7, 4}));
   EXPECT_EQ(Column(zero, 1), (Values{3, 2, 0, 0}));
   EXPECT_EQ(Column(held, 1), (Values{10, 9, 0, 0}));
+}
+
+// Products and functions of what is not a number would give such gradients, too.
+TEST(BeyondLength, WhatInputsHoldThereReachesNothing) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::string steps : {"  option lengths = n\n", "  option mask = m\n"}) {
+    for (const std::string option : {"", "  option beyond_length = held\n", "  option direction = bidirectional\n",
+                                     "  option layers = 2\n", "  option layers = 2\n  option residual = true\n"}) {
+      if (steps.find("mask") != std::string::npos && option.find("bidirectional") != std::string::npos) continue;
+      CellCase cell{ParseCell(StrCat("cell c(x[2], y[2]; h[2]) {\n  param w[2, 2]\n  param u[2, 2]\n"
+                                     "  h = Tanh(x @ w + h @ u + Exp(y))\n  output h\n",
+                                     steps, option, "}\n"),
+                              "c"),
+                    CellUse(), kSteps, /*batch=*/3};
+      const CellNet net = cell.Expand();
+      Tensors zeros = cell.RandomValues(net);
+      zeros["n"] = Given().at("n");
+      zeros["m"] = Given().at("m");
+      Tensors nans = zeros;
+      for (const char* name : {"x", "y"}) {
+        nans[name] = zeros[name].Clone();
+        for (std::int64_t i = 0; i < zeros[name].size(); ++i) {
+          if (zeros.at("m").data<bool>()[i / 2]) continue;
+          zeros[name].data<double>()[i] = 0;
+          nans[name].data<double>()[i] = nan;
+        }
+      }
+      EXPECT_EQ(All(RunCell(net, nans).at("h")), All(RunCell(net, zeros).at("h"))) << steps << option;
+      Tensors weights = {{"h", RunCell(net, zeros).at("h").Clone()}};
+      for (std::int64_t i = 0; i < weights["h"].size(); ++i)
+        weights["h"].data<double>()[i] = 0.1 * static_cast<double>(i % 7) - 0.2;
+      const Tensors expected = CellGradients(net, zeros, weights), found = CellGradients(net, nans, weights);
+      EXPECT_GT(expected.size(), 3U);
+      for (const auto& [name, gradient] : expected)
+        EXPECT_EQ(All(found.at(name)), All(gradient)) << name << "\n" << steps << option;
+    }
+  }
 }
 
 // Layers that share a step net, and those with something between them.

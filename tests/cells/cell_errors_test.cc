@@ -222,6 +222,11 @@ TEST(CellErrors, OfSizes) {
         ExpandCell(cell, {.sizes = {{"h", 4}}});
       },
       "invalid argument: cell \"c\" has no size h; did you mean \"H\"?");
+  ExpectError(
+      [&] {
+        ExpandCell(cell, {.sizes = {{"layers", 2}}});
+      },
+      "invalid argument: cell \"c\" has no size layers; it is an option, which the cell says: option layers = …");
   ExpectError([&] { ExpandCell(cell, {.sizes = {{"H", 0}}}); }, "invalid argument: the size H is 0, must be above 0");
 }
 

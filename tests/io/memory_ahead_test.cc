@@ -1,6 +1,7 @@
 #include "stepnet/io/memory_ahead.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 namespace stepnet {
 namespace {
 
-// More than the C library may keep for itself (32 MiB, when others were freed): such tensors begin without pages.
+// More than the C library maps for itself (32 MiB): such tensors begin without pages, but in memory that others gave
+// back, whose pages malloc_trim gives to the system.
 constexpr std::int64_t kBytes = 40 << 20;
 
 // How many pages lie within the tensor and are there; the last of it, which it may share, is left out.
@@ -29,6 +31,10 @@ std::int64_t PagesOf(const Tensor& tensor) {
 std::int64_t AllPages() { return kBytes / sysconf(_SC_PAGESIZE) - 1; }
 
 class MemoryAheadTest : public testing::Test {
+ protected:
+  MemoryAheadTest() { malloc_trim(0); }
+
+ private:
   const FilledMemory none_{std::nullopt};  // memory that is filled when it is given out has its pages already
 };
 

@@ -164,8 +164,6 @@ TEST(RnnErrors, RefusesSizesWhoseParametersCannotBeCounted) {
 
 // A net from anywhere may hold the private operators, too.
 TEST(PartsOfRnn, RefuseWhatRnnGivesThemNever) {
-  ExpectError([] { OpTest("RNNPadding").Random("x", {5}, 1).Random("n", {}, 2).Run(); },
-              "…x is float [5] and n is float []; RNNPadding needs [T, B, C] and lengths int64 [B]");
   ExpectError([] { OpTest("RNNLengths").Arg("blob", "n").Random("x", {}, 1).Random("n", {2}, 2).Run(); },
               "…x is float [] and n is float [2]; RNNLengths needs [T, B, C] and lengths double [B]");
   const auto weights = [](int num_outputs, const char* mode) {

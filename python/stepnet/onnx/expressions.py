@@ -92,6 +92,8 @@ class Step:
         """What each state becomes, where its sequence goes on."""
         self.masks: dict[str, Expression] = {}
         """What says of each item of the batch whether its sequence goes on, for the states that have such a thing."""
+        self._padding: set[Expression] = set()
+        """The masks where sequences are read as 0 instead of what they hold, which nothing depends on."""
         self._blobs: dict[str, Expression] = {}
 
     def read(self) -> None:
@@ -100,6 +102,8 @@ class Step:
             for blob, expression in zip(op.outputs, self.expressions_of(op)):
                 self.write(blob, expression)
         if len(self.after) < len(self.states):
+            raise Unknown
+        if any(self.masks.get(state) != mask for mask in self._padding for state in self.states):
             raise Unknown
 
     def write(self, blob: str, expression: Expression) -> None:
@@ -168,7 +172,11 @@ class Step:
         if op.type == "Sub" and not arguments["broadcast"] and of(op.inputs[0]) == ("number", 1):
             return [("rest", of(op.inputs[1]))]
         if op.type == "Where" and arguments["broadcast_on_rows"]:
-            return [("held", *(of(blob) for blob in op.inputs))]
+            mask, new, old = (of(blob) for blob in op.inputs)
+            if mask[0] == new[0] == "sequence" and old == ("number", 0):
+                self._padding.add(mask)
+                return [new]
+            return [("held", mask, new, old)]
         if op.type == "Split":
             return self.split(op, arguments)
         if op.type == "Concat" and arguments["axis"] in (-1, 2) and not arguments["add_axis"]:
