@@ -10,6 +10,7 @@
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula_layout.h"
+#include "stepnet/core/regions/joined_dimensions.h"
 #include "stepnet/core/regions/region_sums.h"
 
 namespace stepnet {
@@ -173,30 +174,19 @@ class FormulaCompiler {
     }
   }
 
-  // Dimensions along which all operands move as one become one.
   void Collapse() {
-    struct Dim {
-      int from;  // whose strides it has
-      std::int64_t size;
-    };
-    std::vector<Dim> dims;  // from the last
-    for (int d = shape_.rank() - 1; d >= 0; --d) {
-      const bool is_row = d == shape_.rank() - 1 && keeps_rows_;
-      if (shape_[d] == 1 && !is_row && !keeps_dims_) continue;
-      const bool may_merge = !dims.empty() && !keeps_dims_ && !(dims.size() == 1 && keeps_rows_);
-      if (may_merge && MoveAsOne(d, dims.back().from, dims.back().size)) {
-        dims.back().size *= shape_[d];
-      } else {
-        dims.push_back({.from = d, .size = shape_[d]});
-      }
-    }
+    const auto dims = JoinDimensions(
+        shape_.dims(), {.keeps_row = keeps_rows_, .keeps_ones = keeps_dims_, .joins = !keeps_dims_},
+        [&](int outer, int inner, std::int64_t inner_size) {
+          return std::ranges::all_of(strides_, [&](const Strides& s) { return s[outer] == s[inner] * inner_size; });
+        });
     if (dims.size() > kRegionDims) {
       FailFormula(query_, ErrorCode::kShapeMismatch,
                   StrCat(" repeats its inputs along more than ", kRegionDims, " dimensions of ", shape_));
     }
     Region& region = result_.region;
     const auto set = [&](RegionOperand* operand, const Strides& strides) {
-      for (size_t i = 0; i < dims.size(); ++i) operand->strides[kRegionDims - 1 - i] = strides[dims[i].from];
+      for (size_t i = 0; i < dims.size(); ++i) operand->strides[kRegionDims - 1 - i] = strides[dims[i].inner];
     };
     for (size_t i = 0; i < dims.size(); ++i) region.sizes[kRegionDims - 1 - i] = dims[i].size;
     for (size_t i = 0; i < region.inputs.size(); ++i) set(&region.inputs[i], strides_[i]);
@@ -210,10 +200,6 @@ class FormulaCompiler {
     Region& region = result_.region;
     const auto is_of_rows = [&](const RegionOutput& output) { return IsOfRows(region, output); };
     if (region.sizes[3] == 0 && std::ranges::none_of(region.outputs, is_of_rows)) region.sizes = {1, 1, 0, 0};
-  }
-
-  bool MoveAsOne(int outer, int inner, std::int64_t inner_size) const {
-    return std::ranges::all_of(strides_, [&](const Strides& s) { return s[outer] == s[inner] * inner_size; });
   }
 
   // Which of the region's outputs may be the memory of an input. There may be many of both.

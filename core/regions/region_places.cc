@@ -111,19 +111,12 @@ bool Domain::IsWholeRow(const PartIndex& index, std::int64_t columns) const {
 }
 
 std::vector<JoinedDimension> Domain::Joined(std::span<const Affine> operands, bool may_join) const {
-  std::vector<JoinedDimension> joined;  // from the last
-  for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; --d) {
-    const bool is_behind_row = has_row && joined.size() == 1;
-    const bool moves_as_one =
-        may_join && !joined.empty() && !is_behind_row && std::ranges::all_of(operands, [&](const Affine& operand) {
-          return operand.strides[d] == operand.strides[joined.back().inner] * joined.back().size;
-        });
-    if (moves_as_one) {
-      joined.back().size *= sizes[d];
-    } else {
-      joined.push_back({.inner = d, .size = sizes[d]});
-    }
-  }
+  std::vector<JoinedDimension> joined = JoinDimensions(
+      sizes, {.keeps_row = has_row, .keeps_ones = true, .joins = may_join},
+      [&](int outer, int inner, std::int64_t size) {
+        return std::ranges::all_of(
+            operands, [&](const Affine& operand) { return operand.strides[outer] == operand.strides[inner] * size; });
+      });
   std::ranges::reverse(joined);
   return joined;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/regions/joined_dimensions.h"
 #include "stepnet/core/regions/region.h"
 
 namespace stepnet {
@@ -33,12 +34,6 @@ struct CutDimension {
 struct PlaceResult {
   std::optional<PartIndex> index = {};
   std::optional<CutDimension> cut = {};
-};
-
-// Dimensions of a domain that are one: all of their strides are those of the innermost.
-struct JoinedDimension {
-  int inner = 0;
-  std::int64_t size = 1;
 };
 
 // What is iterated over: as many dimensions as it takes, none of one element but the row.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "stepnet/core/regions/joined_dimensions.h"
 #include "stepnet/core/regions/region_patterns.h"
 #include "stepnet/core/regions/region_sums.h"
 #include "stepnet/core/target.h"
@@ -69,36 +70,19 @@ class Finder {
     code_->sizes = region_.sizes;
   }
 
-  // Whether all operands move along dimension `outer` as they would along `inner`, had that more elements.
-  bool MoveAsOne(int outer, int inner, std::int64_t inner_size) const {
-    return std::ranges::all_of(code_->operands, [&](const RegionCode::Operand& operand) {
-      return operand.strides[outer] == operand.strides[inner] * inner_size;
-    });
-  }
-
-  // Fewer dimensions and longer rows.
   void Collapse() {
     if (has_index_) return;
-    struct Dim {
-      int from;  // whose strides it has
-      std::int64_t size;
-    };
-    std::vector<Dim> dims;  // from the last
-    for (int d = kRegionDims - 1; d >= 0; --d) {
-      const bool is_row = d == kRegionDims - 1 && keeps_rows_;
-      if (code_->sizes[d] == 1 && !is_row) continue;
-      const bool may_merge = !dims.empty() && !(dims.size() == 1 && keeps_rows_);
-      if (may_merge && MoveAsOne(d, dims.back().from, dims.back().size)) {
-        dims.back().size *= code_->sizes[d];
-      } else {
-        dims.push_back({.from = d, .size = code_->sizes[d]});
-      }
-    }
+    const auto dims =
+        JoinDimensions(code_->sizes, {.keeps_row = keeps_rows_}, [&](int outer, int inner, std::int64_t inner_size) {
+          return std::ranges::all_of(code_->operands, [&](const RegionCode::Operand& operand) {
+            return operand.strides[outer] == operand.strides[inner] * inner_size;
+          });
+        });
     RegionIndex sizes = {1, 1, 1, 1};
     for (size_t i = 0; i < dims.size(); ++i) sizes[kRegionDims - 1 - i] = dims[i].size;
     for (RegionCode::Operand& operand : code_->operands) {
       RegionIndex strides = {};
-      for (size_t i = 0; i < dims.size(); ++i) strides[kRegionDims - 1 - i] = operand.strides[dims[i].from];
+      for (size_t i = 0; i < dims.size(); ++i) strides[kRegionDims - 1 - i] = operand.strides[dims[i].inner];
       operand.strides = strides;
     }
     code_->sizes = sizes;
@@ -107,8 +91,8 @@ class Finder {
   std::int64_t LongestShortRow() const {
     const auto is_reduction = [](const RegionValue& value) { return value.is_reduction(); };
     if (std::ranges::any_of(values_.all, is_reduction)) return kCpuTarget.regions.short_reduced_row;
-    // Of an outer product: one by one, where rows lie in each operand would be computed for each of them, which takes
-    // longer than to copy some.
+    // Rows of an outer product are joined: one by one, where each operand has the row would be computed anew, which
+    // takes longer than to copy some.
     const auto is_value_of_row = [](const RegionCode::Operand& operand) {
       return operand.strides[3] == 0 && operand.strides != RegionIndex{};
     };
