@@ -7,7 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "stepnet/core/operator_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/report/text.h"
 
