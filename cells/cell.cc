@@ -17,11 +17,9 @@ namespace {
 
 bool HasCellName(const std::string& path) { return path.ends_with(".cell"); }
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
-
 // Where the first word behind the comments starts.
 size_t FirstWord(std::string_view content) {
-  size_t at = content.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  size_t at = content.size() - WithoutByteOrderMark(content).size();
   while (at < content.size()) {
     if (content[at] == '#') {
       at = std::min(content.find('\n', at), content.size() - 1);
@@ -101,7 +99,8 @@ std::string CellSource::Fault(CellPart part, int index, const std::string& messa
 CellSource ReadCell(const std::string& path) { return ParseCell(ReadFile(path), path); }
 
 CellSource ParseCell(const std::string& content, const std::string& what) {
-  if (content.starts_with(kByteOrderMark)) return ParseCell(content.substr(kByteOrderMark.size()), what);
+  const std::string_view text = WithoutByteOrderMark(content);
+  if (text.size() != content.size()) return ParseCell(std::string(text), what);
   if (IsShortCell(content) || !LooksLikeMessage(content)) return ParseShortCell(content, what);
   CellSource source{.def = {}, .file = what, .text = content};
   ParseMessage(content, what, &source.def);

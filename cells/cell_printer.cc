@@ -28,9 +28,7 @@ const std::string& Name(const std::string& name) {
 
 // The shortest text that reads as the same float and not as an integer.
 std::string FloatText(float value) {
-  std::array<char, 64> buffer = {};
-  const auto [end, fault] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  std::string text(buffer.data(), end);
+  std::string text = ShortestText(value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   if (text.find_first_of("in") != std::string::npos) Refuse(StrCat("the number ", text));
   return text;

@@ -21,9 +21,6 @@ constexpr size_t kMaxWays = 64;
 
 constexpr std::int64_t kMaxSteps = std::numeric_limits<std::int32_t>::max();  // of a run
 
-// More steps than a run has, and more bytes than there are.
-constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;
-
 std::int64_t FloorDivide(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 
 // The steps delta >= 0 in which `later` of step k + delta shares a byte with `earlier` of step k; last < first: none.

@@ -1,7 +1,6 @@
 #include "stepnet/compiler/dependencies.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -10,8 +9,6 @@
 
 namespace stepnet {
 namespace {
-
-constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;  // more bytes than there are
 
 class AccessCollector {
  public:

@@ -191,7 +191,7 @@ class Emitter {
     instruction->type = "Region";
     instruction->names_operators = true;
     MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
-    if (instruction->steps_at_once != 1 && !instruction->can_batch_steps) {
+    if (instruction->steps_at_once != 1 && !instruction->can_take_steps) {
       throw Error(ErrorCode::kInternal, StrCat(instruction->text, " cannot run for several steps at once"))
           .At({.net = graph_.name});
     }

@@ -89,10 +89,8 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
 
 // One step reads packed weights as fast as many at once would, and what it gives stays in the cache.
 bool IsAsFastInLoop(const Instruction& instruction, const Target& target) {
-  if (target.takes_all_over_time || !instruction.can_pack || RowsOf(instruction) < target.min_rows_of_step)
-    return false;
-  const std::int64_t bytes = OperandBytes(instruction).shared;
-  return bytes >= target.min_bytes_in_loop && bytes <= target.max_bytes_in_loop;
+  return !target.takes_all_over_time && instruction.can_pack &&
+         target.IsAsFastInLoop(RowsOf(instruction), OperandBytes(instruction).shared);
 }
 
 std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
@@ -180,8 +178,7 @@ class StageFinder {
   Kind KindOf(const Component& component, const std::vector<bool>& waits_for_itself) const {
     const int first = component.instructions.front();
     const Instruction& instruction = plan_.instructions[first];
-    if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_batch_steps)
-      return Kind::kLoop;
+    if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_take_steps) return Kind::kLoop;
     if (IsAsFastInLoop(instruction, *plan_.target)) return Kind::kOpensLoop;
     if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =

@@ -20,19 +20,19 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
   const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
   const std::optional<RowOperands> rule = op.schema().rows(ShapeQuery(op, inputs));
   if (!rule) return;
-  instruction->can_batch_steps = true;
+  instruction->can_take_steps = true;
   const auto mark = [&](const std::vector<int>& with_rows, bool is_output, Operand* operand) {
     operand->has_rows = std::ranges::count(with_rows, operand->position) > 0;
     if (operand->shape_alone) {  // it may be anywhere; what is summed like it has the same shape for any rows
       const bool is_like = !is_output && op.schema().sum_like == operand->position;
-      instruction->can_batch_steps = instruction->can_batch_steps && (operand->has_rows || is_like);
+      instruction->can_take_steps = instruction->can_take_steps && (operand->has_rows || is_like);
       return;
     }
     // The sum over all steps may be added or, by what runs once for all of them, written.
     const bool is_sum = operand->added || instruction->steps_at_once == kAllSteps;
     const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (is_sum || !is_output);
     const bool fits = operand->has_rows ? HasRows(plan, *operand) : is_for_all;
-    instruction->can_batch_steps = instruction->can_batch_steps && fits;
+    instruction->can_take_steps = instruction->can_take_steps && fits;
   };
   for (Operand& input : instruction->inputs) mark(rule->inputs, false, &input);
   for (Operand& output : instruction->outputs) mark(rule->outputs, true, &output);
@@ -49,25 +49,25 @@ void MarkRowsOfRegion(const StepPlan& plan, std::span<const RegionCall> calls, s
   }
   const std::optional<std::vector<bool>> rows =
       fits ? OperandsWithRows(calls, operands, std::move(with_rows)) : std::nullopt;
-  instruction->can_batch_steps = rows.has_value();
+  instruction->can_take_steps = rows.has_value();
   for (Operand& output : instruction->outputs) {
     output.has_rows = rows && (*rows)[instruction->inputs.size() + static_cast<size_t>(output.position)];
-    if (!output.has_rows || !HasRows(plan, output)) instruction->can_batch_steps = false;
+    if (!output.has_rows || !HasRows(plan, output)) instruction->can_take_steps = false;
   }
 }
 
 void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction) {
   const auto has_rows = [&](const Operand& operand) { return HasRows(plan, operand); };
-  instruction->can_batch_steps =
+  instruction->can_take_steps =
       std::ranges::all_of(instruction->inputs, has_rows) && std::ranges::all_of(instruction->outputs, has_rows);
   for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
-    for (Operand& operand : *operands) operand.has_rows = instruction->can_batch_steps;
+    for (Operand& operand : *operands) operand.has_rows = instruction->can_take_steps;
   }
 }
 
 bool HasSumsAndRows(const Instruction& instruction) {
   const auto has_rows = [](const Operand& operand) { return operand.has_rows; };
-  return instruction.can_batch_steps && std::ranges::any_of(instruction.outputs, has_rows) &&
+  return instruction.can_take_steps && std::ranges::any_of(instruction.outputs, has_rows) &&
          !std::ranges::all_of(instruction.outputs, has_rows);
 }
 

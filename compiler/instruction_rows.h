@@ -9,7 +9,7 @@
 
 namespace stepnet {
 
-// Sets `can_batch_steps`, and `has_rows` of the operands. The slots of `plan` say where operands are: rows of
+// Sets `can_take_steps`, and `has_rows` of the operands. The slots of `plan` say where operands are: rows of
 // all steps must lie one after the other, and what has no rows must be the same for all steps, or a sum over them.
 void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruction);  // by the type's rule
 // Marks them by the rules of a region's operators. `operands` are those of the region, of one step.

@@ -26,9 +26,7 @@ class ArgumentErrors : public google::protobuf::io::ErrorCollector {
 
 DType ReadDType(LineReader& line) {
   const std::string word = line.Word();
-  for (int number = 0; number <= static_cast<int>(DType::kString); ++number) {
-    if (word == DTypeName(static_cast<DType>(number))) return static_cast<DType>(number);
-  }
+  if (const std::optional<DType> dtype = DTypeNamed(word)) return *dtype;
   line.Throw(StrCat("there is no dtype \"", word, "\""));
 }
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/step_graph.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 

@@ -52,6 +52,13 @@ bool MayJoin(const StepPlan& plan, int before, int i) {
 
 }  // namespace
 
+double Task::PartMicroseconds() const {
+  if (units == 0) return microseconds / parts;
+  const std::int64_t pieces = (units + OpRun::kUnitsOfPart - 1) / OpRun::kUnitsOfPart;
+  const std::int64_t longest = (pieces + parts - 1) / parts;
+  return microseconds * static_cast<double>(longest) / static_cast<double>(pieces);
+}
+
 int Task::NumPredecessors(std::int64_t step) const {
   return static_cast<int>(std::ranges::count_if(predecessor_deltas, [&](int delta) { return delta <= step; }));
 }
@@ -140,7 +147,13 @@ Task TaskInParts(const StepPlan& plan, int begin, int end, int threads) {
   for (int i = begin; i < end; ++i) AddInstruction(plan, i, &task);
   const std::int64_t max_parts = are_several ? last.units / OpRun::kUnitsOfPart : last.max_parts;
   const auto worth = static_cast<std::int64_t>(task.microseconds / plan.target->min_lockstep_microseconds);
-  task.parts = static_cast<int>(std::clamp<std::int64_t>(worth, 1, std::min<std::int64_t>(max_parts, threads)));
+  std::int64_t parts = std::clamp<std::int64_t>(worth, 1, std::min<std::int64_t>(max_parts, threads));
+  // More parts of which one still has as many pieces would end no sooner.
+  if (are_several) {
+    const std::int64_t longest = (max_parts + parts - 1) / parts;
+    parts = (max_parts + longest - 1) / longest;
+  }
+  task.parts = static_cast<int>(parts);
   return task;
 }
 
@@ -289,7 +302,7 @@ ChosenSchedule ChooseThreads(const StepPlan& plan, const Stage& stage) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(plan, next, count);
     if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
-    // Nor where threads would come too late for all but very long runs, as people rarely make.
+    // Threads would come too late for all but very long runs, which people rarely make.
     constexpr double kLongRun = 8 * kTypicalSteps;
     if ((fastest - time) * kLongRun < plan.target->microseconds_to_wake) continue;
     best = std::move(next);

@@ -30,6 +30,8 @@ struct Task {
   std::vector<int> predecessor_deltas = {};  // the delta of each edge that ends here
   bool starts_step = false;                  // the task waits for nothing of its own step
 
+  // Microseconds of the part that takes longest: units are in whole pieces (OpRun::ShareOfUnits).
+  double PartMicroseconds() const;
   // How many tasks this one waits for in step `step`: edges from before the first step do not count.
   int NumPredecessors(std::int64_t step) const;
 };

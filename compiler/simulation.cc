@@ -115,7 +115,7 @@ Simulation InStep(const Schedule& schedule, int threads, std::int64_t runs, doub
   double step = 0, busy = 0;
   for (const Task& task : schedule.tasks) {
     const int rounds = (task.parts + threads - 1) / threads;
-    step += times * task.microseconds / task.parts * rounds;
+    step += times * task.PartMicroseconds() * rounds;
     busy += times * task.microseconds;
     if (schedule.sharing == Sharing::kLockstep && threads > 1) step += costs.round;
   }
@@ -172,6 +172,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
   IdleThreads idle(threads);
   double now = 0;
+  double handed_until = 0;  // threads are given tasks one after the other, from one list
   double busy = 0;
   std::int64_t oldest = 0;
   while (!ready.empty() || !running.empty()) {
@@ -183,8 +184,9 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
       last[thread] = next.task;
       const double cost = times * schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
       busy += cost;
-      const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
-      running.push({.until = now + cost + overhead, .thread = thread, .task = next.task, .step = next.step});
+      double start = now + costs.inline_task;
+      if (thread != next.from) start = handed_until = std::max(now, handed_until) + costs.handed_task;
+      running.push({.until = start + cost, .thread = thread, .task = next.task, .step = next.step});
     }
     const Running done = running.top();
     running.pop();

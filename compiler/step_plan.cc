@@ -9,8 +9,8 @@ std::int64_t ArenaPiece::BytesFor(std::int64_t num_steps) const {
   if (num_steps < min_steps) return 0;
   std::int64_t bytes = 0;
   const std::int64_t of_run = of_block ? std::min(rows, num_steps) : rows == 0 ? num_steps : rows;
-  const bool overflows =
-      __builtin_mul_overflow(row_bytes, of_run, &bytes) || bytes > std::numeric_limits<std::int64_t>::max() - 63;
+  const bool overflows = __builtin_mul_overflow(row_bytes, of_run, &bytes) ||
+                         bytes > std::numeric_limits<std::int64_t>::max() - (kLineBytes - 1);
   if (overflows)
     throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"));
   return bytes;

@@ -42,8 +42,8 @@ struct Instruction {
   std::vector<Operand> outputs;    // without those that another instruction of the same operator gives
   int num_outputs = 0;             // how many the operator has, in all its instructions
   std::optional<Operand> packed;   // another form of an input (Kernel::packing), used where runs are long enough
-  bool can_batch_steps = false;    // may run for several steps, with all rows of the operands that have rows
-  std::int64_t steps_at_once = 1;  // steps that one run is for, or kAllSteps; 1 without `can_batch_steps`
+  bool can_take_steps = false;     // may run for several steps, with all rows of the operands that have rows
+  std::int64_t steps_at_once = 1;  // steps that one run is for, or kAllSteps; 1 without `can_take_steps`
   bool by_blobs = false;           // as StepNode says
   bool has_side_effects = false;
   bool checks_values = false;    // Kernel::checks_values
@@ -130,7 +130,7 @@ struct StepPlan {
   // It was made for an executor that follows schedules.
   bool IsScheduled() const { return !schedules.empty(); }
   // Each piece of the arena starts on a cache line.
-  static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
   // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.
   std::int64_t ArenaBytes(std::int64_t num_steps) const;
 };

@@ -44,7 +44,7 @@ void CheckStageOrder(const StepPlan& plan) {
   if (stages.size() <= 1 && std::ranges::all_of(stages, IsLoop)) return;
   for (const Stage& stage : stages) {
     for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
-      if (plan.instructions[n].can_batch_steps) continue;
+      if (plan.instructions[n].can_take_steps) continue;
       throw GraphFault{
           StrCat("node ", n, ", ", plan.instructions[n].text, ": it cannot run for several steps at once")};
     }

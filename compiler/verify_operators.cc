@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 namespace {

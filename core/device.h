@@ -139,9 +139,9 @@ class DeviceRuntime {
   // Calls `then` once, when the queue has done what it was given so far: within this call or a later one, of whichever
   // thread, or within a wait for the queue. It must not throw.
   virtual void WhenDone(std::function<void()> then) noexcept;
-  // Others in this process may have chosen a device for the thread, in the device's own library. What is returned
-  // chooses that one again when it ends; null where there is nothing to choose.
-  virtual std::shared_ptr<void> KeepThread() { return nullptr; }
+  // Makes this device the thread's current one in the device's own library, where others in this process may have
+  // chosen another. What is returned chooses that one again when it ends; null where there is nothing to choose.
+  virtual std::shared_ptr<void> MakeCurrent() { return nullptr; }
 };
 
 // A region for a device, which several operators have become.

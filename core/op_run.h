@@ -11,6 +11,7 @@
 #include "stepnet/core/fault_record.h"
 #include "stepnet/core/random.h"
 #include "stepnet/core/run_context.h"
+#include "stepnet/core/target.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/core/workspace.h"
 
@@ -84,7 +85,7 @@ class OpRun {
     const std::int64_t pieces = (units + kUnitsOfPart - 1) / kUnitsOfPart;
     return {pieces * part / parts * kUnitsOfPart, std::min(units, pieces * (part + 1) / parts * kUnitsOfPart)};
   }
-  static constexpr std::int64_t kUnitsOfPart = 16;  // floats of a line of the cache
+  static constexpr std::int64_t kUnitsOfPart = kFloatsOfLine;
   // False when a type that declares Rows is run for other outputs alone: Out(output) has no memory then.
   bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
   // Whether an output that the kernel can add (Kernel::CanAdd) is to be added to what the memory holds, instead of

@@ -7,11 +7,12 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/memory_fill.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kAlignment{kLineBytes};
 
 }  // namespace
 
@@ -37,7 +38,7 @@ void* Scratch::Get(std::int64_t bytes) {
     throw Error(ErrorCode::kOutOfMemory, StrCat(bytes, " bytes of scratch memory"));
   }
   // What libraries of a device are lent begins where an allocation of its own would.
-  const std::int64_t unit = device_.IsHost() ? 64 : 256;
+  const std::int64_t unit = device_.IsHost() ? kLineBytes : 256;
   const std::int64_t rounded = (bytes + unit - 1) / unit * unit + unit;
   const std::int64_t begin = used_;
   used_ += rounded;

@@ -29,9 +29,10 @@ struct RunOptions {
   const Target* target = &kCpuTarget;  // the machine that plans are for; operators have kernels for its device
   std::int16_t device_index = 0;       // which of the devices of this kind
   int threads = 0;                     // 0: as many as the machine has cores
-  // What passes may do (compiler/passes/passes.h). 0: every operator runs step by step, as it is written. 1: operators
-  // become one, run once or not at all where that changes no bit. 2: also where it changes results within rounding;
-  // what need not wait for its turn in the loop runs for many steps at once.
+  // What passes may do (compiler/passes/passes.h). 0: every operator runs once a step, in the order of the net; what
+  // only moves and outputs that nobody reads may go, and a term is added where its sum lies. 1: operators become one,
+  // run once or not at all where that changes no bit. 2: also where it changes results within rounding; what need not
+  // wait for its turn in the loop runs for many steps at once.
   int opt_level = kMaxOptLevel;
   Math math = Math::kFloat32;  // other than float32: on a GPU alone
   std::uint64_t seed = 0;

@@ -1,6 +1,7 @@
 #include "stepnet/core/strings.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 
@@ -29,7 +30,16 @@ int EditDistance(std::string_view a, std::string_view b) {
   return previous[m];
 }
 
+template <typename T>
+std::string ShortestTextOf(T value) {
+  char text[32];  // a double has 24 characters at most
+  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
+}
+
 }  // namespace
+
+std::string ShortestText(float value) { return ShortestTextOf(value); }
+std::string ShortestText(double value) { return ShortestTextOf(value); }
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
   // Names come from untrusted files: nobody misspells a name of this length, or among so many.
@@ -55,6 +65,11 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& c
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string nearest = NearestName(name, candidates);
   return nearest.empty() ? "" : StrCat("; did you mean \"", nearest, "\"?");
+}
+
+std::string_view WithoutByteOrderMark(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
 }
 
 }  // namespace stepnet

@@ -33,11 +33,21 @@ std::string Join(const Container& items, std::string_view separator) {
   return std::move(out).str();
 }
 
+// The shortest text that reads as the same number.
+std::string ShortestText(float value);
+std::string ShortestText(double value);
+
 // The candidate that is closest to `name` in edits (insert, delete, replace, swap of neighbours), or "" when none is
 // close enough to be a likely misspelling. Of several that are as close, the first by its letters.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
 
 // `; did you mean "X"?` with the nearest candidate, or "".
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
+// For so many problems of a file at most, which people read: a hostile one may have a million, each with a million
+// names to compare.
+inline constexpr size_t kMaxSuggestions = 20;
+
+// Behind the mark with which some editors begin a text.
+std::string_view WithoutByteOrderMark(std::string_view text);
 
 }  // namespace stepnet

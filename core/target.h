@@ -1,5 +1,5 @@
-// Target: what depends on the machine that a net runs on: its device, and every figure that was found by measuring such
-// a machine. A device has one.
+// Target: what depends on the machine that a net runs on: its device, and the figures that were found by measuring such
+// a machine. Each kind of device has one; sizes of a device's own kernels stand beside it (gpu/cuda_target.h).
 //
 // Plans and schedules take figures from the Target that they are made for (RunOptions::target, StepPlan::target), and
 // kernels for its device; what they do follows from these alone. What runs on the CPU and nowhere else, and knows no
@@ -7,7 +7,9 @@
 //
 // Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expressions/expr.h)
 // and blocks of products (operators/gemm.h). They are the same on every machine, however they were found. A Target
-// decides which plan is made; a plan gives the same bits wherever it runs.
+// decides which plan is made; a plan gives the same bits wherever it runs. How many rows and vectors an inner loop
+// takes in registers (operators/panel_product.cc, gemv.cc) does not belong here either: that goes by the instruction
+// set that the loop is compiled for.
 //
 // Figures come from the machines that docs/performance.md names, and from what their comments name: a benchmark of
 // bench/, or scripts/bench_executors, which compares whole runs. "Chosen" is what nobody measured.
@@ -29,6 +31,8 @@ struct SchedulingCosts {
 // How regions (core/regions/region_program.h) are cut for the caches and loops of a machine. Where nothing else is
 // said, by bench, Op and Region, on rows and units.
 struct RegionSizes {
+  // Elements of a block of a program with many values, and of a part: whole vectors and cache lines. Chosen.
+  std::int64_t block_elements = 256;
   // Bytes of the first cache for the values of a block; the same where values of a row are kept beside them; and, with
   // the memory of operands, where several rows are in a block, the more the better.
   std::int64_t block_bytes = 4 << 10;
@@ -43,8 +47,6 @@ struct RegionSizes {
   std::int64_t short_reduced_row = 1024;
   // Columns of joined rows from which on kernels go from row to row for operands that have one value a row.
   std::int64_t min_row_of_operands = 32;
-  // Columns that a part of a region of sums over rows has at least: a line of the cache. Chosen.
-  std::int64_t min_part_columns = 16;
   // Columns and operations of rows from which on rows of two kinds run a program for each. Chosen.
   std::int64_t min_split_columns = 8;
   int min_split_operations = 4;
@@ -70,6 +72,8 @@ struct Target {
   double near_bytes_per_microsecond = 160e3;
   double far_bytes_per_microsecond = 12e3;
   std::int64_t second_cache_bytes = 0;
+  // Bytes of a line of the caches.
+  std::int64_t cache_line_bytes = 64;
   // Microseconds of a call of a kernel that does nothing: twice what bench, Overhead, finds.
   double microseconds_of_call = 0.05;
 
@@ -80,6 +84,7 @@ struct Target {
   // run: to be woken takes ten and more, which a step that others wait for does not have, and a thread that looks out
   // keeps a core from others. The first by scripts/bench_executors, idle and with --busy, the other chosen.
   std::int64_t microseconds_to_look_out = 50;
+  int looks_of_clock = 64;  // between which it does not ask the clock, which takes as long as some of them. Chosen.
   std::int64_t microseconds_to_look_out_for_runs = 20;
   // The caller goes on with a loop alone after so many rounds in which all others slept until one had done its part,
   // where fewer threads than that were awake on the average: some have no core. Chosen.
@@ -155,6 +160,9 @@ struct Target {
   std::int64_t min_rows_of_step = 16;
   std::int64_t min_bytes_in_loop = 512 << 10;
   std::int64_t max_bytes_in_loop = 8 << 20;
+  bool IsAsFastInLoop(std::int64_t rows, std::int64_t weight_bytes) const {
+    return rows >= min_rows_of_step && weight_bytes >= min_bytes_in_loop && weight_bytes <= max_bytes_in_loop;
+  }
   // Steps that have no more than this of their own are taken many at once wherever they share more than that: calls
   // take longer than the bytes. From lstm.cell with (B, H) = (8, 16), which takes 1.28 times as long without.
   std::int64_t small_step_bytes = 8 << 10;
@@ -221,5 +229,9 @@ struct Target {
 };
 
 inline constexpr Target kCpuTarget = {};
+// What the host's memory is aligned to; no vector is longer.
+inline constexpr std::int64_t kLineBytes = kCpuTarget.cache_line_bytes;
+// Where parts of tensors begin at multiples of so many elements, threads write to no common line.
+inline constexpr std::int64_t kFloatsOfLine = kLineBytes / std::int64_t{sizeof(float)};
 
 }  // namespace stepnet

@@ -13,12 +13,13 @@
 #include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 namespace {
 
 // Cache line and the widest vector: kernels may use aligned loads at the start of a storage.
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kAlignment{kLineBytes};
 
 struct Accounting {
   std::atomic<std::int64_t> current{0};
@@ -135,6 +136,13 @@ const char* DTypeName(DType dtype) {
     case DType::kString: return "string";
   }
   return "unknown";
+}
+
+std::optional<DType> DTypeNamed(std::string_view name) {
+  for (int number = 0; number <= static_cast<int>(DType::kString); ++number) {
+    if (name == DTypeName(static_cast<DType>(number))) return static_cast<DType>(number);
+  }
+  return {};
 }
 
 std::int64_t DTypeBytes(DType dtype) {

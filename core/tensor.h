@@ -9,7 +9,9 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stepnet/core/device.h"
@@ -97,7 +99,8 @@ struct DTypeOfT<std::string> {
 template <typename T>
 inline constexpr DType kDTypeOf = DTypeOfT<T>::value;
 
-const char* DTypeName(DType dtype);    // "float", "int32", …
+const char* DTypeName(DType dtype);  // "float", "int32", …
+std::optional<DType> DTypeNamed(std::string_view name);
 std::int64_t DTypeBytes(DType dtype);  // of one element
 std::ostream& operator<<(std::ostream& out, DType dtype);
 

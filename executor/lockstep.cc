@@ -16,6 +16,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/first_failure.h"
+#include "stepnet/core/target.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 
@@ -63,7 +64,7 @@ class LockstepRun : public SharedWork {
 
  private:
   // What belongs to one thread, if it comes. The counters only grow.
-  struct alignas(64) Part {
+  struct alignas(kLineBytes) Part {
     std::atomic<std::int64_t> begun = 0;  // rounds whose part somebody has taken
     std::atomic<std::int64_t> done = 0;   // and how many of them have ended
     std::atomic<bool> has_thread = false;
@@ -150,8 +151,7 @@ class LockstepRun : public SharedWork {
     const auto end = std::chrono::steady_clock::now() + look_out_;
     for (int looks = 1; !is_over(); ++looks) {
       RelaxProcessor();
-      constexpr int kLooksAtClock = 64;
-      if (looks % kLooksAtClock != 0) continue;
+      if (looks % kCpuTarget.looks_of_clock != 0) continue;
       if (std::chrono::steady_clock::now() < end) continue;
       waits.reset();
       help(/*all=*/true);

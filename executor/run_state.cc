@@ -9,18 +9,17 @@
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/core/memory_fill.h"
 #include "stepnet/core/scoped_value.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 namespace {
 
-// Narrows views of equally many elements to those of one part; `range` becomes their shape. Parts begin at multiples of
-// 16 elements, so that threads write to no common cache line. Returns the first element.
+// Narrows views of equally many elements to those of one part; `range` becomes their shape. Returns the first element.
 std::int64_t NarrowToPart(int part, int parts, std::span<TensorView> views, Shape* range) {
-  constexpr std::int64_t kBlock = 16;
   const std::int64_t size = views[0].size();
-  const std::int64_t blocks = (size + kBlock - 1) / kBlock;
-  const std::int64_t begin = std::min(blocks * part / parts * kBlock, size);
-  const std::int64_t end = std::min(blocks * (part + 1) / parts * kBlock, size);
+  const std::int64_t lines = (size + kFloatsOfLine - 1) / kFloatsOfLine;
+  const std::int64_t begin = std::min(lines * part / parts * kFloatsOfLine, size);
+  const std::int64_t end = std::min(lines * (part + 1) / parts * kFloatsOfLine, size);
   *range = Shape({end - begin});
   for (TensorView& view : views) {
     view.data = static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype);

@@ -9,7 +9,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/regions/region_sums.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/cuda/cuda_target.h"
+#include "stepnet/gpu/cuda_target.h"
 #include "stepnet/gpu/region_printer.h"
 
 namespace stepnet {

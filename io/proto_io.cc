@@ -140,6 +140,27 @@ void CheckMemory(const std::string& what, std::int64_t bytes) {
                                               " are allowed ", kRaiseMemoryLimit));
 }
 
+// Gives device options the field that binary files have, whose name later versions of Caffe2 have changed.
+void TakeDeviceIds(Message* message) {
+  if (auto* const option = dynamic_cast<DeviceOption*>(message)) {
+    if (option->has_device_id()) option->set_cuda_gpu_id(option->device_id());
+    return option->clear_device_id();
+  }
+  const google::protobuf::Reflection& fields = *message->GetReflection();
+  std::vector<const FieldDescriptor*> present;
+  fields.ListFields(*message, &present);
+  for (const FieldDescriptor* const field : present) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (!field->is_repeated()) {
+      TakeDeviceIds(fields.MutableMessage(message, field));
+      continue;
+    }
+    for (int i = 0; i < fields.FieldSize(*message, field); ++i) {
+      TakeDeviceIds(fields.MutableRepeatedMessage(message, field, i));
+    }
+  }
+}
+
 // Parses into `message`; false with the first error in `error`.
 bool ParseText(const std::string& text, const std::string& what, FirstError* error, Message* message) {
   // A message takes a brace, a value at least two characters: neither takes more memory than this.
@@ -149,10 +170,10 @@ bool ParseText(const std::string& text, const std::string& what, FirstError* err
   TextFormat::Parser parser;
   parser.RecordErrorsTo(error);
   parser.SetRecursionLimit(kMaxMessageNesting);
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
-  CheckedInput input(std::string_view(text).substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
+  CheckedInput input(WithoutByteOrderMark(text));
   const bool parses = parser.Parse(&input, message);
   input.Rethrow();
+  if (parses && text.find("device_id") != std::string::npos) TakeDeviceIds(message);
   return parses;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
@@ -15,10 +16,8 @@ namespace {
 
 using Kind = BackwardLinkRole::Kind;
 
-// For the first few problems only: a hostile net may have a million, each with a million names to compare.
 std::string Suggestion(const std::string& name, const std::vector<NetProblem>* problems,
                        const std::function<std::vector<std::string>()>& names) {
-  constexpr size_t kMaxSuggestions = 20;
   return problems != nullptr && problems->size() < kMaxSuggestions ? DidYouMean(name, names()) : "";
 }
 

@@ -97,9 +97,7 @@ class PlanChecker {
 
   void CheckNetName(const std::string& path, const std::string& net) {
     if (nets_.contains(net)) return;
-    // The first few problems are what people read; to look for names for all would take long in a hostile plan.
-    constexpr size_t kSuggestions = 20;
-    const bool suggest = problems_.size() < kSuggestions;
+    const bool suggest = problems_.size() < kMaxSuggestions;
     Report(path,
            StrCat("the plan has no net \"", net, "\"", suggest ? DidYouMean(net, {nets_.begin(), nets_.end()}) : ""));
   }

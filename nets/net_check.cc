@@ -12,6 +12,7 @@
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/operator_text.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/nets/placement.h"
@@ -103,8 +104,12 @@ class Checker {
   void CheckOp(int i) {
     const OperatorDef& op = net_.op(i);
     if (net_.external_input_size() > 0 || options_.all_inputs_known) {
+      const char* const is_listed = net_.external_input_size() > 0 && !options_.ignores_external_input
+                                        ? " and is no external_input of the net"
+                                        : "";
       for (const std::string& input : op.input()) {
-        if (!Exists(input)) Report(i, StrCat("\"", input, "\" is read before anything writes it", Nearest(input)));
+        if (Exists(input)) continue;
+        Report(i, StrCat("\"", input, "\" is read before anything writes it", is_listed, Nearest(input)));
       }
     }
     known_.insert(op.output().begin(), op.output().end());
@@ -168,9 +173,7 @@ class Checker {
     return known_.contains(blob) || (options_.blob_exists && options_.blob_exists(blob));
   }
 
-  // For the first few problems only: a hostile net may have a million, each with a million names to compare.
   std::string Nearest(const std::string& blob) const {
-    constexpr size_t kMaxSuggestions = 20;
     return problems_.size() < kMaxSuggestions ? DidYouMean(blob, {known_.begin(), known_.end()}) : "";
   }
 

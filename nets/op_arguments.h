@@ -9,6 +9,9 @@ class Argument;
 class NetDef;
 class OperatorDef;
 
+// Behind the name of a blob, that of an argument which says what the blob is called otherwise.
+inline constexpr std::string_view kRenameSuffix = ".rename";
+
 // Null where the operator has no argument of that name.
 const Argument* FindArgument(const OperatorDef& op, std::string_view name);
 

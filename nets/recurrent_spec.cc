@@ -6,6 +6,7 @@
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -132,10 +133,9 @@ void ParseGradients(const OperatorCall& op, RecurrentSpec* spec, Faults* faults)
       Refuse(error.message(), faults);
     }
   }
-  constexpr std::string_view kRename = ".rename";
   for (const auto& [name, value] : op.arguments()) {
-    if (!name.ends_with(kRename) || !value.s) continue;
-    spec->renames[name.substr(0, name.size() - kRename.size())] = *value.s;
+    if (!name.ends_with(kRenameSuffix) || !value.s) continue;
+    spec->renames[name.substr(0, name.size() - kRenameSuffix.size())] = *value.s;
   }
 }
 

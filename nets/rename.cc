@@ -11,8 +11,6 @@
 namespace stepnet {
 namespace {
 
-constexpr std::string_view kRename = ".rename";
-
 class Renamer {
  public:
   explicit Renamer(const std::map<std::string, std::string>& names) : names_(names) {}
@@ -72,8 +70,8 @@ class Renamer {
     RenameAll(argument->mutable_strings());
     if (argument->has_s()) argument->set_s(NewName(argument->s()));
     const std::string& name = argument->name();
-    if (name.ends_with(kRename)) {
-      argument->set_name(StrCat(NewName(name.substr(0, name.size() - kRename.size())), kRename));
+    if (name.ends_with(kRenameSuffix)) {
+      argument->set_name(StrCat(NewName(name.substr(0, name.size() - kRenameSuffix.size())), kRenameSuffix));
     }
   }
 

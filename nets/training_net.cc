@@ -47,6 +47,7 @@ class TrainingNetWriter {
     AddOp(&result_.net, "Iter", {kIteration}, {kIteration});
     AddOp(&result_.init_net, "ConstantFill", {}, {kIteration}).Ints("shape", {1}).Int("dtype", TensorProto::INT64);
     result_.state.push_back(kIteration);
+    result_.iteration = kIteration;
     ListExternals(parameters);
     return std::move(result_);
   }

@@ -20,6 +20,7 @@ struct TrainingNet {
   // What the optimizer hands on from one iteration to the next: moments or momentum, of the shape and dtype of their
   // parameters, and the number of iterations done, int64 [1].
   std::vector<std::string> state;
+  std::string iteration;      // which of them is that number
   std::string learning_rate;  // blob, float [1]: that of the last iteration, as the operators of the method take it
   std::string gradient_norm;  // blob, [1], before clipping; "" without clip_norm
 };

@@ -37,9 +37,6 @@ struct PanelOperands {
   bool accumulates;
 };
 
-// Bytes of a line of the cache.
-constexpr std::uintptr_t kLineBytes = 64;
-
 }  // namespace
 }  // namespace stepnet
 #endif

@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stepnet/core/target.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/operators/gemm.h"
 
 namespace stepnet {
 
 // Calls begin and end between units of so many columns, or at the end.
-inline constexpr std::int64_t kPanelUnit = 16;
+inline constexpr std::int64_t kPanelUnit = kFloatsOfLine;
 constexpr std::int64_t NumPanelUnits(std::int64_t n) { return (n + kPanelUnit - 1) / kPanelUnit; }
 
 // Columns are laid out in panels: K rows of a panel one after the other, then the next panel. Panels have three units,

@@ -6,12 +6,13 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 
 // Columns at a time: whole cache lines are read, from one row after the other, and so many rows are written, on and on;
 // the other way around, stores would wait for lines that are far apart.
-inline constexpr std::int64_t kTransposedColumns = 16;
+inline constexpr std::int64_t kTransposedColumns = kFloatsOfLine;
 
 // TransposeMatrix of elements of 2, 4 or 8 bytes, whatever they stand for.
 void TransposeBits(std::int64_t element_bytes, std::int64_t rows, std::int64_t columns, const void* x,

@@ -242,7 +242,7 @@ class Explainer {
   }
 
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
-    const bool may_leave = graph_.nodes[i].kind == StepNode::Kind::kProduct && plan_.instructions[i].can_batch_steps;
+    const bool may_leave = graph_.nodes[i].kind == StepNode::Kind::kProduct && plan_.instructions[i].can_take_steps;
     if (stage.steps_at_once != 1 || !may_leave || CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
     if (plan_.instructions[i].packed && IsAsFastInLoop(i)) {
       notes->emplace_back(
@@ -254,16 +254,14 @@ class Explainer {
         "leave the caches");
   }
 
-  // By its rows and the bytes of its weights (compiler/find_stages.cc).
+  // By its rows and the bytes of its weights, as compiler/find_stages.cc asks before these are packed.
   bool IsAsFastInLoop(int i) const {
     const StepNode& node = graph_.nodes[i];
-    const Target& target = *plan_.target;
     const Shape& shape = plan_.instructions[i].outputs.front().info.shape;
     const auto& product = node.products.front();
     if (shape.size() == 0 || !product || !product->right) return false;
-    if (shape.size() / shape[-1] < target.min_rows_of_step) return false;
-    const std::int64_t bytes = graph_.values[node.inputs[product->right->input]].info.size_bytes();
-    return bytes >= target.min_bytes_in_loop && bytes <= target.max_bytes_in_loop;
+    return plan_.target->IsAsFastInLoop(shape.size() / shape[-1],
+                                        graph_.values[node.inputs[product->right->input]].info.size_bytes());
   }
 
   const RegionsApart& ApartIn(const Stage& stage) const {

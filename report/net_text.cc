@@ -1,7 +1,6 @@
 #include "stepnet/report/net_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "stepnet/core/cancellation.h"
@@ -32,13 +31,6 @@ std::string Listed(const Items& items, Fn text) {
   for (int i = 0; i < items.size() && i < kShown; ++i) shown.push_back(text(items[i]));
   if (items.size() > kShown) shown.push_back(StrCat("… ", items.size(), " in all"));
   return StrCat("[", Join(shown, ", "), "]");
-}
-
-// The shortest text that gives the same float.
-std::string FloatText(float value) {
-  char buffer[32];
-  const auto [end, fault] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  return {buffer, end};
 }
 
 std::string StringText(const std::string& text) {
@@ -240,10 +232,11 @@ class TextWriter {
 
 std::string ArgumentText(const Argument& argument) {
   std::vector<std::string> values;
-  if (argument.has_f()) values.push_back(FloatText(argument.f()));
+  if (argument.has_f()) values.push_back(ShortestText(argument.f()));
   if (argument.has_i()) values.push_back(StrCat(argument.i()));
   if (argument.has_s()) values.push_back(StringText(argument.s()));
-  if (argument.floats_size() > 0) values.push_back(Listed(argument.floats(), FloatText));
+  if (argument.floats_size() > 0)
+    values.push_back(Listed(argument.floats(), [](float value) { return ShortestText(value); }));
   if (argument.ints_size() > 0) values.push_back(Listed(argument.ints(), [](std::int64_t i) { return StrCat(i); }));
   if (argument.strings_size() > 0) values.push_back(Listed(argument.strings(), StringText));
   if (argument.has_n()) values.push_back(StrCat("a net of ", Count(argument.n().op_size(), "operator")));

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/passes/weight_products.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 namespace {

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 namespace {

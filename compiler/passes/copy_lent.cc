@@ -1,5 +1,5 @@
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/compiler/region_nodes.h"
+#include "stepnet/compiler/uses.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/strings.h"

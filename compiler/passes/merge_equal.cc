@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -10,8 +10,8 @@
 
 #include "stepnet/compiler/passes/expand.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/passes/weight_products.h"
+#include "stepnet/compiler/uses.h"
 #include "stepnet/nets/side_by_side.h"
 #include "stepnet/proto/net.pb.h"
 

@@ -5,7 +5,7 @@
 
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 namespace {

@@ -16,7 +16,7 @@ namespace stepnet {
 struct Pass {
   const char* name;               // of its file
   int place;                      // passes run in the order of their places
-  int opt_level;                  // from which on it runs; 1: results keep their bits
+  int opt_level;                  // from which on it runs (RunOptions::opt_level)
   bool required = false;          // plans would be wrong without it
   bool (*run)(StepGraph* graph);  // returns whether it has changed the graph
 };

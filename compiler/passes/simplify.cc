@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 #include "stepnet/core/formulas/formula_cache.h"
 
 namespace stepnet {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"

@@ -9,6 +9,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/expressions/expr_text.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -16,15 +17,19 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-std::optional<DType> DTypeOf(std::string_view name) {
-  for (const DType dtype :
-       {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16}) {
-    if (name == DTypeName(dtype)) return dtype;
+// Of those that expressions know.
+std::optional<DType> ExprDTypeNamed(std::string_view name) {
+  const std::optional<DType> dtype = DTypeNamed(name);
+  switch (dtype.value_or(DType::kString)) {
+    case DType::kFloat:
+    case DType::kDouble:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kBool:
+    case DType::kFloat16:
+    case DType::kBFloat16: return dtype;
+    default: return {};
   }
-  return {};
 }
 
 class Parser {
@@ -152,7 +157,7 @@ class Parser {
   DType ParseDType() {
     Skip();
     const size_t begin = at_;
-    const std::optional<DType> dtype = DTypeOf(TakeName());
+    const std::optional<DType> dtype = ExprDTypeNamed(TakeName());
     if (!dtype) Fail(begin, "expected float, double, int32, int64, bool, float16 or bfloat16");
     return *dtype;
   }
@@ -292,7 +297,7 @@ class Parser {
   Expr ParseCall(size_t begin, const std::string& name) {
     ExprParts parts;
     std::optional<ExprOp> op = FunctionNamed(name);
-    if (const std::optional<DType> dtype = DTypeOf(name)) {
+    if (const std::optional<DType> dtype = ExprDTypeNamed(name)) {
       op = ExprOp::kCast;
       parts.dtype = *dtype;
     }

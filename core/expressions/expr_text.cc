@@ -92,8 +92,7 @@ template <typename T>
 std::string FloatText(T value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char text[32];
-  std::string shortest(text, std::to_chars(text, text + sizeof(text), value).ptr);
+  std::string shortest = ShortestText(value);
   // Texts are read as double and rounded to float: where that ends at another number, all digits stand there.
   double read = 0;
   std::from_chars(shortest.data(), shortest.data() + shortest.size(), read);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <sstream>
 #include <unordered_map>
 
@@ -188,24 +189,30 @@ bool IsSummed(const OperatorSchema& gradient, const std::string& input) {
 
 class FormulaPrinter {
  public:
-  explicit FormulaPrinter(const OperatorSchema& schema) : schema_(schema) {}
+  // With these values of arguments, the default ones of others.
+  explicit FormulaPrinter(const OperatorSchema& schema, Arguments given = {})
+      : schema_(schema), given_(std::move(given)) {}
 
-  std::string Print() {
-    if (!schema_.formula || !GiveRequired()) return "";
+  // What is said before the formula, and the formula, "" where there is none.
+  std::pair<std::string, std::string> Print() {
+    if (!schema_.formula || !GiveRequired()) return {};
     NameNumbers();
     std::vector<std::string> said;
-    for (const auto& [name, value] : required_) {
-      if (std::ranges::none_of(named_, [&](size_t k) { return schema_.arguments[k].name == name; })) {
-        said.push_back(StrCat(name, " = ", value.Description()));
-      }
+    for (const ArgumentSpec& spec : schema_.arguments) {
+      const auto value = given_.find(spec.name);
+      const auto is_it = [&](size_t k) { return schema_.arguments[k].name == spec.name; };
+      if (value == given_.end() || std::ranges::any_of(named_, is_it)) continue;
+      const bool is_truth = spec.type == ArgumentType::kBool && value->second.i;
+      said.push_back(StrCat(spec.name, " = ",
+                            is_truth ? (*value->second.i != 0 ? "true" : "false") : value->second.Description()));
     }
-    return StrCat(said.empty() ? "" : StrCat("with ", Join(said, ", "), ": "), Text(0));
+    return {said.empty() ? "" : StrCat("with ", Join(said, ", "), ": "), Text(0)};
   }
 
  private:
   // With the numbers of this round in place of named arguments; "" where the operator does not take them.
   std::string Text(int round) const {
-    Arguments arguments = required_;
+    Arguments arguments = given_;
     std::vector<Symbol> symbols;
     for (const size_t k : named_) {
       const ArgumentSpec& spec = schema_.arguments[k];
@@ -243,9 +250,9 @@ class FormulaPrinter {
   // Finds values of required arguments; false where there are none.
   bool GiveRequired() {
     for (const ArgumentSpec& spec : schema_.arguments) {
-      if (!spec.required) continue;
+      if (!spec.required || given_.contains(spec.name)) continue;
       for (const ArgumentValue& value : RequiredValues(spec)) {
-        required_[spec.name] = value;
+        given_[spec.name] = value;
         if (spec.Problem(spec.name, value).empty() && IsTaken()) break;
       }
     }
@@ -254,18 +261,36 @@ class FormulaPrinter {
   // Whether the operator takes what has been found, as far as it has been.
   bool IsTaken() const {
     const bool has_all = std::ranges::all_of(
-        schema_.arguments, [&](const ArgumentSpec& spec) { return !spec.required || required_.contains(spec.name); });
+        schema_.arguments, [&](const ArgumentSpec& spec) { return !spec.required || given_.contains(spec.name); });
     return !has_all || !Text(0).empty();
   }
 
   const OperatorSchema& schema_;
-  Arguments required_;
+  Arguments given_;
   std::vector<size_t> named_;  // arguments
 };
 
 }  // namespace
 
-std::string FormulaText(const OperatorSchema& schema) { return FormulaPrinter(schema).Print(); }
+std::string FormulaText(const OperatorSchema& schema) {
+  const auto [said, text] = FormulaPrinter(schema).Print();
+  return said + text;
+}
+
+std::vector<std::string> FormulaVariants(const OperatorSchema& schema) {
+  std::set<std::string> seen = {"", FormulaPrinter(schema).Print().second};
+  std::vector<std::string> variants;
+  for (const ArgumentSpec& spec : schema.arguments) {
+    std::vector<ArgumentValue> values;
+    if (spec.type == ArgumentType::kBool) values = {{.i = 0}, {.i = 1}};
+    for (const std::string& word : spec.constraint.one_of) values.push_back({.s = word});
+    for (const ArgumentValue& value : values) {
+      const auto [said, text] = FormulaPrinter(schema, {{spec.name, value}}).Print();
+      if (seen.insert(text).second) variants.push_back(said + text);
+    }
+  }
+  return variants;
+}
 
 std::string RepeatedGradientsText(const OperatorSchema& schema, const OperatorSchema& gradient) {
   std::vector<std::string> texts;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "stepnet/core/operator.h"
 
@@ -13,6 +14,10 @@ namespace stepnet {
 // that is said before: "with to = \"int32\": y = int32(x)". Sizes are row_size, num_rows and num_elements, their
 // product; what is summed over rows is sum_over_rows(…); require(condition, message) is what the formula checks.
 std::string FormulaText(const OperatorSchema& schema);
+
+// What the formula is with other values of an argument that is a truth value or one of some words, where that is
+// another text: "with drop_states = true: h = …".
+std::vector<std::string> FormulaVariants(const OperatorSchema& schema);
 
 // What the formula of a gradient operator does not say of an operator that repeats its inputs: "db is summed over what
 // b is repeated over", or "".

@@ -18,11 +18,11 @@
 
 #include "stepnet/core/regions/region.h"
 #include "stepnet/core/regions/region_kernels.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 
-// Elements of a block of a program with many values, and of a part: whole vectors and cache lines on any machine.
-inline constexpr std::int64_t kRegionBlock = 256;
+inline constexpr std::int64_t kRegionBlock = kCpuTarget.regions.block_elements;
 
 enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value differs between
 
@@ -96,7 +96,7 @@ struct RegionMove {
   int slot = 0;
 };
 
-inline constexpr std::int64_t kRegionAlignment = 64;  // of buffers, in bytes
+inline constexpr std::int64_t kRegionAlignment = kLineBytes;  // of buffers
 struct FreeAligned {
   void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t(kRegionAlignment)); }
 };

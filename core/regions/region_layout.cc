@@ -75,8 +75,8 @@ class Layout {
     std::int64_t parts = 1;
     if (HasKind(code_, Kind::kAddRow) || HasKind(code_, Kind::kAdd)) {
       code_.cut = RegionCode::Cut::kColumns;
-      code_.unit = kCpuTarget.regions.min_part_columns;
-      parts = has_rows ? 1 : columns / kCpuTarget.regions.min_part_columns;
+      code_.unit = kFloatsOfLine;
+      parts = has_rows ? 1 : columns / kFloatsOfLine;
     } else if (has_rows || code_.joins_rows) {
       code_.cut = RegionCode::Cut::kRows;
       code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));

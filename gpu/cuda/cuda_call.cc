@@ -126,6 +126,8 @@ void* ContextOfThread() {
 
 DeviceOfThread::DeviceOfThread() : context_(ContextOfThread()) { device_of_thread = -1; }
 
+DeviceOfThread::DeviceOfThread(int index) : DeviceOfThread() { UseCudaDevice(index); }
+
 DeviceOfThread::~DeviceOfThread() {
   device_of_thread = -1;
   static const auto set = DriverFunction<CUresult (*)(CUcontext)>("cuCtxSetCurrent");

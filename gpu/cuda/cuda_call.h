@@ -14,11 +14,14 @@ void CheckCuda(cudaError_t result, const char* call);
 // the device's context, with that cause.
 void UseCudaDevice(int index);
 
-// Stands where other libraries, which have CUDA runtimes of their own, use the same thread: looks anew at the device in
-// the next UseCudaDevice, and brings back in the end which one the thread has chosen in the driver.
+// Stands where other libraries, which have CUDA runtimes of their own, use the same thread: the next UseCudaDevice
+// makes its device the current one of the thread, whatever they have chosen; in the end the one that they have chosen
+// is again, in the driver.
 class DeviceOfThread {
  public:
   DeviceOfThread();
+  // Calls UseCudaDevice.
+  explicit DeviceOfThread(int index);
   ~DeviceOfThread();
   DeviceOfThread(const DeviceOfThread&) = delete;
   DeviceOfThread& operator=(const DeviceOfThread&) = delete;

@@ -10,7 +10,7 @@
 
 #include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
-#include "stepnet/gpu/cuda/cuda_target.h"
+#include "stepnet/gpu/cuda_target.h"
 
 namespace stepnet {
 

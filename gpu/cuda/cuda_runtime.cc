@@ -122,7 +122,7 @@ void CudaRuntime::WhenDone(std::function<void()> then) noexcept {
   pending_->Add(std::move(then), *queue_);
 }
 
-std::shared_ptr<void> CudaRuntime::KeepThread() { return std::make_shared<DeviceOfThread>(); }
+std::shared_ptr<void> CudaRuntime::MakeCurrent() { return std::make_shared<DeviceOfThread>(index_); }
 
 std::unique_ptr<Recorder> CudaRuntime::MakeRecorder() { return std::make_unique<CudaRecorder>(*this); }
 
@@ -324,14 +324,12 @@ cudaStream_t StreamOf(StreamId id) {
 }  // namespace
 
 void CudaQueue::WaitFor(StreamId stream) {
-  const DeviceOfThread thread;
-  UseCudaDevice(runtime_.index());
+  const DeviceOfThread thread(runtime_.index());
   stepnet::WaitFor(EventOf(StreamOf(stream)), *this);
 }
 
 void CudaQueue::LetWait(StreamId stream) {
-  const DeviceOfThread thread;
-  UseCudaDevice(runtime_.index());
+  const DeviceOfThread thread(runtime_.index());
   stepnet::WaitFor(EventOf(*this), StreamOf(stream));
 }
 

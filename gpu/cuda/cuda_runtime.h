@@ -30,7 +30,7 @@ class CudaRuntime : public DeviceRuntime {
   void Free(void* memory, std::int64_t bytes) noexcept override;
   Queue& queue() override;
   void WhenDone(std::function<void()> then) noexcept override;
-  std::shared_ptr<void> KeepThread() override;
+  std::shared_ptr<void> MakeCurrent() override;
   // What queue() is where nothing is recorded.
   CudaQueue& own_queue() { return *queue_; }
   MemoryUse memory() const override;

@@ -2,8 +2,8 @@
 #include <iterator>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/cuda/direct_product.h"
+#include "stepnet/gpu/cuda_target.h"
 #include "stepnet/gpu/device_code.cuh"
 
 namespace stepnet {

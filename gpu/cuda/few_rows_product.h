@@ -15,7 +15,7 @@
 
 #include "stepnet/core/run_options.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
-#include "stepnet/gpu/cuda/cuda_target.h"
+#include "stepnet/gpu/cuda_target.h"
 
 namespace stepnet {
 

@@ -7,8 +7,8 @@
 #include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/programs_by_shapes.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/cuda/device_program.h"
+#include "stepnet/gpu/cuda_target.h"
 
 namespace stepnet {
 namespace {

@@ -1,4 +1,5 @@
 // Nets with their parameters, for Python.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -6,6 +7,9 @@
 
 #include <algorithm>
 
+#include "stepnet/core/error.h"
+#include "stepnet/core/printable.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
@@ -85,41 +89,55 @@ nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) 
   });
 }
 
-std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, nb::handle threads,
-                                nb::handle device, nb::handle opt_level, nb::handle seed) {
-  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
-  return CallWithoutGil([&] {
-    const RunOptions options = MakeRunOptions(request);
-    const InOrderOf device({.device = options.device()});
-    return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options);
-  });
-}
+using TextAndFile = std::pair<std::string, std::string>;
 
-// A net from its text, with tensors for its parameters, which are copied; `file` is what it was made from.
-std::shared_ptr<LoadedNet> Make(const std::string& text, const std::string& file, const nb::dict& params,
-                                nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
-  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
-  ModelOfFiles made{.net_file = file};
-  Model& model = made.model;
+GivenNet GivenAs(const TextAndFile& given) { return {.text = given.first, .file = given.second}; }
+
+// The tensors of arrays, which are copied. Needs the GIL.
+std::map<std::string, Tensor> ParametersOf(const nb::dict& params) {
+  std::map<std::string, Tensor> parameters;
   for (const nb::handle item : params.items()) {
     const nb::object key = item[0], value = item[1];
     const std::string name = Utf8Of(key);
-    model.parameters[name] = TensorOf(value, {"parameter", name}).Clone();
+    parameters[name] = TensorOf(value, {"parameter", name}).Clone();
   }
+  return parameters;
+}
+
+// `params` are arrays beside what `init` fills.
+std::shared_ptr<LoadedNet> Load(const TextAndFile& net, const TextAndFile& init, const nb::dict& params,
+                                nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
+  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
+  const std::map<std::string, Tensor> parameters = ParametersOf(params);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
     const InOrderOf device({.device = options.device()});
-    ParseMessageText(text, "<text>", &model.net);
-    model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
-    return std::make_shared<LoadedNet>(made, options);
+    return std::make_shared<LoadedNet>(ReadModel(GivenAs(net), GivenAs(init), parameters), options);
   });
 }
 
-// `optimizer` is an OptimizerDef as text.
-std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string& init_path, nb::handle loss,
-                                 const nb::list& parameters, const std::string& optimizer, nb::handle threads,
-                                 nb::handle device, nb::handle opt_level, nb::handle seed) {
+// Throws kInvalidArgument for what is no option of an optimizer.
+void CheckOption(const std::string& name) {
+  const google::protobuf::Descriptor& type = *OptimizerDef::descriptor();
+  std::vector<std::string> known;
+  for (int i = 0; i < type.field_count(); ++i) known.push_back(type.field(i)->name());
+  if (std::ranges::count(known, name) > 0) return;
+  throw Error(ErrorCode::kInvalidArgument, StrCat("the optimizer has no option \"", PrintableLine(name), "\"",
+                                                  DidYouMean(name, known), "; its options are ", Join(known, ", ")));
+}
+
+// As Load; `options_of_optimizer` has a text for each that is given.
+std::shared_ptr<LoadedNet> Train(const TextAndFile& net, const TextAndFile& init, const nb::dict& params,
+                                 nb::handle loss, const nb::list& parameters, const nb::dict& options_of_optimizer,
+                                 nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
   const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
+  const std::map<std::string, Tensor> filled = ParametersOf(params);
+  std::string optimizer;
+  for (const nb::handle item : options_of_optimizer.items()) {
+    const nb::object key = item[0], value = item[1];
+    CheckOption(Utf8Of(key));
+    optimizer += StrCat(Utf8Of(key), ": ", Utf8Of(value), " ");
+  }
   Training training{.loss = TextOf("loss", loss), .parameters = NamesOf("parameters", parameters), .optimizer = {}};
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
@@ -129,7 +147,7 @@ std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string&
     } catch (const Error& error) {
       throw Error(ErrorCode::kInvalidArgument, error.message());  // it is no file
     }
-    return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options, training);
+    return std::make_shared<LoadedNet>(ReadModel(GivenAs(net), GivenAs(init), filled), options, training);
   });
 }
 
@@ -150,10 +168,9 @@ void BindModel(nb::module_& module) {
       .def("read", &Read)
       .def("restore", &Restore)
       .def("explain", &ExplainNet, nb::arg(), Anything());
-  module.def("load_net", &Load, nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
-  module.def("make_net", &Make, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
-  module.def("train_net", &Train, nb::arg(), nb::arg(), Anything(), nb::arg(), nb::arg(), Anything(), Anything(),
-             Anything(), Anything());
+  module.def("load_net", &Load, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
+  module.def("train_net", &Train, nb::arg(), nb::arg(), nb::arg(), Anything(), nb::arg(), nb::arg(), Anything(),
+             Anything(), Anything(), Anything());
 }
 
 }  // namespace stepnet::python

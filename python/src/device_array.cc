@@ -106,7 +106,7 @@ std::string DeviceArray::Description() const {
 
 nb::object DeviceArray::Numpy() const {
   return ArrayOf(CallWithoutGil([&] {
-    const std::shared_ptr<void> thread = RuntimeOf(tensor_.device()).KeepThread();
+    const std::shared_ptr<void> thread = RuntimeOf(tensor_.device()).MakeCurrent();
     return tensor_.To({});
   }));
 }
@@ -132,7 +132,7 @@ nb::object DeviceArray::Dlpack(nb::handle stream, nb::handle /*max_version*/, nb
   ExpectDevice(dl_device, tensor_.device());
   const std::optional<StreamId> taken_on = StreamOf(stream);
   DeviceRuntime& runtime = RuntimeOf(tensor_.device());
-  const std::shared_ptr<void> thread = runtime.KeepThread();
+  const std::shared_ptr<void> thread = runtime.MakeCurrent();
   const bool is_copy = !copy.is_none() && TruthOf("copy", copy);
   const Tensor given = is_copy ? tensor_.Clone() : tensor_;
   if (taken_on && (is_copy || taken_on != ready_on_)) runtime.queue().LetWait(*taken_on);

@@ -5,7 +5,7 @@ namespace stepnet::python {
 InOrderOf::InOrderOf(const ArrayPlace& place) {
   if (place.device.IsHost()) return;
   DeviceRuntime& runtime = RuntimeOf(place.device);
-  thread_ = runtime.KeepThread();
+  thread_ = runtime.MakeCurrent();
   if (!place.stream) return;
   runtime.queue().WaitFor(*place.stream);
   queue_ = &runtime.queue();

@@ -204,6 +204,8 @@ constexpr std::uintptr_t kFirstPage = 4096;
 Tensor TensorOfDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace& place) {
   const bool is_capsule = PyCapsule_CheckExact(given.ptr()) != 0;
   const Device said = is_capsule ? Device{} : DeviceOf(given, role, place);
+  // PyTorch lends what lies on the thread's current GPU alone.
+  const std::shared_ptr<void> current = said.IsHost() ? nullptr : RuntimeOf(said).MakeCurrent();
   const nb::object array = Resolved(given, role);
   auto lent = std::make_shared<nb::ndarray<nb::ro>>();
   // Nanobind notes that a capsule is used: whoever gives it a second time must learn it.

@@ -10,10 +10,12 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/training_net.h"
 #include "stepnet/python/src/device_calls.h"
 #include "stepnet/python/src/with_file.h"
@@ -32,6 +34,19 @@ bool IsRecord(const NetDef& net, const std::string& blob) {
 
 bool IsFloatingBlob(const Workspace& workspace, const std::string& blob) {
   return workspace.GetBlob(blob).HasTensor() && IsFloating(workspace.GetTensor(blob).dtype());
+}
+
+// What recurrent networks of a net start from.
+std::vector<std::string> InitialStates(const NetDef& net) {
+  std::vector<std::string> blobs;
+  for (const OperatorDef& op : net.op()) {
+    const Argument* const ids = FindArgument(op, "initial_recurrent_state_ids");
+    if (op.type() != "RecurrentNetwork" || ids == nullptr) continue;
+    for (const std::int64_t id : ids->ints()) {
+      if (id >= 0 && id < op.input_size()) blobs.push_back(op.input(static_cast<int>(id)));
+    }
+  }
+  return blobs;
 }
 
 // Those of the candidates that the loss is a function of.
@@ -83,11 +98,26 @@ void CheckNamesAreUtf8(const NetDef& net) {
 
 }  // namespace
 
-ModelOfFiles ReadModel(const std::string& net_path, const std::string& init_path) {
-  if (!HoldsOnlyTensors(net_path) && !LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
+ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map<std::string, Tensor>& params) {
+  const std::string name = net.file.empty() ? "the text" : net.file;
+  const bool is_message = !net.text.empty() || (!HoldsOnlyTensors(net.file) && !LooksLikeMiniDb(net.file));
+  if (is_message && IsCell(net.text.empty() ? ReadFile(net.file) : net.text, name)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(name, " is a cell; stepnet.cell takes it"));
   }
-  return {.model = LoadModel(net_path, init_path), .net_file = net_path, .init_file = init_path};
+  Model model;
+  if (!init.text.empty()) {
+    ParseMessageText(init.text, "the text of init", &model.init_net);
+  } else if (!init.file.empty()) {
+    model = LoadParameters(init.file);
+  }
+  for (const auto& [parameter, tensor] : params) model.parameters[parameter] = tensor;
+  if (net.text.empty()) {
+    model = LoadModel(net.file, std::move(model));
+  } else {
+    ParseMessageText(net.text, name, &model.net);
+    model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
+  }
+  return {.model = std::move(model), .net_file = net.file, .init_file = init.file};
 }
 
 LoadedNet::LoadedNet(const ModelOfFiles& files, const RunOptions& options) : file_(files.net_file) {
@@ -115,10 +145,17 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
                 StrCat("\"", name, "\" is no parameter of ", Described(), DidYouMean(name, parameters_),
                        "; those that are filled are ", Join(parameters_, ", ")));
   }
-  parameters_ = training.parameters.empty() ? ParametersOf(net, training.loss, parameters_) : training.parameters;
-  const TrainingNet made = MakeTrainingNet(net, training.loss, parameters_, training.optimizer);
+  std::vector<std::string> trained = training.parameters;
+  if (trained.empty()) {
+    const std::vector<std::string> states = InitialStates(net);
+    std::ranges::copy_if(parameters_, std::back_inserter(trained),
+                         [&](const std::string& name) { return std::ranges::count(states, name) == 0; });
+    trained = ParametersOf(net, training.loss, trained);
+  }
+  const TrainingNet made = MakeTrainingNet(net, training.loss, trained, training.optimizer);
   RunNetOnce(made.init_net, def_.shared->workspace, options);
   state_ = made.state;
+  iteration_ = made.iteration;
   if (std::ranges::count(outputs_, training.loss) == 0) outputs_.push_back(training.loss);
   def_.net = made.net;
   def_.outputs = outputs_;
@@ -230,6 +267,8 @@ void LoadedNet::Restore(const nb::dict& tensors) {
   }
   CallOnDevice(place(), [&] {
     program_->WriteShared(restored);
+    const auto iteration = restored.find(iteration_);
+    if (iteration != restored.end()) program_->SetNumRuns(*iteration->second.To({}).data<std::int64_t>());
     return true;
   });
 }

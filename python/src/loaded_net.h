@@ -30,8 +30,16 @@ struct ModelOfFiles {
   std::string init_file = {};
 };
 
-// `init_path` is "" where the net needs none. Throws kInputOutput, and kInvalidArgument for a cell.
-ModelOfFiles ReadModel(const std::string& net_path, const std::string& init_path);
+// What Python gives as a net: a text or, where that is "", what a file holds. A text may be made from a file, too,
+// which errors name.
+struct GivenNet {
+  std::string text;
+  std::string file;
+};
+
+// `init` is empty where the net needs none; `params` come beside it. Throws kInputOutput, and kInvalidArgument for a
+// cell.
+ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map<std::string, Tensor>& params);
 
 class LoadedNet {
  public:
@@ -65,8 +73,9 @@ class LoadedNet {
   std::vector<std::string> Differentiable(const std::vector<std::string>& names,
                                           const std::vector<Tensor>& inputs) const;
 
-  // Sets parameters and state. Throws kInvalidArgument for names that neither has, kTypeMismatch and kShapeMismatch for
-  // other tensors than those that are there; nothing has changed then. Needs the GIL.
+  // Sets parameters and state; with the number of iterations random numbers are those of the ones that follow. Throws
+  // kInvalidArgument for names that neither has, kTypeMismatch and kShapeMismatch for other tensors than those that are
+  // there; nothing has changed then. Needs the GIL.
   void Restore(const nanobind::dict& tensors);
 
   const ProgramDef& def() const { return def_; }
@@ -81,6 +90,7 @@ class LoadedNet {
   std::vector<std::string> outputs_;
   std::vector<std::string> parameters_;
   std::vector<std::string> state_;
+  std::string iteration_;  // of the state; "" without training
   std::vector<std::string> filled_;
   ProgramDef def_;
   std::shared_ptr<Program> program_;

@@ -236,7 +236,12 @@ void Program::RunForward(Session& session, const std::vector<Tensor>& inputs, st
   }
   session.is_on_device = std::ranges::any_of(inputs, [](const Tensor& input) { return !input.device().IsHost(); });
   session.run = draw ? *draw : num_runs_++;
-  session.Run(*session.net);
+  try {
+    session.Run(*session.net);
+  } catch (...) {
+    if (has_state_ && !draw) --num_runs_;  // nothing has changed, and what comes is the same run again
+    throw;
+  }
 }
 
 std::vector<Tensor> Program::OutputsOf(const Session& session) const {

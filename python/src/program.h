@@ -69,6 +69,8 @@ class Program : public std::enable_shared_from_this<Program> {
   // The same, and what computes the gradients of this run. REQUIRES a program with gradients.
   std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs,
                                                                             std::optional<std::uint64_t> draw = {});
+  // The next run draws what it would behind so many.
+  void SetNumRuns(std::int64_t runs) { num_runs_ = static_cast<std::uint64_t>(runs); }
 
   bool has_state() const { return has_state_; }  // runs write to `shared`
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence, Union
 
 import numpy
 
@@ -23,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import path_of
+from .source import Source, text_or_path
 
 
 class Net:
@@ -187,28 +186,36 @@ class TrainingNet(Net):
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
-        """Copies of all that the next iteration depends on: the parameters, and what the optimizer keeps.
+        """Copies of all that the next iteration depends on: ``params``, and what the optimizer keeps.
 
+        The number of iterations is among it, by which random numbers follow: dropout goes on as it would have.
         Read-only, as ``params``: :meth:`restore` takes them, too.
         """
         return self._read([*self._net.parameters, *self._net.state])
 
 
+Filler = Union[Source, Mapping[str, Array], None]
+"""What fills the parameters of a net: a net, as a path or text, a file of tensors, or arrays by name."""
+
+
 def load(
-    net: str | os.PathLike[str],
-    init: str | os.PathLike[str] | None = None,
+    net: Source,
+    init: Filler = None,
     *,
     threads: int = 0,
     device: str = "cpu",
     opt_level: int = 2,
     seed: int = 0,
 ) -> Net:
-    """A net from a file.
+    """A net from a file or a text.
+
+    >>> net = stepnet.load("net.pb", init="init.pb")
+    >>> net = stepnet.load(stepnet.expand("lstm.cell", H=128), init=params)
 
     Args:
-        net: a NetDef, a MetaNetDef or a minidb model, binary or text.
-        init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net that
-            fills them, which is run once.
+        net: the path of a NetDef, a MetaNetDef or a minidb model, binary or text; or the text of a NetDef.
+        init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net, also as
+            text, that fills them, which is run once; or arrays by name, which are copied.
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
         opt_level: what the compiler may do, 0 to 2.
@@ -218,13 +225,12 @@ def load(
         InputOutputError: for files that cannot be read or hold something else.
         InvalidNetError: with everything that is wrong with the net.
     """
-    init_path = "" if init is None else path_of("init", init)
-    return Net(_stepnet.load_net(_net_path(net), init_path, threads, device, opt_level, seed))
+    return Net(_stepnet.load_net(*_model_of(net, init), threads, device, opt_level, seed))
 
 
 def train_net(
-    net: str | os.PathLike[str],
-    init: str | os.PathLike[str] | None = None,
+    net: Source,
+    init: Filler = None,
     *,
     loss: str,
     parameters: Iterable[str] = (),
@@ -234,7 +240,7 @@ def train_net(
     seed: int = 0,
     **optimizer: float | bool | str,
 ) -> TrainingNet:
-    """A net from a file, with the gradients of its loss and an optimizer: each call is an iteration of training.
+    """A net from a file or a text, with the gradients of its loss and an optimizer: a call is an iteration of training.
 
     >>> training = stepnet.train_net("net.pb", init="init.pb", loss="loss", learning_rate=0.01, clip_norm=1)
     >>> for x, labels in batches:
@@ -243,7 +249,8 @@ def train_net(
     Args:
         net, init: as for :func:`load`; the net computes the loss, and has neither gradients nor an optimizer.
         loss: a blob of the net that is to become small; of several elements, their sum.
-        parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on.
+        parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on, but
+            for those from which recurrent networks start (a cell's ``h_init``).
         threads, device, opt_level, seed: as for :func:`load`.
         optimizer: ``method`` (``"adam"``, or ``"sgd"``), ``learning_rate`` (0.001), ``weight_decay``, ``clip_norm``,
             ``beta1``, ``beta2`` and ``epsilon`` of Adam, ``momentum`` and ``nesterov`` of SGD, ``schedule``
@@ -254,14 +261,10 @@ def train_net(
         InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
         InvalidNetError: with everything that is wrong with the net.
     """
-    init_path = "" if init is None else path_of("init", init)
-    unknown = [name for name in optimizer if not (name.isascii() and name.isidentifier())]
-    if unknown:
-        raise InvalidArgumentError(f"invalid argument: the optimizer has no option {unknown[0]!r}")
-    text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
+    options = {name: _field_text(name, value) for name, value in optimizer.items()}
     return TrainingNet(
         _stepnet.train_net(
-            _net_path(net), init_path, loss, names_of("parameters", parameters), text, threads, device, opt_level, seed
+            *_model_of(net, init), loss, names_of("parameters", parameters), options, threads, device, opt_level, seed
         )
     )
 
@@ -277,13 +280,18 @@ def _field_text(name: str, value: float | bool | str) -> str:
     raise TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be a number, a truth value or a word")
 
 
-def _net_path(net: str | os.PathLike[str]) -> str:
-    """The path of a net, in a format that the core reads."""
-    if isinstance(net, str) and "{" in net and "\n" in net:
-        raise InvalidArgumentError("invalid argument: the net is a text; it must be the path of a file")
-    path = path_of("net", net)
-    if path.lower().endswith(".onnx"):
+def _model_of(net: Source, init: Filler) -> tuple[tuple[str, str], tuple[str, str], dict[str, Array]]:
+    """A net and what fills it, each a text and a path, of which one is empty, and arrays, as the core takes them."""
+    given = _net_of("net", net)
+    if given[1].lower().endswith(".onnx"):
         raise InvalidArgumentError(
-            f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it as a net, which has gradients"
+            f"invalid argument: {given[1]} is a model in ONNX; stepnet.onnx.load reads it as a net, which has gradients"
         )
-    return path
+    if init is None or isinstance(init, Mapping):
+        return given, ("", ""), dict(init or {})
+    return given, _net_of("init", init), {}
+
+
+def _net_of(argument: str, source: Source) -> tuple[str, str]:
+    text, is_text = text_or_path(source, argument)
+    return (text, "") if is_text else ("", text)

@@ -11,13 +11,14 @@ from .errors import InvalidArgumentError, TypeMismatchError
 Source = Union[str, "os.PathLike[str]"]
 
 
-def text_or_path(source: Source) -> tuple[str, bool]:
-    """The text or the path, and whether it is a text: a string with a brace or more than one line is one."""
+def text_or_path(source: Source, name: str = "the source") -> tuple[str, bool]:
+    """The text or the path that was given as the argument ``name``, and whether it is a text: a string with a brace or
+    more than one line is one."""
     if isinstance(source, str) and ("{" in source or "\n" in source):
-        return utf8("the source", source), True
+        return utf8(name, source), True
     if isinstance(source, (str, os.PathLike)):
-        return path_of("the source", source), False
-    raise TypeMismatchError(f"type mismatch: the source is a {type(source).__name__}; it must be a text or a path")
+        return path_of(name, source), False
+    raise TypeMismatchError(f"type mismatch: {name} is {kind_of(source)}; it must be a text or a path")
 
 
 def kind_of(given: Any) -> str:

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping
+from typing import Mapping, Union
 
 from . import _stepnet
+from .cell import Cell
 from .source import Source, all_sizes, path_of, text_or_path
 
+Described = Union[Source, Cell]
+"""A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
 
-def check(source: Source, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
+
+def _described(
+    source: Described, sizes: dict[str, int], training: bool = False, carry: bool = False
+) -> tuple[str, bool, dict[str, int], bool, bool]:
+    """The text or path, whether it is a text, and what holds for it."""
+    if not isinstance(source, Cell):
+        return *text_or_path(source), sizes, training, carry
+    own = source._options
+    text = text_or_path(source.text or source._source)
+    return *text, {**own["sizes"], **sizes}, training or own["training"], carry or own["carry"]
+
+
+def check(source: Described, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
     """Everything that is wrong with a cell or a net, which is a text or the path of a file. Nothing: an empty list."""
-    text, is_text = text_or_path(source)
-    return _stepnet.check(text, is_text, all_sizes(sizes, named_sizes))
+    return _stepnet.check(*_described(source, all_sizes(sizes, named_sizes))[:3])
 
 
 def expand(
-    source: Source,
+    source: Described,
     /,
     *,
     sizes: Mapping[str, int] | None = None,
@@ -25,9 +39,12 @@ def expand(
     carry: bool = False,
     **named_sizes: int,
 ) -> str:
-    """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters."""
-    text, is_text = text_or_path(source)
-    return _stepnet.expand(text, is_text, all_sizes(sizes, named_sizes), init, training, carry)
+    """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
+
+    :func:`load` and :func:`train_net` take it, alone or with operators around it.
+    """
+    text, is_text, all_of_them, trains, carries = _described(source, all_sizes(sizes, named_sizes), training, carry)
+    return _stepnet.expand(text, is_text, all_of_them, init, trains, carries)
 
 
 def load_operator_library(path: str | os.PathLike[str], /) -> None:
@@ -50,7 +67,7 @@ def ops() -> dict[str, str]:
 
 
 def show(
-    source: Source,
+    source: Described,
     /,
     *,
     sizes: Mapping[str, int] | None = None,
@@ -62,5 +79,5 @@ def show(
 
     ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong.
     """
-    text, is_text = text_or_path(source)
-    return _stepnet.show(text, is_text, all_sizes(sizes, named_sizes), training, format)
+    text, is_text, all_of_them, trains, _ = _described(source, all_sizes(sizes, named_sizes), training)
+    return _stepnet.show(text, is_text, all_of_them, trains, format)

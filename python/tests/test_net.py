@@ -208,8 +208,8 @@ def test_ops_and_expand_tell_what_there_is(cells):
     assert "XavierFill" in stepnet.expand(cells / "lstm.cell", init=True)
 
 
-def test_a_path_of_another_thing_is_told(tmp_path):
+def test_a_path_of_another_thing_is_told(tmp_path, cells):
     with pytest.raises(stepnet.InvalidArgumentError, match="is a model in ONNX; stepnet.onnx.load reads it"):
         stepnet.load(tmp_path / "model.onnx")
-    with pytest.raises(stepnet.InvalidArgumentError, match="the net is a text; it must be the path of a file"):
-        stepnet.load(COUNTER)
+    with pytest.raises(stepnet.InvalidArgumentError, match="the text is a cell; stepnet.cell takes it"):
+        stepnet.load((cells / "lstm.cell").read_text())

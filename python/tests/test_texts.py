@@ -25,6 +25,20 @@ def test_show_takes_nets_that_are_wrong():
     assert "RecurrentNetwork" in stepnet.show(ROOT / "examples" / "char_lm" / "net.pb")
 
 
+def test_cells_are_taken_as_their_texts_are(tmp_path, random):
+    cell = stepnet.cell(LEAKY, D=3, carry=True)
+    assert stepnet.expand(cell) == stepnet.expand(LEAKY, D=3, carry=True) != stepnet.expand(LEAKY, D=3)
+    assert stepnet.expand(cell, D=2) == stepnet.expand(LEAKY, D=2, carry=True)
+    assert stepnet.show(cell) == stepnet.show(LEAKY, D=3)
+    assert stepnet.check(cell) == []
+    (tmp_path / "leaky.cell").write_text(LEAKY)
+    assert stepnet.expand(stepnet.cell(tmp_path / "leaky.cell"), init=True) == stepnet.expand(LEAKY, init=True)
+    params, x = cell.init(seed=1), random.normal(size=(4, 2, 3)).astype("float32")
+    h_init = numpy.zeros((1, 2, 3), "float32")
+    net = stepnet.load(stepnet.expand(cell), params)
+    assert numpy.array_equal(net(x=x, h_init=h_init).h, cell(params, x=x, h_init=h_init).h)
+
+
 def test_explain_tells_what_runs():
     cell = stepnet.cell(LEAKY)
     params = cell.init()

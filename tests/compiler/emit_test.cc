@@ -169,7 +169,7 @@ TEST(Emit, WhatIsPassedHasRowsForABlockOfChunks) {
   EXPECT_EQ(wide.block_steps, 16 * kCpuTarget.min_chunks_of_block);
   EXPECT_EQ(narrow.block_steps, 16 * kCpuTarget.max_chunks_of_block);
   EXPECT_EQ(plan_of(512).block_steps, kCpuTarget.block_bytes / (2 * 512 * 4));
-  EXPECT_TRUE(narrow.instructions[0].can_batch_steps);
+  EXPECT_TRUE(narrow.instructions[0].can_take_steps);
   EXPECT_EQ(narrow.slots[2].ring_rows, narrow.block_steps);
   EXPECT_EQ(narrow.slots[2].row_bytes, 32);
   ASSERT_EQ(narrow.arena.size(), 1);

@@ -6,6 +6,7 @@
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/op_run.h"
 
 namespace stepnet {
 namespace {
@@ -68,6 +69,21 @@ TEST(Simulation, TakesFirstWhatOthersWaitForLongest) {
   for (Task& task : schedule.tasks) task.tail = task.microseconds;
   schedule.tasks[2].tail += 3;
   EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 1, 1, kFree).microseconds, 4) << "1 and 3 beside 2 and 2";
+}
+
+TEST(Simulation, GivesThreadsTasksOneAfterTheOther) {
+  Schedule schedule = Make({12}, {});
+  schedule.tasks[0].parts = 4;
+  constexpr SchedulingCosts kCosts{.inline_task = 0.5, .handed_task = 1};
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 4, 1, 1, kCosts).microseconds, 3 * 1 + 3);
+}
+
+TEST(Task, PartsOfUnitsAreOfWholePieces) {
+  constexpr std::int64_t kUnits = 16 * OpRun::kUnitsOfPart;
+  EXPECT_DOUBLE_EQ((Task{.microseconds = 16, .parts = 4, .units = kUnits}.PartMicroseconds()), 4);
+  EXPECT_DOUBLE_EQ((Task{.microseconds = 16, .parts = 15, .units = kUnits}.PartMicroseconds()), 2)
+      << "one has two pieces";
+  EXPECT_DOUBLE_EQ((Task{.microseconds = 16, .parts = 15}.PartMicroseconds()), 16.0 / 15);
 }
 
 TEST(Schedule, ATaskIsDueBeforeThoseOfShorterTailsAndOfLaterSteps) {

@@ -89,7 +89,9 @@ TEST(Lockstep, AProductAndTheRegionBehindItGoThroughPartsOfTheUnits) {
       ASSERT_EQ(shared.schedule.tasks.size(), 1U);
       const Task& task = shared.schedule.tasks[0];
       EXPECT_EQ(task.units, units);
-      EXPECT_EQ(task.parts, std::min<std::int64_t>(threads, units / 16));
+      // The fewest parts of which none has more pieces of 16 units than with all threads.
+      const std::int64_t pieces = units / 16, longest = (pieces + threads - 1) / threads;
+      EXPECT_EQ(task.parts, (pieces + longest - 1) / longest);
       EXPECT_GT(task.instructions.size(), 1U);
     }
   }

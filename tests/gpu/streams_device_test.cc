@@ -114,11 +114,13 @@ TEST_F(CudaStreams, TheDeviceThatOthersHaveChosenStays) {
   if (NumCudaDevices() < 2) GTEST_SKIP() << "there is one GPU";
   STEPNET_CUDA_CALL(cudaSetDevice(1));
   STEPNET_CUDA_CALL(cudaFree(nullptr));  // which makes it the thread's
+  int current = -1;
   {
-    const std::shared_ptr<void> thread = runtime().KeepThread();
+    const std::shared_ptr<void> thread = runtime().MakeCurrent();
+    STEPNET_CUDA_CALL(cudaGetDevice(&current));
+    EXPECT_EQ(current, 0);
     Tensor::Zeros(DType::kUInt8, {kBytes}, kGpu).To({});
   }
-  int current = -1;
   STEPNET_CUDA_CALL(cudaGetDevice(&current));
   EXPECT_EQ(current, 1);
   STEPNET_CUDA_CALL(cudaSetDevice(0));

@@ -87,6 +87,25 @@ TEST(ProtoIo, TextErrorsGivePlaceAndNearestName) {
               "input/output error: step_net of op 3:1:7: Expected string, got: 3");
 }
 
+// Later versions of Caffe2 call field 2 of DeviceOption so; that of a partition is another one.
+TEST(ProtoIo, TextsMayCallTheNumberOfAGpuDeviceId) {
+  const std::string text =
+      "op { type: \"A\" device_option { device_type: 1 device_id: 3 } arg { name: \"step_net\" n {"
+      "  op { type: \"B\" device_option { cuda_gpu_id: 2 } } op { type: \"C\" device_option { device_id: 0 } } } } }"
+      "partition_info { name: \"p\" device_id: 7 }";
+  NetDef net;
+  ParseMessageText(text, "net.pbtxt", &net);
+  EXPECT_EQ(net.op(0).device_option().cuda_gpu_id(), 3);
+  const NetDef& step = net.op(0).arg(0).n();
+  EXPECT_EQ(step.op(0).device_option().cuda_gpu_id(), 2);
+  EXPECT_TRUE(step.op(1).device_option().has_cuda_gpu_id());
+  EXPECT_EQ(net.partition_info(0).device_id(0), 7);
+  NetDef copy;
+  ParseMessageBytes(net.SerializeAsString(), "net.pb", &copy);
+  EXPECT_EQ(copy.op(0).device_option().cuda_gpu_id(), 3);
+  EXPECT_FALSE(net.op(0).device_option().has_device_id() || step.op(1).device_option().has_device_id());
+}
+
 TEST(ProtoIo, RequiredFieldsAreNamed) {
   const TempDir dir;
   TensorProto proto;

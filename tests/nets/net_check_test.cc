@@ -120,10 +120,12 @@ TEST(NetCheck, FindsBlobsThatNothingWrites) {
       "external_input: 'input' op { type: 'test.Unary' input: 'inptu' output: 'y' } op { type: 'test.Unary' input: 'z' "
       "output: 'z2' } op { type: 'test.Unary' input: 'y' output: 'z' } external_output: ['y', 'yy1']";
   EXPECT_EQ(Problems(net),
-            (Messages{"\"inptu\" is read before anything writes it; did you mean \"input\"?",
-                      "\"z\" is read before anything writes it", "nothing produces the external output \"yy1\""}));
+            (Messages{"\"inptu\" is read before anything writes it and is no external_input of the net; did you mean "
+                      "\"input\"?",
+                      "\"z\" is read before anything writes it and is no external_input of the net",
+                      "nothing produces the external output \"yy1\""}));
   EXPECT_EQ(Problems(net, {.blob_exists = [](const std::string& blob) { return blob == "inptu" || blob == "yy1"; }}),
-            Messages{"\"z\" is read before anything writes it"});
+            Messages{"\"z\" is read before anything writes it and is no external_input of the net"});
   // Without external_input a net reads what there is, unless that is known.
   const std::string open = "op { type: 'test.Unary' input: 'x' output: 'y' }";
   EXPECT_EQ(Problems(open), Messages{});

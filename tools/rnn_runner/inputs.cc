@@ -57,11 +57,10 @@ T ParseNumber(const std::string& item, const std::string& text) {
 }
 
 DType ParseDType(const std::string& item, const std::string& name) {
+  const std::optional<DType> dtype = DTypeNamed(name);
+  if (dtype && *dtype != DType::kString) return *dtype;
   std::vector<std::string> names;
-  for (int i = 0; i < static_cast<int>(DType::kString); ++i) {
-    names.emplace_back(DTypeName(static_cast<DType>(i)));
-    if (names.back() == name) return static_cast<DType>(i);
-  }
+  for (int i = 0; i < static_cast<int>(DType::kString); ++i) names.emplace_back(DTypeName(static_cast<DType>(i)));
   throw UsageError(StrCat("--shape has \"", item, "\": no dtype \"", name, "\"", DidYouMean(name, names)));
 }
 

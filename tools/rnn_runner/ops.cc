@@ -128,12 +128,13 @@ std::string KernelsText(const OperatorSchema& schema) {
 
 // The facts that fit a line each, in the order in which both formats show them.
 std::vector<std::pair<std::string, std::string>> Facts(const OperatorSchema& schema) {
-  std::vector<std::pair<std::string, std::string>> facts = {{"formula", FormulaText(schema)},
-                                                            {"in place", InPlaceText(schema)},
-                                                            {"properties", PropertiesText(schema)},
-                                                            {"gradient", GradientText(schema)},
-                                                            {"formula of the gradient", GradientFormulaText(schema)},
-                                                            {"kernels", KernelsText(schema)}};
+  std::vector<std::pair<std::string, std::string>> facts = {{"formula", FormulaText(schema)}};
+  for (std::string& variant : FormulaVariants(schema)) facts.emplace_back("formula", std::move(variant));
+  facts.insert(facts.end(), {{"in place", InPlaceText(schema)},
+                             {"properties", PropertiesText(schema)},
+                             {"gradient", GradientText(schema)},
+                             {"formula of the gradient", GradientFormulaText(schema)},
+                             {"kernels", KernelsText(schema)}});
   std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
   return facts;
 }

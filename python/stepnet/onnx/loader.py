@@ -91,7 +91,7 @@ def load(
     proto = read_model(file)
     scope, arguments, defaults = read_graph(proto, file)
     text = scope.net.text()
-    net = _stepnet.make_net(text, str(file), scope.model.params, threads, device, opt_level, seed)
+    net = _stepnet.load_net((text, str(file)), ("", ""), scope.model.params, threads, device, opt_level, seed)
     return Graph(net, arguments, defaults, scope.model.fixed, text)
 
 

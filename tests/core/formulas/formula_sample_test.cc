@@ -165,6 +165,17 @@ TEST(FormulaText, NamesArgumentsSizesAndSums) {
       "new_param = param - t0");
 }
 
+TEST(FormulaText, SaysWhatArgumentsMakeOfTheFormula) {
+  const auto variants = [](const char* type) { return FormulaVariants(GetOperator(type)); };
+  EXPECT_EQ(variants("Mod"),
+            std::vector<std::string>{"with sign_follow_divisor = true: t0 = x % divisor; y = where(t0 < 0, "
+                                     "t0 + divisor, t0)"});
+  EXPECT_EQ(variants("DropoutGrad"), std::vector<std::string>{"with is_test = true: dx = dy"});
+  EXPECT_EQ(variants("Scale"), std::vector<std::string>());
+  EXPECT_EQ(variants("LSTMUnit").size(), 1);  // sequence_lengths = false takes an input away
+  EXPECT_EQ(variants("SequenceMask").front().find("with mode = \"window\": "), 0);
+}
+
 // A product, and a gradient of it.
 Operator Product(const char* type, const char* gradient) {
   Operator op(type);

@@ -1,4 +1,4 @@
-#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/uses.h"
 
 #include <algorithm>
 #include <memory>

@@ -51,7 +51,7 @@ inline constexpr CudaRegionSizes kCudaRegions = {};
 // Streams of a recording: each has scratch memory of its own. Chosen.
 inline constexpr int kMaxCudaLanes = 4;
 
-// Which products of few rows the kernel for them computes (few_rows_product.h), and in which tiles.
+// Which products of few rows the kernel for them computes (gpu/cuda/few_rows_product.h), and in which tiles.
 struct FewRowsSizes {
   // Elsewhere cuBLASLt is faster, by the timings below or in the steps of cells (scripts/bench_gpu): beyond so many
   // rows, below so few, and for so many multiplications. What lies by rows it reads better; with the other layout very
@@ -71,8 +71,8 @@ struct FewRowsSizes {
   double block_of_cluster_time = 0.1;
 };
 
-// Which products are computed directly (direct_product.h). By timing them and cuBLASLt in a chain of steps on an H100
-// (docs/performance.md).
+// Which products are computed directly (gpu/cuda/direct_product.h). By timing them and cuBLASLt in a chain of steps on
+// an H100 (docs/performance.md).
 struct DirectProductSizes {
   std::int64_t max_rows = 4;
   double max_multiplications_of_rows = 1 << 25;
@@ -91,10 +91,10 @@ struct DirectProductSizes {
 
 // Which kernel computes a product.
 struct CudaProductSizes {
-  // Multiplications up to which products of few rows are computed exactly, by the kernel for that (few_rows_product.h),
-  // also where TF32 would do: tensor cores have too little to do. To be measured; lstm.cell with (B, H) = (32, 256),
-  // whose steps multiply [32, 256] with 1 MB, took 0.79 ms in TF32 and 0.65 exactly, and with (64, 512), eight times as
-  // many, tensor cores are faster (scripts/bench_gpu).
+  // Multiplications up to which products of few rows are computed exactly, by the kernel for that
+  // (gpu/cuda/few_rows_product.h), also where TF32 would do: tensor cores have too little to do. To be measured;
+  // lstm.cell with (B, H) = (32, 256), whose steps multiply [32, 256] with 1 MB, took 0.79 ms in TF32 and 0.65 exactly,
+  // and with (64, 512), eight times as many, tensor cores are faster (scripts/bench_gpu).
   std::int64_t max_exact_multiplications = std::int64_t{32} * 256 * 1024;
 
   FewRowsSizes few_rows;
