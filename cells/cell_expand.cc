@@ -367,12 +367,24 @@ class CellExpander {
 
   void ListExternals() {
     for (const std::string& parameter : result_.parameters) result_.net.add_external_input(parameter);
+    NameLearnedStates();
     std::set<std::string> known(result_.net.external_input().begin(), result_.net.external_input().end());
     for (const OperatorDef& op : result_.init_net.op()) {
       if (known.insert(op.output(0)).second) result_.net.add_external_input(op.output(0));
     }
     for (const std::string& output : result_.outputs) result_.net.add_external_output(output);
     for (const CarriedState& state : result_.states) result_.net.add_external_output(state.last);
+  }
+
+  void NameLearnedStates() {
+    std::vector<std::string> learned;
+    for (const CellNetInput& start : result_.starts) {
+      if (std::ranges::count(result_.parameters, start.blob) > 0) learned.push_back(start.blob);
+    }
+    if (learned.empty()) return;
+    Argument& argument = *result_.net.add_arg();
+    argument.set_name(kLearnedStates);
+    for (const std::string& blob : learned) argument.add_strings(blob);
   }
 
   const CellSource& source_;

@@ -45,6 +45,9 @@ struct CellNetInput {
   bool is_state = false;  // what one starts from, where dims[0] is the number of rows that steps see
 };
 
+// The argument of a net of a cell that names what states start from and training changes, where there is such.
+inline constexpr const char* kLearnedStates = "learned_initial_states";
+
 struct CellNet {
   NetDef init_net;  // fills parameters, and the constants that states start from
   NetDef net;

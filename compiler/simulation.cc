@@ -172,7 +172,9 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
   IdleThreads idle(threads);
   double now = 0;
-  double handed_until = 0;  // threads are given tasks one after the other, from one list
+  // Threads are given tasks one after the other, from one list, at which the others look meanwhile.
+  const double handed_task = costs.handed_task + costs.inline_task * std::max(threads - 2, 0);
+  double handed_until = 0;
   double busy = 0;
   std::int64_t oldest = 0;
   while (!ready.empty() || !running.empty()) {
@@ -185,7 +187,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
       const double cost = times * schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
       busy += cost;
       double start = now + costs.inline_task;
-      if (thread != next.from) start = handed_until = std::max(now, handed_until) + costs.handed_task;
+      if (thread != next.from) start = handed_until = std::max(now, handed_until) + handed_task;
       running.push({.until = start + cost, .thread = thread, .task = next.task, .step = next.step});
     }
     const Running done = running.top();

@@ -1,9 +1,11 @@
 #include "stepnet/python/src/loaded_net.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/printable.h"
@@ -36,9 +38,13 @@ bool IsFloatingBlob(const Workspace& workspace, const std::string& blob) {
   return workspace.GetBlob(blob).HasTensor() && IsFloating(workspace.GetTensor(blob).dtype());
 }
 
-// What recurrent networks of a net start from.
+// What recurrent networks of a net start from, but for what it says is learned.
 std::vector<std::string> InitialStates(const NetDef& net) {
   std::vector<std::string> blobs;
+  std::set<std::string> learned;
+  for (const Argument& argument : net.arg()) {
+    if (argument.name() == kLearnedStates) learned.insert(argument.strings().begin(), argument.strings().end());
+  }
   for (const OperatorDef& op : net.op()) {
     const Argument* const ids = FindArgument(op, "initial_recurrent_state_ids");
     if (op.type() != "RecurrentNetwork" || ids == nullptr) continue;
@@ -46,6 +52,7 @@ std::vector<std::string> InitialStates(const NetDef& net) {
       if (id >= 0 && id < op.input_size()) blobs.push_back(op.input(static_cast<int>(id)));
     }
   }
+  std::erase_if(blobs, [&](const std::string& blob) { return learned.contains(blob); });
   return blobs;
 }
 
@@ -102,7 +109,8 @@ ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map
   const std::string name = net.file.empty() ? "the text" : net.file;
   const bool is_message = !net.text.empty() || (!HoldsOnlyTensors(net.file) && !LooksLikeMiniDb(net.file));
   if (is_message && IsCell(net.text.empty() ? ReadFile(net.file) : net.text, name)) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(name, " is a cell; stepnet.cell takes it"));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(name, " is a cell; stepnet.cell takes it, and stepnet.expand makes a net of it"));
   }
   Model model;
   if (!init.text.empty()) {
@@ -117,7 +125,8 @@ ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map
     ParseMessageText(net.text, name, &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
   }
-  return {.model = std::move(model), .net_file = net.file, .init_file = init.file};
+  return {
+      .model = std::move(model), .net_file = net.file, .init_file = init.text.empty() ? init.file : "the text of init"};
 }
 
 LoadedNet::LoadedNet(const ModelOfFiles& files, const RunOptions& options) : file_(files.net_file) {
@@ -201,7 +210,8 @@ std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
     const nb::object array = nb::borrow(PyDict_GetItemString(given.ptr(), input.c_str()));
     if (!array.is_valid()) {
       check_names();  // a name may be misspelled
-      throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Described(), " is missing"));
+      throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Described(),
+                                                      " is missing; nothing that fills the net gives it"));
     }
     tensors.push_back(TensorOf(array, {"input", input}, place()));
   }

@@ -48,7 +48,7 @@ class Cell:
         text, is_text = text_or_path(source)
         try:
             cell = _stepnet.make_cell(text, is_text, **options)
-        except InvalidArgumentError as error:
+        except (InvalidArgumentError, TypeMismatchError) as error:
             raise _with_option(error, options["sizes"]) from None
         self._cell = cell
         self._call = cell.call
@@ -188,11 +188,13 @@ class Cell:
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
 
 
-def _with_option(error: InvalidArgumentError, sizes: Mapping[str, int]) -> InvalidArgumentError:
-    """The error, with the option that was meant by a size that the cell does not have."""
+def _with_option(
+    error: InvalidArgumentError | TypeMismatchError, sizes: Mapping[str, int]
+) -> InvalidArgumentError | TypeMismatchError:
+    """The error, with the option that was meant by a size that the cell does not have, or whose value is none."""
     text = str(error)
-    unknown = next((name for name in sizes if text.endswith(f" has no size {name}")), "")
-    return InvalidArgumentError(text + did_you_mean(unknown, ("sizes", "dtype", *_OPTIONS)))
+    meant = (name for name in sizes if text.endswith(f" has no size {name}") or f"the size {name} is " in text)
+    return type(error)(text + did_you_mean(next(meant, ""), ("sizes", "dtype", *_OPTIONS)))
 
 
 def _is_double(dtype: Any) -> bool:

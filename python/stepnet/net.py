@@ -32,6 +32,8 @@ class Net:
     other; other calls have memory of their own.
     """
 
+    _kind = "Net"
+
     def __init__(self, net: _stepnet.LoadedNet) -> None:
         self._net = net
         self._call = net.call
@@ -47,7 +49,7 @@ class Net:
         """The names of what a call gives: the net's outputs or, where it lists none, all that no operator reads."""
 
     def __repr__(self) -> str:
-        return f"<stepnet.Net {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
+        return f"<stepnet.{self._kind} {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
 
     def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the net on an array for each of ``self.inputs``, by name: ``x=x``, or in a dictionary, ``{"x": x}``.
@@ -184,11 +186,14 @@ class TrainingNet(Net):
     the loss among them, as they were before the change.
     """
 
+    _kind = "TrainingNet"
+
     @property
     def state(self) -> dict[str, numpy.ndarray]:
         """Copies of all that the next iteration depends on: ``params``, and what the optimizer keeps.
 
-        The number of iterations is among it, by which random numbers follow: dropout goes on as it would have.
+        The number of iterations is among it, by which random numbers follow: dropout goes on as it would have, in a net
+        made with the same ``seed``.
         Read-only, as ``params``: :meth:`restore` takes them, too.
         """
         return self._read([*self._net.parameters, *self._net.state])
@@ -210,12 +215,13 @@ def load(
     """A net from a file or a text.
 
     >>> net = stepnet.load("net.pb", init="init.pb")
-    >>> net = stepnet.load(stepnet.expand("lstm.cell", H=128), init=params)
+    >>> net = stepnet.load(stepnet.expand(cell), init=stepnet.expand(cell, init=True))
 
     Args:
         net: the path of a NetDef, a MetaNetDef or a minidb model, binary or text; or the text of a NetDef.
         init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net, also as
-            text, that fills them, which is run once; or arrays by name, which are copied.
+            text, that fills them, which is run once; or arrays by name, which are copied. What a net reads and neither
+            gives is an input of each call.
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
         opt_level: what the compiler may do, 0 to 2.
@@ -250,17 +256,20 @@ def train_net(
         net, init: as for :func:`load`; the net computes the loss, and has neither gradients nor an optimizer.
         loss: a blob of the net that is to become small; of several elements, their sum.
         parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on, but
-            for those from which recurrent networks start (a cell's ``h_init``).
+            for those from which recurrent networks start (a cell's ``h_init``), unless the cell says that they are learned.
         threads, device, opt_level, seed: as for :func:`load`.
         optimizer: ``method`` (``"adam"``, or ``"sgd"``), ``learning_rate`` (0.001), ``weight_decay``, ``clip_norm``,
             ``beta1``, ``beta2`` and ``epsilon`` of Adam, ``momentum`` and ``nesterov`` of SGD, ``schedule``
             (``"fixed"``, ``"step"``, ``"exp"``, ``"inv"``, ``"poly"``, ``"cosine"``) with ``gamma``, ``power``,
-            ``decay_every``, ``decay_over``, ``final_fraction``, and ``warmup``, as in the files of ``rnn_runner train``.
+            ``decay_every``, ``decay_over``, ``final_fraction``, and ``warmup``, as in the files of ``rnn_runner train``;
+            ``poly`` and ``cosine`` need ``decay_over``, a number of iterations.
 
     Raises:
         InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
         InvalidNetError: with everything that is wrong with the net.
     """
+    if isinstance(init, Mapping) and any(str(name).startswith("optimizer/") for name in init):
+        raise InvalidArgumentError("invalid argument: init has a state of the optimizer, which TrainingNet.restore takes")
     options = {name: _field_text(name, value) for name, value in optimizer.items()}
     return TrainingNet(
         _stepnet.train_net(

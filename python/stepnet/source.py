@@ -18,7 +18,8 @@ def text_or_path(source: Source, name: str = "the source") -> tuple[str, bool]:
         return utf8(name, source), True
     if isinstance(source, (str, os.PathLike)):
         return path_of(name, source), False
-    raise TypeMismatchError(f"type mismatch: {name} is {kind_of(source)}; it must be a text or a path")
+    hint = "; stepnet.expand makes a net of a cell" if type(source).__name__ == "Cell" else ""
+    raise TypeMismatchError(f"type mismatch: {name} is {kind_of(source)}; it must be a text or a path{hint}")
 
 
 def kind_of(given: Any) -> str:

@@ -41,6 +41,9 @@ def expand(
 ) -> str:
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
 
+    With ``training`` dropout drops and zoneout draws in it; with ``carry`` every state starts from an input and is an output
+    at the end.
+
     :func:`load` and :func:`train_net` take it, alone or with operators around it.
     """
     text, is_text, all_of_them, trains, carries = _described(source, all_sizes(sizes, named_sizes), training, carry)

@@ -212,7 +212,12 @@ class Module(torch.nn.Module):
             )
         for each, name in zip(cell.params, self._param_names):
             value = self._checked(each, values).to(cell._options["device"], copy=True)
-            self.register_parameter(name, torch.nn.Parameter(value))
+            try:
+                self.register_parameter(name, torch.nn.Parameter(value))
+            except KeyError:
+                raise errors.InvalidArgumentError(
+                    f"invalid argument: the parameter {each.name!r} of {cell.name} has the name of an attribute of the module"
+                ) from None
 
     def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
         """The value of a parameter, which is as the cell says."""

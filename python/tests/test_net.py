@@ -213,3 +213,9 @@ def test_a_path_of_another_thing_is_told(tmp_path, cells):
         stepnet.load(tmp_path / "model.onnx")
     with pytest.raises(stepnet.InvalidArgumentError, match="the text is a cell; stepnet.cell takes it"):
         stepnet.load((cells / "lstm.cell").read_text())
+    with pytest.raises(stepnet.TypeMismatchError, match="net is a Cell; it must be a text or a path; stepnet.expand makes a net"):
+        stepnet.load(stepnet.cell(cells / "lstm.cell"))
+    with pytest.raises(stepnet.TypeMismatchError, match="the size trainig is True; .*did you mean training?"):
+        stepnet.cell(cells / "lstm.cell", trainig=True)
+    with pytest.raises(stepnet.Error, match="the text of init"):
+        stepnet.load(COUNTER, 'op { type: "Relu" input: "nothing" output: "y" }')

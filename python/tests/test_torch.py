@@ -495,3 +495,9 @@ def test_a_module_is_not_compiled_to_torchscript(module):
     for each in (module, torch.nn.Sequential(module)):
         with pytest.raises(stepnet.InvalidArgumentError, match="lstm is compiled by torch.jit.script, and PyTorch sees nothing"):
             torch.jit.script(each)
+
+
+def test_a_parameter_called_as_an_attribute_of_the_module_is_refused():
+    text = "cell odd(x[2]; h[2]) {\n param training[2, 2]\n h = Tanh(x @ training + h)\n output h\n}"
+    with pytest.raises(stepnet.InvalidArgumentError, match="the parameter 'training' of odd has the name of an attribute"):
+        stepnet.torch.Module(stepnet.cell(text))

@@ -202,6 +202,23 @@ def test_initial_states_are_trained_where_they_are_named_alone(tmp_path, random)
         stepnet.load(tmp_path / "net.pbtxt", init=training.params)(x=x)
 
 
+def test_learned_initial_states_are_trained(random):
+    cell = CELL.replace("count = count", "state h initial=learned\n  count = count")
+    loss = 'op { type: "SumSqrElements" input: "h" output: "loss" }'
+    training = stepnet.train_net(stepnet.expand(cell) + loss, stepnet.expand(cell, init=True), loss="loss")
+    before = training.params
+    training(x=random.normal(size=(4, 1, 3)).astype("float32"))
+    changed = {name for name, now in training.params.items() if not numpy.array_equal(now, before[name])}
+    assert changed == {"w", "u", "h_init"}
+    assert repr(training).startswith("<stepnet.TrainingNet ")
+
+
+def test_a_state_of_the_optimizer_is_no_start(tmp_path, batch):
+    training = stepnet.train_net(*files(tmp_path), loss="loss")
+    with pytest.raises(stepnet.InvalidArgumentError, match="init has a state of the optimizer, which TrainingNet.restore takes"):
+        stepnet.train_net(NET, training.state, loss="loss")
+
+
 def test_nets_and_what_fills_them_may_be_texts_and_arrays(tmp_path, batch):
     expected = stepnet.load(*files(tmp_path), seed=4)(**batch).y
     assert numpy.array_equal(stepnet.load(NET, INIT, seed=4)(**batch).y, expected)

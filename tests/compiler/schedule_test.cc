@@ -75,7 +75,10 @@ TEST(Simulation, GivesThreadsTasksOneAfterTheOther) {
   Schedule schedule = Make({12}, {});
   schedule.tasks[0].parts = 4;
   constexpr SchedulingCosts kCosts{.inline_task = 0.5, .handed_task = 1};
-  EXPECT_DOUBLE_EQ(Simulate(schedule, 4, 1, 1, kCosts).microseconds, 3 * 1 + 3);
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 1, 1, kCosts).microseconds, 4.5 + 1 + 3)
+      << "the other one was given a part at 4.5";
+  // Others look at the list meanwhile.
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 4, 1, 1, kCosts).microseconds, 3 * (1 + 2 * 0.5) + 3);
 }
 
 TEST(Task, PartsOfUnitsAreOfWholePieces) {
