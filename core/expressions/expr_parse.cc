@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-// Of those that expressions know.
+// The dtype of that name where expressions know it.
 std::optional<DType> ExprDTypeNamed(std::string_view name) {
   const std::optional<DType> dtype = DTypeNamed(name);
   switch (dtype.value_or(DType::kString)) {

@@ -37,7 +37,8 @@ DEFINE_string(cuda_graph, "on",
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(
     opt_level, stepnet::kMaxOptLevel,
-    "0: every operator of a step net runs step by step, in the order of the net; 1: operators become one, run once or not "
+    "0: every operator of a step net runs step by step, in the order of the net; 1: operators become one, run once or "
+    "not "
     "at all, where that changes no bit; 2: what need not wait runs for many steps at once, the same within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",
