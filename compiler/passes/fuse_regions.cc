@@ -195,7 +195,8 @@ class LoopFuser {
   void LeaveOut(const RegionObstacle& obstacle, const std::vector<int>& group, std::set<int>* left_out) const {
     const int at = group[obstacle.call];
     const auto is_larger = [&](int n) { return elements_[n] > elements_[at]; };
-    if (obstacle.repeats && elements_[at] <= elements_[group[0]] && std::ranges::any_of(group, is_larger)) {
+    // The first one stays: the group grows from it.
+    if (obstacle.repeats && elements_[at] == elements_[group[0]] && std::ranges::any_of(group, is_larger)) {
       std::ranges::copy_if(group, std::inserter(*left_out, left_out->end()), is_larger);
     } else {
       left_out->insert(obstacle.call > 0 ? at : group.back());
