@@ -278,7 +278,8 @@ void LoadedNet::Restore(const nb::dict& tensors) {
   CallOnDevice(place(), [&] {
     program_->WriteShared(restored);
     const auto iteration = restored.find(iteration_);
-    if (!iteration_.empty() && iteration != restored.end()) program_->SetNumRuns(*iteration->second.To({}).data<std::int64_t>());
+    if (!iteration_.empty() && iteration != restored.end())
+      program_->SetNumRuns(*iteration->second.To({}).data<std::int64_t>());
     return true;
   });
 }
