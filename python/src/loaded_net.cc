@@ -89,18 +89,23 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
-// Throws kInvalidNet for a blob, also one of a step net, whose name Python cannot have.
-void CheckNamesAreUtf8(const NetDef& net) {
-  const auto check = [](const std::string& blob) {
-    if (IsUtf8(blob)) return;
-    throw Error(ErrorCode::kInvalidNet, StrCat("the blob \"", PrintableLine(blob), "\" has a name that is no UTF-8"));
-  };
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& blob : op.input()) check(blob);
-    for (const std::string& blob : op.output()) check(blob);
-    for (const Argument& argument : op.arg()) CheckNamesAreUtf8(argument.n());
+// Throws kInvalidNet for the name of a blob that Python cannot have: other text than UTF-8, and what C ends at.
+void CheckName(const std::string& blob) {
+  if (blob.find('\0') != std::string::npos) {
+    throw Error(ErrorCode::kInvalidNet, StrCat("the blob \"", PrintableLine(blob), "\" has a name with a NUL in it"));
   }
-  for (const std::string& blob : net.external_output()) check(blob);
+  if (IsUtf8(blob)) return;
+  throw Error(ErrorCode::kInvalidNet, StrCat("the blob \"", PrintableLine(blob), "\" has a name that is no UTF-8"));
+}
+
+// Checks the names of a net and its step nets.
+void CheckNames(const NetDef& net) {
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& blob : op.input()) CheckName(blob);
+    for (const std::string& blob : op.output()) CheckName(blob);
+    for (const Argument& argument : op.arg()) CheckNames(argument.n());
+  }
+  for (const std::string& blob : net.external_output()) CheckName(blob);
 }
 
 }  // namespace
@@ -174,7 +179,11 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
 void LoadedNet::Load(const ModelOfFiles& files, const RunOptions& options) {
   const Model& model = files.model;
   name_ = PrintableLine(model.net.name());
-  WithFile(file_, [&] { CheckNamesAreUtf8(model.net); });
+  WithFile(file_, [&] {
+    CheckNames(model.net);
+    for (const auto& [name, tensor] : model.parameters) CheckName(name);
+    CheckNames(model.init_net);
+  });
   def_ = {.net = model.net, .options = options, .shared = std::make_shared<SharedBlobs>()};
   WithFile(files.init_file.empty() ? file_ : files.init_file,
            [&] { model.Initialize(def_.shared->workspace, options); });
@@ -191,6 +200,14 @@ void LoadedNet::Load(const ModelOfFiles& files, const RunOptions& options) {
     outputs_ = UnreadBlobs(model.net);
     std::erase_if(outputs_, [&](const std::string& blob) { return IsRecord(model.net, blob); });
   }
+  std::set<std::string> seen;
+  std::erase_if(outputs_, [&](const std::string& blob) { return !seen.insert(blob).second; });
+  WithFile(file_, [&] {
+    for (const auto* names : {&inputs_, &outputs_, &parameters_}) {
+      if (std::ranges::count(*names, "") == 0) continue;
+      throw Error(ErrorCode::kInvalidNet, "a blob that the net reads or gives has an empty name");
+    }
+  });
   def_.inputs = inputs_;
   def_.outputs = outputs_;
 }

@@ -22,12 +22,15 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
 
     A value is also found by the name itself, ``out["layer0/h_last"]``; ``out._names`` lists the names, by field.
     """
-    fields: list[str] = []
+    fields: dict[str, None] = {}
+    longest: dict[str, str] = {}
     for name in names:
-        field = _field(name)
+        wanted = _field(name)
+        field = longest.get(wanted, wanted)
         while field in fields:
             field += "_"
-        fields.append(field)
+        fields[field] = None
+        longest[wanted] = field
     index_of = {name: i for i, name in enumerate(names)}
     name_of = {field: name for field, name in zip(fields, names) if field not in index_of}
     base = namedtuple(type_name, fields)  # type: ignore[misc]

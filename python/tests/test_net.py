@@ -219,3 +219,21 @@ def test_a_path_of_another_thing_is_told(tmp_path, cells):
         stepnet.cell(cells / "lstm.cell", trainig=True)
     with pytest.raises(stepnet.Error, match="the text of init"):
         stepnet.load(COUNTER, 'op { type: "Relu" input: "nothing" output: "y" }')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('op { type: "Copy" input: "" output: "y" }', "has an empty name"),
+        ('op { type: "Copy" input: "x" output: "" }', "has an empty name"),
+        ('op { type: "Add" input: "x" input: "x\\000y" output: "o" }', "has a name with a NUL in it"),
+    ],
+)
+def test_names_that_python_cannot_have_are_refused(text, message):
+    with pytest.raises(stepnet.InvalidNetError, match=message):
+        stepnet.load(text)
+
+
+def test_many_outputs_of_one_name_are_one():
+    text = 'op { type: "Copy" input: "x" output: "y" }' + ' external_output: "y"' * 20000
+    assert stepnet.load(text).outputs == ("y",)
