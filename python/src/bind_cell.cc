@@ -85,7 +85,7 @@ nb::dict Init(const Cell& cell, nb::handle seed) {
   const std::map<std::string, Tensor> parameters =
       CallOnDevice(cell.PlaceOf(nb::none()), [&] { return cell.Init(from); });
   nb::dict arrays;
-  for (const auto& [name, tensor] : parameters) arrays[name.c_str()] = ArrayOf(tensor);
+  for (const auto& [name, tensor] : parameters) arrays[StrOf(name)] = ArrayOf(tensor);
   return arrays;
 }
 
@@ -105,7 +105,7 @@ nb::dict Starts(const Cell& cell) {
   nb::dict starts;
   for (const Cell::Argument& argument : cell.arguments()) {
     const bool is_optional = argument.is_start && !argument.is_parameter;
-    if (is_optional) starts[argument.input.blob.c_str()] = ArrayOf(argument.start, /*read_only=*/true);
+    if (is_optional) starts[StrOf(argument.input.blob)] = ArrayOf(argument.start, /*read_only=*/true);
   }
   return starts;
 }

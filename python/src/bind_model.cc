@@ -57,7 +57,7 @@ nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
   nb::dict arrays;
   WithFile(net.file(), [&] {
     for (const auto& [name, tensor] : CallOnDevice(net.place(), [&] { return net.program()->ReadShared(names); })) {
-      arrays[name.c_str()] = ArrayOf(tensor);
+      arrays[StrOf(name)] = ArrayOf(tensor);
     }
   });
   return arrays;
@@ -76,7 +76,7 @@ nb::dict Filled(LoadedNet& net) {
   for (const std::string& name : net.filled()) {
     const Blob* const blob = shared.workspace.FindBlob(name);
     const bool is_tensor = blob != nullptr && blob->HasTensor();
-    if (is_tensor) arrays[name.c_str()] = ArrayOf(blob->GetTensor().To({}), /*read_only=*/true);
+    if (is_tensor) arrays[StrOf(name)] = ArrayOf(blob->GetTensor().To({}), /*read_only=*/true);
   }
   return arrays;
 }

@@ -37,7 +37,7 @@ nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& s
   nb::dict parameters, inputs;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const By& by = differentiated_[i];
-    (by.is_parameter ? parameters : inputs)[by.name.c_str()] = ArrayOf(gradients[i], /*read_only=*/false, place.stream);
+    (by.is_parameter ? parameters : inputs)[StrOf(by.name)] = ArrayOf(gradients[i], /*read_only=*/false, place.stream);
   }
   return nb::make_tuple(parameters, inputs);
 }

@@ -184,7 +184,7 @@ std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::di
     const std::string& name = argument.input.blob;
     const nb::dict& from = argument.is_parameter ? parameters : inputs;
     // Held, since what reads an array may run code of Python's that changes the dictionary.
-    const nb::object given = nb::borrow(PyDict_GetItemString(from.ptr(), name.c_str()));
+    const nb::object given = nb::borrow(PyDict_GetItem(from.ptr(), StrOf(name).ptr()));
     if (!given.is_valid() && argument.is_start && !argument.is_parameter) {
       tensors.emplace_back();
       continue;

@@ -224,7 +224,7 @@ std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
   };
   std::vector<Tensor> tensors;
   for (const std::string& input : inputs_) {
-    const nb::object array = nb::borrow(PyDict_GetItemString(given.ptr(), input.c_str()));
+    const nb::object array = nb::borrow(PyDict_GetItem(given.ptr(), StrOf(input).ptr()));
     if (!array.is_valid()) {
       check_names();  // a name may be misspelled
       throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Described(),
