@@ -41,7 +41,7 @@ class Hoister {
 
  private:
   bool MayLeave(const StepNode& node) const {
-    if (!DependsOnInputsAlone(graph_, node) || node.inputs.empty()) return false;
+    if (!node.IsOneOperator() || node.inputs.empty()) return false;
     const auto is_apart = [&](int value) {
       const int home = graph_.values[value].home;
       return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == 1;
@@ -49,6 +49,7 @@ class Hoister {
     const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
     return kernel != nullptr && std::ranges::all_of(node.given(), is_apart) &&
            std::ranges::all_of(node.inputs, [&](int value) { return is_the_same_[value]; }) &&
+           DependsOnInputsAlone(graph_, node) &&
            !MayFindBadValues(ShapeQuery(*node.call, graph_.InfosOf(node.inputs)), *kernel);
   }
 

@@ -22,11 +22,17 @@ class EqualNodes {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       StepNode& node = graph_.nodes[n];
       for (int& input : node.inputs) input = stands_for_[input];
-      if (!MayBeOneOfSeveral(node)) continue;
+      if (!node.IsOneOperator()) continue;
       std::vector<size_t>& alike = by_inputs_[{node.call->type(), node.inputs}];
       const auto first = std::ranges::find_if(alike, [&](size_t other) { return IsEqual(graph_.nodes[other], node); });
       if (first == alike.end()) {
         alike.push_back(n);
+        continue;
+      }
+      // Formulas are asked where there are equal nodes alone: making one costs more than the rest of this pass.
+      if (!MayBeOneOfSeveral(node)) continue;
+      if (!MayBeOneOfSeveral(graph_.nodes[*first])) {
+        *first = n;
         continue;
       }
       if (GivesTerm(node) || GivesTerm(graph_.nodes[*first])) continue;
@@ -80,7 +86,7 @@ class EqualNodes {
   const Uses uses_;
   std::optional<std::set<int>> terms_;  // what moves add outside, once somebody has asked
   std::vector<int> stands_for_;         // by value: itself, or the equal one that is there before it
-  std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // nodes that stay
+  std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // of equal ones, one that stays
 };
 
 // Where operators do the same with the same values, the first one computes what all give: products that a cell writes

@@ -148,10 +148,10 @@ bool IsExprType(DType dtype) {
 
 bool IsOperandType(DType dtype) { return IsExprType(dtype) || IsStoredFloat(dtype); }
 
-void CheckOperandType(DType dtype, std::string_view what) {
+void CheckOperandType(DType dtype, std::string_view what, std::string_view name) {
   if (IsOperandType(dtype)) return;
   throw Error(ErrorCode::kTypeMismatch,
-              StrCat(what, " is ", dtype,
+              StrCat(what, name, " is ", dtype,
                      "; expressions are of float, double, int32, int64 and bool, and store float16 and bfloat16"));
 }
 
@@ -171,7 +171,7 @@ Expr ConstantOf(ExprScalar value) {
 }
 
 Expr Expr::Input(int number, std::string_view name, DType dtype) {
-  CheckOperandType(dtype, StrCat("input ", name));
+  CheckOperandType(dtype, "input ", name);
   if (number < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("input ", name, " has the number ", number));
   ExprFields node{.op = ExprOp::kInput};
   node.dtype = dtype;

@@ -14,8 +14,8 @@ Expr ConstantOf(ExprScalar value);
 
 bool IsExprType(DType dtype);     // that expressions compute in
 bool IsOperandType(DType dtype);  // that what they read and write may have: these, and IsStoredFloat
-// Throws kTypeMismatch, naming `what`, for a dtype that operands do not have.
-void CheckOperandType(DType dtype, std::string_view what);
+// Throws kTypeMismatch, saying `what` and its name, for a dtype that operands do not have.
+void CheckOperandType(DType dtype, std::string_view what, std::string_view name = "");
 
 // Operands that are to have one dtype: [begin, end).
 struct DTypeGroup {

@@ -76,7 +76,7 @@ Expr Formula::ReadInput(Read wanted) {
   if (wanted.access == Access::kBlock) text += "_" + std::to_string(wanted.block);
   reads_[read] = std::move(wanted);
   const DType dtype = InfoOfInput(input).dtype;
-  CheckOperandType(dtype, StrCat("input ", reads_[read].name));
+  CheckOperandType(dtype, "input ", reads_[read].name);
   const Expr element = Expr::Input(static_cast<int>(read), text, dtype);
   return inputs_[read] = Cast(ComputedIn(element.dtype()), element);
 }

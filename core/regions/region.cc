@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ostream>
 #include <unordered_set>
 
 #include "stepnet/core/error.h"
@@ -27,8 +28,18 @@ void CheckSizes(const Region& region) {
   }
 }
 
+// An operand as messages name it; its text is made where there is something to say.
+struct OperandName {
+  const char* kind;
+  int number;
+
+  friend std::ostream& operator<<(std::ostream& out, const OperandName& name) {
+    return out << name.kind << name.number;
+  }
+};
+
 // Throws when an element lies outside of the operand's memory.
-void CheckBounds(const Region& region, const RegionOperand& operand, bool is_sum, const std::string& what) {
+void CheckBounds(const Region& region, const RegionOperand& operand, bool is_sum, const OperandName& what) {
   const auto text = [&] {
     return StrCat(what, " has offset ", operand.offset, " and strides ", IndexText(operand.strides));
   };
@@ -50,7 +61,7 @@ void CheckBounds(const Region& region, const RegionOperand& operand, bool is_sum
 }
 
 // Throws unless different indices along the dimensions that count are different elements.
-void CheckWritesApart(const Region& region, const RegionOutput& output, const std::string& what) {
+void CheckWritesApart(const Region& region, const RegionOutput& output, const OperandName& what) {
   struct Dim {
     std::int64_t stride, size;
   };
@@ -73,7 +84,7 @@ void CheckWritesApart(const Region& region, const RegionOutput& output, const st
 
 void CheckOutput(const Region& region, int i) {
   const RegionOutput& output = region.outputs[i];
-  const std::string what = StrCat("output ", i);
+  const OperandName what{"output ", i};
   if (!output.value.defined()) throw Error(ErrorCode::kInvalidArgument, StrCat(what, " has no value"));
   const DType computed = IsStoredSum(output) ? DType::kFloat : output.memory.dtype;
   if (output.value.dtype() != computed || output.value->op == ExprOp::kLiteral) {
@@ -102,8 +113,9 @@ void CheckOutput(const Region& region, int i) {
 }
 
 void CheckInputs(const Region& region) {
-  for (size_t i = 0; i < region.inputs.size(); ++i)
-    CheckBounds(region, region.inputs[i], /*is_sum=*/false, StrCat("input ", i));
+  for (int i = 0; i < static_cast<int>(region.inputs.size()); ++i) {
+    CheckBounds(region, region.inputs[i], /*is_sum=*/false, {"input ", i});
+  }
   const std::vector<Expr> roots = region.Roots();
   for (const ExprNode* node : ExprNodes(roots)) {
     if (node->op == ExprOp::kLiteral) {

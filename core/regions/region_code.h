@@ -198,7 +198,7 @@ struct RegionCode {
   bool IsContiguous(const Operand& operand) const;
 };
 
-// Throws as CheckRegion. `keeps_rows`: rows stay those of the region, where else dimensions may be merged.
+// REQUIRES: CheckRegion. `keeps_rows`: rows stay those of the region, where else dimensions may be merged.
 RegionCode CompileRegion(const Region& region, bool keeps_rows = false);
 
 // An instruction a line, for people.

@@ -514,9 +514,6 @@ class Compiler {
 
 }  // namespace
 
-RegionCode CompileRegion(const Region& region, bool keeps_rows) {
-  CheckRegion(region);
-  return Compiler(region, keeps_rows).Take();
-}
+RegionCode CompileRegion(const Region& region, bool keeps_rows) { return Compiler(region, keeps_rows).Take(); }
 
 }  // namespace stepnet
