@@ -22,6 +22,7 @@ class BackwardPlanMaker {
         spec_(spec),
         layout_(layout),
         forward_operator_(*forward.op),
+        forward_roles_(FindLinkRoles(forward_operator_.spec)),
         forward_(*forward.plan),
         inputs_(forward.inputs) {
     plan_->forward = forward.plan;
@@ -172,7 +173,7 @@ class BackwardPlanMaker {
   // row that is written belongs to what is written, unless steps see the initial value, too.
   void CountKeptRows() {
     const RecurrentSpec& spec = forward_operator_.spec;
-    const std::vector<LinkRole> roles = FindLinkRoles(spec);
+    const std::vector<LinkRole>& roles = forward_roles_;
     for (int i = 0; i < NumStates(); ++i) {
       std::int64_t num_kept = forward_.states[i].num_initial;
       for (size_t k = 0; k < roles.size(); ++k) {
@@ -216,10 +217,9 @@ class BackwardPlanMaker {
 
   void CollectLinks() {
     // Rows show what the forward step left in a blob, also where it has several links.
-    const std::vector<LinkRole> roles = FindLinkRoles(forward_operator_.spec);
     for (const bool is_destination : {true, false}) {
-      for (size_t i = 0; i < roles.size(); ++i) {
-        if (roles[i].is_destination == is_destination) AddForwardLink(spec_.links[i]);
+      for (size_t i = 0; i < forward_roles_.size(); ++i) {
+        if (forward_roles_[i].is_destination == is_destination) AddForwardLink(spec_.links[i]);
       }
     }
     const std::vector<BackwardLinkRole> backward_roles = FindBackwardLinkRoles(op_, spec_);
@@ -259,11 +259,10 @@ class BackwardPlanMaker {
   // The blob of the forward step whose rows these are; "" where there is none.
   std::string WriterOf(const Link& link, int state) const {
     const RecurrentSpec& spec = forward_operator_.spec;
-    const std::vector<LinkRole> roles = FindLinkRoles(spec);
-    for (size_t i = 0; i < roles.size(); ++i) {
+    for (size_t i = 0; i < forward_roles_.size(); ++i) {
       const Link& other = spec.links[i];
-      if (roles[i].is_destination && other.external == spec.states[state].name && other.offset == link.offset &&
-          other.window == link.window) {
+      if (forward_roles_[i].is_destination && other.external == spec.states[state].name &&
+          other.offset == link.offset && other.window == link.window) {
         return other.internal;
       }
     }
@@ -446,6 +445,7 @@ class BackwardPlanMaker {
   const RecurrentSpec& spec_;
   const GradientInputs& layout_;
   const ForwardOperator& forward_operator_;
+  const std::vector<LinkRole> forward_roles_;  // by link of the forward step
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
   StepBindings bindings_;

@@ -394,16 +394,17 @@ bool StagesAddToTheSame(const StepPlan& plan) {
 }
 
 // The pipeline where it is faster than stages that run one after the other; else null.
-std::shared_ptr<const Schedule> FasterPipeline(StepPlan plan, int threads) {
-  const SchedulingCosts& costs = plan.target->assumed_scheduling;
-  plan.pipeline = nullptr;
-  const double one_after_the_other = SimulatePlan(plan, kTypicalSteps, costs);
-  auto pipeline = std::make_shared<Schedule>(MakePipeline(plan, threads));
-  plan.pipeline = pipeline;
-  const double gain = one_after_the_other - SimulatePlan(plan, kTypicalSteps, costs);
+// REQUIRES: the plan has none.
+std::shared_ptr<const Schedule> FasterPipeline(int threads, StepPlan* plan) {
+  const SchedulingCosts& costs = plan->target->assumed_scheduling;
+  const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps, costs);
+  auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, threads));
+  plan->pipeline = pipeline;
+  const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps, costs);
+  plan->pipeline = nullptr;
   if (gain <= 0) return nullptr;
-  const double steps_to_come = plan.target->microseconds_to_wake * kTypicalSteps / gain;
-  pipeline->min_steps = plan.chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
+  const double steps_to_come = plan->target->microseconds_to_wake * kTypicalSteps / gain;
+  pipeline->min_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
   return pipeline;
 }
 
@@ -421,13 +422,16 @@ void AddSchedules(int threads, StepPlan* plan) {
   plan->pipeline = plan->pipeline_of_shorter_runs = nullptr;
   if (plan->chunk_steps == 0 || threads == 1 || StagesAddToTheSame(*plan)) return;
   const int max_threads = threads > 0 ? threads : NumCores();
-  plan->pipeline = FasterPipeline(*plan, max_threads);
+  plan->pipeline = FasterPipeline(max_threads, plan);
   if (plan->pipeline != nullptr) return;
-  StepPlan shorter = *plan;
-  for (std::shared_ptr<const Schedule>& schedule : shorter.schedules) {
+  std::vector<std::shared_ptr<const Schedule>> shorter = plan->schedules;
+  for (std::shared_ptr<const Schedule>& schedule : shorter) {
     if (schedule->of_shorter_runs != nullptr) schedule = schedule->of_shorter_runs;
   }
-  if (shorter.schedules != plan->schedules) plan->pipeline_of_shorter_runs = FasterPipeline(shorter, max_threads);
+  if (shorter == plan->schedules) return;
+  std::swap(shorter, plan->schedules);
+  plan->pipeline_of_shorter_runs = FasterPipeline(max_threads, plan);
+  std::swap(shorter, plan->schedules);
 }
 
 const Schedule* PipelineFor(std::int64_t steps, const StepPlan& plan) {

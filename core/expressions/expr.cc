@@ -3,8 +3,10 @@
 #include "stepnet/core/expressions/expr.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <unordered_set>
 
@@ -195,7 +197,9 @@ Expr Expr::WholeLiteral(std::int64_t value) {
 
 std::vector<const ExprNode*> ExprNodes(std::span<const Expr> roots) {
   std::vector<const ExprNode*> order;
-  std::unordered_set<const ExprNode*> met;
+  std::byte memory[4096];  // which few expressions outgrow
+  std::pmr::monotonic_buffer_resource resource(memory, sizeof(memory));
+  std::pmr::unordered_set<const ExprNode*> met(&resource);
   struct Visit {
     const ExprNode* node;
     int next;  // operand
