@@ -233,16 +233,16 @@ std::vector<std::string> FilledBy(const Model& model) {
 }
 
 void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace) {
+  std::set<std::string> written_names;
+  for (const OperatorDef& op : net.op()) written_names.insert(op.output().begin(), op.output().end());
   std::vector<Tensor> written;
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& output : op.output()) {
-      const Blob* blob = workspace.FindBlob(output);
-      if (blob != nullptr && blob->HasTensor()) written.push_back(blob->GetTensor());
-    }
+  for (const std::string& name : written_names) {
+    const Blob* blob = workspace.FindBlob(name);
+    if (blob != nullptr && blob->HasTensor()) written.push_back(blob->GetTensor());
   }
   for (const std::string& name : blobs) {
     const Blob* blob = workspace.FindBlob(name);
-    if (blob == nullptr || !blob->HasTensor()) continue;
+    if (blob == nullptr || !blob->HasTensor() || written_names.contains(name)) continue;
     const auto shares = [&](const Tensor& other) { return blob->GetTensor().SharesStorageWith(other); };
     if (std::ranges::none_of(written, shares)) blob->GetTensor().SetConstant();
   }

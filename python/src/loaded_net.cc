@@ -28,10 +28,12 @@ namespace stepnet::python {
 namespace {
 
 // The blobs that hold the record of a run, which is no tensor.
-bool IsRecord(const NetDef& net, const std::string& blob) {
-  return std::ranges::any_of(net.op(), [&](const OperatorDef& op) {
-    return op.type() == "RecurrentNetwork" && !op.output().empty() && *op.output().rbegin() == blob;
-  });
+std::set<std::string> RecordsOf(const NetDef& net) {
+  std::set<std::string> records;
+  for (const OperatorDef& op : net.op()) {
+    if (op.type() == "RecurrentNetwork" && !op.output().empty()) records.insert(*op.output().rbegin());
+  }
+  return records;
 }
 
 bool IsFloatingBlob(const Workspace& workspace, const std::string& blob) {
@@ -188,17 +190,19 @@ void LoadedNet::Load(const ModelOfFiles& files, const RunOptions& options) {
   WithFile(files.init_file.empty() ? file_ : files.init_file,
            [&] { model.Initialize(def_.shared->workspace, options); });
   filled_ = FilledBy(model);
+  const std::set<std::string> filled(filled_.begin(), filled_.end());
   for (const std::string& blob : ReadFirst(model.net)) {
     if (!def_.shared->workspace.HasBlob(blob)) {
       inputs_.push_back(blob);
-    } else if (std::ranges::count(filled_, blob) > 0 && IsFloatingBlob(def_.shared->workspace, blob)) {
+    } else if (filled.contains(blob) && IsFloatingBlob(def_.shared->workspace, blob)) {
       parameters_.push_back(blob);
     }
   }
   outputs_ = model.outputs;
   if (outputs_.empty()) {
     outputs_ = UnreadBlobs(model.net);
-    std::erase_if(outputs_, [&](const std::string& blob) { return IsRecord(model.net, blob); });
+    const std::set<std::string> records = RecordsOf(model.net);
+    std::erase_if(outputs_, [&](const std::string& blob) { return records.contains(blob); });
   }
   std::set<std::string> seen;
   std::erase_if(outputs_, [&](const std::string& blob) { return !seen.insert(blob).second; });

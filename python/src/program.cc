@@ -17,18 +17,30 @@
 namespace stepnet::python {
 namespace {
 
-// `name`, or with _ behind it as often as it takes to be no blob of the net.
-std::string NewName(std::string name, const std::map<std::string, BlobUse>& uses) {
-  while (uses.contains(name)) name += "_";
+// `name`, or with _ behind it as often as it takes to be none of `taken`, of which it then is.
+std::string TakeName(std::string name, std::set<std::string>* taken) {
+  while (!taken->insert(name).second) name += "_";
   return name;
 }
 
-// The blob with the gradient as one tensor, which operators are added for where it is by rows.
-std::string DenseGradient(const std::string& input, const GradientBlobs& gradient, NetDef* net) {
-  if (!gradient.dense.empty() || gradient.indices.empty()) return gradient.dense;
-  const std::string name = NewName(input + "_grad", UsesOf(*net));
-  AddOp(net, "SparseToDense", {gradient.indices, gradient.values, input}, {name});
-  return name;
+std::set<std::string> BlobsOf(const NetDef& net) {
+  std::set<std::string> blobs;
+  for (const OperatorDef& op : net.op()) {
+    blobs.insert(op.input().begin(), op.input().end());
+    blobs.insert(op.output().begin(), op.output().end());
+  }
+  return blobs;
+}
+
+// Makes each of the gradients that is by rows one tensor, by operators that it adds to the net.
+void MakeDense(std::map<std::string, GradientBlobs>* gradients, NetDef* net) {
+  std::set<std::string> taken = BlobsOf(*net);
+  for (auto& [input, gradient] : *gradients) {
+    if (gradient.absent() || !gradient.dense.empty()) continue;
+    const std::string dense = TakeName(input + "_grad", &taken);
+    AddOp(net, "SparseToDense", {gradient.indices, gradient.values, input}, {dense});
+    gradient = {.dense = dense};
+  }
 }
 
 // The net with those of its operators from `begin` up to `end`.
@@ -71,12 +83,12 @@ class GivenPlace {
 
 ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, const std::vector<std::string>& names,
                          const GradientRequests& requests) {
-  const std::map<std::string, BlobUse> uses = UsesOf(def.net);
+  std::set<std::string> taken = BlobsOf(def.net);
   std::map<std::string, std::string> seeds;
   def.output_gradients.clear();
   for (size_t i = 0; i < def.outputs.size(); ++i) {
     const std::string& output = def.outputs[i];
-    def.output_gradients.push_back(is_floating[i] ? NewName(output + "_output_grad", uses) : "");
+    def.output_gradients.push_back(is_floating[i] ? TakeName(output + "_output_grad", &taken) : "");
     if (is_floating[i]) seeds[output] = def.output_gradients.back();
   }
   def.differentiated = AskedFor(names, requests);
@@ -86,19 +98,22 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, c
     if (request != GradientRequest::kWrite) sums[name] = request;
   }
   NetWithGradients made = AddGradientsFrom(def.net, seeds, names, sums);
+  MakeDense(&made.gradients, &made.net);
   def.gradients.clear();
   for (const std::string& name : def.differentiated) {
     const auto request = requests.find(name);
     def.is_added.push_back(request != requests.end() && request->second == GradientRequest::kAdd);
     const auto found = made.gradients.find(name);
-    def.gradients.push_back(found == made.gradients.end() ? "" : DenseGradient(name, found->second, &made.net));
+    def.gradients.push_back(found == made.gradients.end() ? "" : found->second.dense);
   }
   def.net = Part(made.net, 0, made.num_forward);
   def.backward = Part(made.net, made.num_forward, made.net.op_size());
   // What the backward net reads of the forward run counts as read.
   std::set<std::string> read(def.outputs.begin(), def.outputs.end());
+  const std::map<std::string, BlobUse> uses = UsesOf(def.net);
   for (const std::string& blob : BlobsReadFirst(def.backward)) {
-    if (UsesOf(def.net)[blob].IsWritten()) read.insert(blob);
+    const auto use = uses.find(blob);
+    if (use != uses.end() && use->second.IsWritten()) read.insert(blob);
   }
   for (const std::string& blob : read) def.net.add_external_output(blob);
   for (const std::string& blob : def.gradients) {

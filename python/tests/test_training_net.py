@@ -1,3 +1,6 @@
+import threading
+import time
+
 import numpy
 import pytest
 from regression import INIT, NET
@@ -249,3 +252,15 @@ def test_masks_go_on_from_a_state(tmp_path, random):
         other(x=x[:, :, :2])
     training.restore(other.state)
     assert training(x=x).loss == other(x=x).loss
+
+
+def test_gradients_of_many_operators_take_time_in_proportion():
+    count = 10_000  # of which each waited for a search through all: 45 s
+    ops = (f'op {{ type: "Mul" input: "y{k}" input: "w{k}" output: "y{k + 1}" }}' for k in range(count))
+    net = stepnet.load(" ".join(ops) + "\n", {f"w{k}": numpy.ones(1, "float32") for k in range(count)})
+    begin = time.perf_counter()
+    outputs, pullback = net.vjp(y0=numpy.ones(1, "float32"))
+    assert pullback(**{f"y{count}": numpy.full(1, 3, "float32")}).params["w7"] == [3]
+    assert time.perf_counter() - begin < 20
+
+
