@@ -96,7 +96,7 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
 }
 
 ProgramDef Cell::MakeProgramDef(const std::vector<int>& arguments, const GradientRequests& requests) const {
-  ProgramDef def{.net = net_.net, .outputs = outputs_, .options = options_};
+  ProgramDef def{.net = net_.net, .outputs = outputs_, .options = options_, .num_runs = num_runs_};
   for (const Argument& argument : arguments_) def.inputs.push_back(argument.input.blob);
   if (arguments.empty()) return def;
   std::vector<bool> is_floating;

@@ -76,6 +76,7 @@ class Cell {
   std::vector<Argument> arguments_;
   std::vector<std::string> outputs_;
   std::vector<DType> output_dtypes_;
+  const std::shared_ptr<RunCount> num_runs_ = std::make_shared<RunCount>(0);  // of all programs
   std::shared_ptr<Program> program_;
   std::mutex mutex_;
   std::map<std::pair<std::vector<int>, GradientRequests>, std::shared_ptr<Program>> with_gradients_;

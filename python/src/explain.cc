@@ -31,6 +31,7 @@ std::string ExplanationOf(ProgramDef def, const std::vector<Tensor>& inputs, con
   MadePlans made;
   made.Watch(&def.options);
   if (def.shared != nullptr) def.shared = CopyOf(*def.shared);
+  def.num_runs = std::make_shared<RunCount>(0);
   const bool has_gradients = !def.differentiated.empty();
   const auto program = std::make_shared<Program>(std::move(def));
   if (has_gradients) {

@@ -266,7 +266,7 @@ std::shared_ptr<Program> LoadedNet::ProgramWithGradients(const std::vector<std::
   std::shared_ptr<Program>& program = with_gradients_[{names, requests}];
   if (program != nullptr) return program;
   std::vector<bool> is_floating;
-  for (const Tensor& output : program_->Run(inputs)) {
+  for (const Tensor& output : program_->Run(inputs, /*draw=*/0)) {
     is_floating.push_back(output.defined() && IsFloating(output.dtype()));
   }
   program = std::make_shared<Program>(WithGradients(def_, is_floating, names, requests));
@@ -297,10 +297,12 @@ void LoadedNet::Restore(const nb::dict& tensors) {
     restored[name] = tensor;
   }
   CallOnDevice(place(), [&] {
-    program_->WriteShared(restored);
+    std::optional<std::int64_t> num_runs;
     const auto iteration = restored.find(iteration_);
-    if (!iteration_.empty() && iteration != restored.end())
-      program_->SetNumRuns(*iteration->second.To({}).data<std::int64_t>());
+    if (!iteration_.empty() && iteration != restored.end()) {
+      num_runs = *iteration->second.To({}).data<std::int64_t>();
+    }
+    program_->WriteShared(restored, num_runs);
     return true;
   });
 }

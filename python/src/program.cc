@@ -250,11 +250,11 @@ void Program::RunForward(Session& session, const std::vector<Tensor>& inputs, st
     session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]));
   }
   session.is_on_device = std::ranges::any_of(inputs, [](const Tensor& input) { return !input.device().IsHost(); });
-  session.run = draw ? *draw : num_runs_++;
+  session.run = draw ? *draw : (*def_.num_runs)++;
   try {
     session.Run(*session.net);
   } catch (...) {
-    if (has_state_ && !draw) --num_runs_;  // nothing has changed, and what comes is the same run again
+    if (has_state_ && !draw) --*def_.num_runs;  // nothing has changed, and what comes is the same run again
     throw;
   }
 }
@@ -300,7 +300,7 @@ std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>
   return tensors;
 }
 
-void Program::WriteShared(const std::map<std::string, Tensor>& tensors) {
+void Program::WriteShared(const std::map<std::string, Tensor>& tensors, std::optional<std::int64_t> num_runs) {
   const std::lock_guard turn(turn_);
   std::map<std::string, Tensor> copies;
   for (const auto& [blob, tensor] : tensors) copies[blob] = tensor.Clone();
@@ -312,6 +312,7 @@ void Program::WriteShared(const std::map<std::string, Tensor>& tensors) {
   }
   SetConstant(written, def_.net, def_.shared->workspace);
   ++def_.shared->version;
+  if (num_runs) *def_.num_runs = static_cast<std::uint64_t>(*num_runs);
 }
 
 Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session)

@@ -24,12 +24,16 @@ struct SharedBlobs {
   std::uint64_t version = 1;  // another one whenever WriteShared has set tensors
 };
 
+using RunCount = std::atomic<std::uint64_t>;
+
 struct ProgramDef {
   NetDef net = {};
   std::vector<std::string> inputs = {};   // blobs that every run is given
   std::vector<std::string> outputs = {};  // blobs that a run gives
   RunOptions options = {};
   std::shared_ptr<SharedBlobs> shared = {};  // null where runs are given everything
+  // How many runs there were, also of other programs that count in the same: each draws other random numbers.
+  std::shared_ptr<RunCount> num_runs = std::make_shared<RunCount>(0);
 
   NetDef backward = {};                            // runs after `net`, in the same workspace; without operators: never
   std::vector<std::string> output_gradients = {};  // what `backward` is given, one an output; "" where it takes none
@@ -69,16 +73,13 @@ class Program : public std::enable_shared_from_this<Program> {
   // The same, and what computes the gradients of this run. REQUIRES a program with gradients.
   std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs,
                                                                             std::optional<std::uint64_t> draw = {});
-  // The next run draws what it would behind so many.
-  void SetNumRuns(std::int64_t runs) { num_runs_ = static_cast<std::uint64_t>(runs); }
-
   bool has_state() const { return has_state_; }  // runs write to `shared`
 
   // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes, for runs that begin later:
   // all at once, also for other programs that share them; between runs of a net that writes to it. What no run writes
-  // is constant from then on (SetConstant in nets/model.h).
+  // is constant from then on (SetConstant in nets/model.h). The next run draws what it would behind `num_runs`.
   std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs);
-  void WriteShared(const std::map<std::string, Tensor>& tensors);
+  void WriteShared(const std::map<std::string, Tensor>& tensors, std::optional<std::int64_t> num_runs = {});
 
  private:
   friend class Pullback;
@@ -95,8 +96,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<bool> is_overwritten_;  // of each input whether the net writes its blob
   std::vector<bool> is_kept_;         // of each output whether the next run reads what its blob holds
   bool has_state_ = false;
-  std::mutex turn_;                          // of runs of a net that has a state
-  std::atomic<std::uint64_t> num_runs_ = 0;  // each draws other random numbers, unless it is told
+  std::mutex turn_;  // of runs of a net that has a state
   std::mutex mutex_;
   std::vector<std::unique_ptr<Session>> free_;
 };

@@ -115,6 +115,18 @@ def test_training_draws_other_masks_in_each_run(random):
     assert not numpy.array_equal(other_seed(params, x=x).sum, first)
 
 
+def test_calls_with_gradients_and_without_draw_from_one_count(random):
+    text = ACCUMULATE.replace("output sum\n", "output sum\n  option zoneout = 0.5\n")
+    x = numpy.ones((3, 2, 8), "float32")
+    cell, other = (stepnet.cell(text, D=8, training=True) for _ in range(2))
+    params = cell.init()
+    expected = [cell(params, x=x).sum for _ in range(3)]
+    assert numpy.array_equal(other(params, x=x).sum, expected[0])
+    other.explain(params, x=x, gradients=True)  # draws apart
+    assert numpy.array_equal(other.vjp(params, x=x)[0].sum, expected[1])
+    assert numpy.array_equal(other(params, x=x).sum, expected[2])
+
+
 def test_options_change_nothing_but_rounding(cells, random):
     x = random.normal(size=(9, 3, 5)).astype("float32")
     results = []
@@ -164,3 +176,5 @@ def test_a_cell_has_its_text(cells, lstm):
     assert lstm.text == text
     assert stepnet.cell(text).text == text
     assert lstm.with_options(H=6).text == text
+
+

@@ -3,6 +3,7 @@ import time
 
 import numpy
 import pytest
+from conftest import in_threads
 from regression import INIT, NET
 from test_net import load
 
@@ -262,5 +263,39 @@ def test_gradients_of_many_operators_take_time_in_proportion():
     outputs, pullback = net.vjp(y0=numpy.ones(1, "float32"))
     assert pullback(**{f"y{count}": numpy.full(1, 3, "float32")}).params["w7"] == [3]
     assert time.perf_counter() - begin < 20
+
+
+# The parameter is the number of the iteration: the gradient is -1, the rate 1.
+COUNTED = """
+op { type: "UniformFill" input: "x" output: "drawn" }
+op { type: "Negative" input: "w" output: "negative" }
+op { type: "AveragedLoss" input: "negative" output: "loss" }
+op { type: "Copy" input: "w" output: "at" }
+external_output: "at" external_output: "drawn"
+"""
+
+
+def test_calls_see_all_of_a_state_that_is_restored_or_nothing():
+    x = numpy.zeros(4, "float32")
+    init = {"w": numpy.zeros(1, "float32")}
+    training = stepnet.train_net(COUNTED, init, loss="loss", method="sgd", learning_rate=1)
+    start, drawn = training.state, {}
+    for k in range(2000):
+        out = training(x=x)
+        assert out.at == [k]
+        drawn[k] = out.drawn.tobytes()
+    is_over = threading.Event()
+
+    def work(i):
+        try:
+            while i > 0 and not is_over.is_set():
+                out = training(x=x)
+                assert drawn.get(int(out.at[0]), out.drawn.tobytes()) == out.drawn.tobytes()
+            for _ in range(3000 if i == 0 else 0):
+                training.restore(start)
+        finally:
+            is_over.set()
+
+    in_threads(work, 3)
 
 
