@@ -12,6 +12,7 @@
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/nets/training_net.h"
 #include "stepnet/proto/metanet.pb.h"
 
@@ -39,24 +40,37 @@ bool ReadsThePredictorDatabase(const OperatorDef& op) {
   return op.type() == "Load" && op.input_size() == 1 && op.input(0) == Keys().predictor_dbreader();
 }
 
-void AppendInitNet(const NetDef* net, Model* model) {
-  if (net == nullptr) return;
-  if (model->init_net.name().empty()) model->init_net.set_name(net->name());
-  for (const OperatorDef& op : net->op()) {
-    if (!ReadsThePredictorDatabase(op)) {
-      *model->init_net.add_op() = op;
-      continue;
-    }
-    for (const std::string& parameter : op.output()) {
-      if (model->parameters.contains(parameter)) continue;
-      throw Error(ErrorCode::kInputOutput, StrCat("the bundle loads \"", parameter,
-                                                  "\" from the predictor database, which has none; give the "
-                                                  "database (minidb) itself, or the parameters as init_net"));
-    }
+// Throws kInputOutput unless the model has the parameters that `op` reads out of the predictor database.
+void CheckHasParameters(const OperatorDef& op, const std::set<std::string>& given, const Model& model) {
+  for (const std::string& parameter : op.output()) {
+    if (model.parameters.contains(parameter) || given.contains(parameter)) continue;
+    throw Error(ErrorCode::kInputOutput, StrCat("the bundle loads \"", parameter,
+                                                "\" from the predictor database, which has none; give the "
+                                                "database (minidb) itself, or the parameters as init_net"));
   }
 }
 
-void TakeBundle(const MetaNetDef& bundle, Model* model) {
+// Without what the net would write to blobs of `given`, which are as whoever loads the model gives them: its other
+// operators read that.
+void AppendInitNet(const NetDef* net, const std::set<std::string>& given, Model* model) {
+  if (net == nullptr) return;
+  NetDef& all = model->init_net;
+  if (all.name().empty()) all.set_name(net->name());
+  for (const OperatorDef& op : net->op()) {
+    if (ReadsThePredictorDatabase(op)) {
+      CheckHasParameters(op, given, *model);
+      continue;
+    }
+    std::vector<std::string> kept;
+    std::ranges::copy_if(op.output(), std::back_inserter(kept), [&](const auto& blob) { return given.contains(blob); });
+    if (!kept.empty() && std::ssize(kept) == op.output_size()) continue;
+    for (const std::string& blob : kept) AddOp(&all, "Copy", {blob}, {blob + "_given"});
+    *all.add_op() = op;
+    for (const std::string& blob : kept) AddOp(&all, "Copy", {blob + "_given"}, {blob});
+  }
+}
+
+void TakeBundle(const MetaNetDef& bundle, const std::set<std::string>& given, Model* model) {
   const NetDef* net = FindNet(bundle, Keys().predict_net_type());
   if (net == nullptr) {
     std::vector<std::string> keys;
@@ -65,14 +79,15 @@ void TakeBundle(const MetaNetDef& bundle, Model* model) {
                                                keys.empty() ? "no nets" : Join(keys, ", ")));
   }
   model->net = *net;
-  AppendInitNet(FindNet(bundle, Keys().global_init_net_type()), model);
-  AppendInitNet(FindNet(bundle, Keys().predict_init_net_type()), model);
+  AppendInitNet(FindNet(bundle, Keys().global_init_net_type()), given, model);
+  AppendInitNet(FindNet(bundle, Keys().predict_init_net_type()), given, model);
   model->inputs = FindBlobs(bundle, Keys().inputs_blob_type());
   model->outputs = FindBlobs(bundle, Keys().outputs_blob_type());
 }
 
+// Those that the model has stay.
 void AddParameters(NamedTensors tensors, Model* model) {
-  for (auto& [name, tensor] : tensors) model->parameters[name] = std::move(tensor);
+  for (auto& [name, tensor] : tensors) model->parameters.emplace(name, std::move(tensor));
 }
 
 void TakeInit(const std::string& path, const NameFilter& wanted, Model* model) {
@@ -82,7 +97,7 @@ void TakeInit(const std::string& path, const NameFilter& wanted, Model* model) {
     if (kind != MessageKind::kTensorProtos && kind != MessageKind::kTensorProto && kind != MessageKind::kBlobProto) {
       NetDef net;
       ParseMessage(content, path, &net);
-      return AppendInitNet(&net, model);
+      return AppendInitNet(&net, {}, model);
     }
   }
   AddParameters(ReadTensors(path, wanted), model);
@@ -140,18 +155,20 @@ Model LoadModel(const std::string& net_path, const std::string& init_path) {
 }
 
 Model LoadModel(const std::string& net_path, Model model) {
+  const std::vector<std::string> filled = FilledBy(model);
+  const std::set<std::string> given(filled.begin(), filled.end());
   try {
     if (LooksLikeMiniDb(net_path)) {
       const MetaNetDef bundle = ReadBundle(net_path);
       AddParameters(ReadTensors(net_path, [](const std::string& name) { return name != Keys().meta_net_def(); }),
                     &model);
-      TakeBundle(bundle, &model);
+      TakeBundle(bundle, given, &model);
     } else {
       const std::string content = ReadFile(net_path);
       if (DetectKindOf(content) == MessageKind::kMetaNetDef) {
         MetaNetDef bundle;
         ParseMessage(content, net_path, &bundle);
-        TakeBundle(bundle, &model);
+        TakeBundle(bundle, given, &model);
       } else {
         ParseMessage(content, net_path, &model.net);
       }

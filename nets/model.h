@@ -29,7 +29,7 @@ struct Model {
 // `net_path` is a NetDef, a MetaNetDef, or a minidb with the MetaNetDef and the parameters (Caffe2's
 // predictor_exporter); NetDef and MetaNetDef as binary or text. `init_path`, where not "", is a NetDef that fills
 // parameters (init_net.pb), or a file of tensors (tensor_io.h: safetensors, .npz, TensorProtos, minidb) that are the
-// parameters.
+// parameters. What it gives is so, also where a model has or fills it itself.
 // Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
 Model LoadModel(const std::string& net_path, const std::string& init_path = "");
 // Does what LoadModel does, with what LoadParameters gave.

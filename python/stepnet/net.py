@@ -220,8 +220,8 @@ def load(
     Args:
         net: the path of a NetDef, a MetaNetDef or a minidb model, binary or text; or the text of a NetDef.
         init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net, also as
-            text, that fills them, which is run once; or arrays by name, which are copied. What a net reads and neither
-            gives is an input of each call.
+            text, that fills them, which is run once; or arrays by name, which are copied. They come before what a
+            MetaNetDef or a minidb model fills itself. What a net reads and neither gives is an input of each call.
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
         opt_level: what the compiler may do, 0 to 2.

@@ -177,6 +177,51 @@ TEST(Model, ReadsABundleWithItsParametersBesideIt) {
   }
 }
 
+// The parameters of a bundle as a user gives them: tensors, or a net.
+std::vector<std::string> WriteGivenParameters(const TempDir& dir) {
+  WriteTensors({{"w", Tensor::Of<float>({2}, {10, 20})}}, dir.Path("w.pb"));
+  WriteMessage(NetOf("op { type: 'GivenTensorFill' output: 'w' arg { name: 'shape' ints: 2 } "
+                     "arg { name: 'values' floats: [10, 20] } }"),
+               dir.Path("fill_w.pb"));
+  return {dir.Path("w.pb"), dir.Path("fill_w.pb")};
+}
+
+TEST(Model, TakesParametersThatAreGivenInPlaceOfItsOwn) {
+  const TempDir dir;
+  MetaNetDef filling = Bundle();
+  *filling.mutable_nets(1)->mutable_value() = NetOf("op { type: 'test.Ones' output: 'w' }");
+  WriteMessage(filling, dir.Path("filling.pb"));
+  MiniDbWriter writer(dir.Path("model.minidb"));
+  AddBundle(Bundle(), &writer);
+  AddTensor("w", Tensor::Of<float>({2}, {1, 2}), &writer);
+  writer.Commit();
+  WriteMessage(Bundle(), dir.Path("loading.pb"));
+  for (const std::string& given : WriteGivenParameters(dir)) {
+    for (const char* file : {"filling.pb", "model.minidb", "loading.pb"}) {
+      EXPECT_EQ(Predict(LoadModel(dir.Path(file), given)), (std::vector<double>{6, 23})) << file << " with " << given;
+    }
+  }
+}
+
+TEST(Model, FillsTheRestFromWhatIsGiven) {
+  const TempDir dir;
+  MetaNetDef bundle = Bundle();
+  *bundle.mutable_nets(1)->mutable_value() = NetOf(
+      "op { type: 'test.Ones' output: 'v' } op { type: 'Split' input: 'v' output: 'w' output: 'rest' "
+      "arg { name: 'axis' i: 0 } arg { name: 'split' ints: [1, 1] } } op { type: 'Copy' input: 'w' output: 'copy' }");
+  WriteMessage(bundle, dir.Path("bundle.pb"));
+  for (const std::string& given : WriteGivenParameters(dir)) {
+    const Model model = LoadModel(dir.Path("bundle.pb"), given);
+    Workspace workspace;
+    model.Initialize(workspace);
+    for (const char* blob : {"w", "copy"}) {
+      const float* const values = workspace.GetTensor(blob).data<float>();
+      EXPECT_EQ(std::vector<float>(values, values + 2), (std::vector<float>{10, 20})) << blob << " with " << given;
+    }
+    EXPECT_EQ(workspace.GetTensor("rest").data<float>()[0], 1);
+  }
+}
+
 TEST(Model, ListsInputsOfANetThatDeclaresNone) {
   const TempDir dir;
   WriteMessage(NetOf("op { type: 'Sum' input: ['x', 'w'] output: 's' } op { type: 'Sum' input: ['s', 'x'] output: "
