@@ -10,6 +10,18 @@
 namespace stepnet {
 namespace {
 
+// The iteration number of a run, which is not the last one that there is. LearningRate asks, too: an iteration that
+// Iter cannot count at its end shall not change parameters.
+std::optional<std::int64_t> CountableIterationOf(const OpRun& run, const std::string& name) {
+  const std::optional<std::int64_t> iteration = IterationOf(run, 0, name);
+  if (!iteration || *iteration < std::numeric_limits<std::int64_t>::max()) return iteration;
+  run.Fault(0, 0, [&](std::int64_t) {
+    return Error(ErrorCode::kInvalidArgument,
+                 StrCat("the iteration number ", name, " is ", *iteration, ", and Iter cannot count on"));
+  });
+  return std::nullopt;
+}
+
 const Registration iter =
     Operator("Iter")
         .Doc(
@@ -25,15 +37,8 @@ const Registration iter =
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [name = op.inputs()[0]](const OpRun& run) {
-                  const std::optional<std::int64_t> count = IterationOf(run, 0, name);
-                  if (!count) return;
-                  if (*count == std::numeric_limits<std::int64_t>::max()) {
-                    return run.Fault(0, 0, [&](std::int64_t) {
-                      return Error(ErrorCode::kInvalidArgument,
-                                   StrCat("the iteration number ", name, " is ", *count, ", and Iter cannot count on"));
-                    });
-                  }
-                  *run.Out(0).As<std::int64_t>() = *count + 1;
+                  const std::optional<std::int64_t> count = CountableIterationOf(run, name);
+                  if (count) *run.Out(0).As<std::int64_t>() = *count + 1;
                 };
               },
               .checks_values = true});
@@ -87,7 +92,7 @@ const Registration learning_rate =
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [policy = LearningRatePolicy(op), name = op.inputs()[0]](const OpRun& run) {
-                  const auto n = static_cast<double>(IterationOf(run, 0, name).value_or(0));
+                  const auto n = static_cast<double>(CountableIterationOf(run, name).value_or(0));
                   *run.Out(0).As<float>() = static_cast<float>(policy.RateAt(n));
                 };
               },

@@ -30,7 +30,8 @@ namespace {
 nb::list Call(LoadedNet& net, const nb::dict& given) {
   return WithFile(net.file(), [&] {
     const std::vector<Tensor> inputs = net.TakeInputs(given);
-    return ArraysOf(CallOnDevice(net.place(), [&] { return net.program()->Run(inputs); }), /*read_only=*/false);
+    const std::vector<Tensor> outputs = CallOnDevice(net.place(), [&] { return net.program()->Run(inputs); });
+    return net.program()->BehindRun([&] { return ArraysOf(outputs, /*read_only=*/false); });
   });
 }
 

@@ -276,7 +276,7 @@ std::vector<Tensor> Program::Run(const std::vector<Tensor>& inputs, std::optiona
   if (has_state_) turn.lock();
   Lease session(*this);
   RunForward(*session, inputs, draw);
-  return OutputsOf(*session);
+  return BehindRun([&] { return OutputsOf(*session); });
 }
 
 std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradients(const std::vector<Tensor>& inputs,

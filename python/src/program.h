@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/error.h"
 #include "stepnet/nets/gradient_request.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
@@ -74,6 +75,17 @@ class Program : public std::enable_shared_from_this<Program> {
   std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs,
                                                                             std::optional<std::uint64_t> draw = {});
   bool has_state() const { return has_state_; }  // runs write to `shared`
+  // Calls `work` on what a run has given. Where runs write to `shared`, what it throws says that this one has: who runs
+  // again does not repeat it.
+  template <typename Work>
+  auto BehindRun(const Work& work) const {
+    try {
+      return work();
+    } catch (const Error& error) {
+      if (!has_state_) throw;
+      throw Error(error.code(), error.message() + "; the run itself is done: what the net keeps has changed");
+    }
+  }
 
   // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes, for runs that begin later:
   // all at once, also for other programs that share them; between runs of a net that writes to it. What no run writes

@@ -299,3 +299,33 @@ def test_calls_see_all_of_a_state_that_is_restored_or_nothing():
     in_threads(work, 3)
 
 
+def test_an_iteration_that_cannot_be_counted_changes_nothing():
+    x = numpy.zeros(4, "float32")
+    for method in ("sgd", "adam"):
+        training = stepnet.train_net(COUNTED, {"w": numpy.zeros(1, "float32")}, loss="loss", method=method)
+        training.restore({"optimizer/iteration": numpy.array([2**63 - 1])})
+        before = training.state
+        with pytest.raises(stepnet.InvalidArgumentError, match="is 9223372036854775807, and Iter cannot count on"):
+            training(x=x)
+        for name, tensor in training.state.items():
+            assert numpy.array_equal(tensor, before[name]), name
+
+
+def test_what_fails_behind_an_iteration_says_that_it_is_done():
+    size = 1_000_000
+    net = 'op { type: "AveragedLoss" input: "w" output: "loss" } external_output: "w"'
+    training = stepnet.train_net(net, {"w": numpy.ones(size, "float32")}, loss="loss", method="sgd", learning_rate=1)
+    training()
+    before = stepnet.memory()
+    stepnet.set_max_memory(before.current + size)  # for the iteration, and not for a copy of what it gives
+    try:
+        with pytest.raises(stepnet.OutOfMemoryError, match="; the run itself is done: what the net keeps has changed"):
+            training()
+    finally:
+        stepnet.set_max_memory(before.limit)
+    assert training.state["optimizer/iteration"] == [2]
+    fill = 'op { type: "GivenTensorStringFill" output: "text" arg { name: "values" strings: "a" } }'
+    net = f'op {{ type: "AveragedLoss" input: "w" output: "loss" }} {fill} external_output: "text"'
+    training = stepnet.train_net(net, {"w": numpy.ones(1, "float32")}, loss="loss", method="sgd", learning_rate=1)
+    with pytest.raises(stepnet.TypeMismatchError, match="cannot be an array; the run itself is done"):
+        training()

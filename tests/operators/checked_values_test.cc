@@ -114,6 +114,7 @@ std::vector<Case> Updates() {
   OperatorDef iter = Def("Iter", 1);
   iter.set_output(0, "in0");
   return {{rate, {Ints({-1})}, "the iteration number in0 is -1, below 0"},
+          {rate, {Ints({kHigh})}, "the iteration number in0 is 9223372036854775807, and Iter cannot count on"},
           {iter, {Ints({-5})}, "the iteration number in0 is -5, below 0"},
           {iter, {Ints({kHigh})}, "the iteration number in0 is 9223372036854775807, and Iter cannot count on"},
           {Def("Adam", 6, 3), {x, x, x, x, Floats({1}), Ints({-1})}, "the iteration number in5 is -1, below 0"}};
