@@ -12,6 +12,7 @@
 #include "stepnet/io/operator_library.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/completion.h"
+#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/packed_layers.h"
@@ -64,30 +65,32 @@ NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) 
   return net;
 }
 
-// The net that a cell stands for, or the one that fills its parameters, as text.
-std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle init,
-                   nb::handle training, nb::handle carry) {
+// The net that a cell stands for, or the one that fills its parameters, as text. `in_double`: what is float in it is
+// double.
+nb::object Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle init,
+                  nb::handle training, nb::handle carry, bool in_double) {
   const CellUse use{
       .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
   const bool is_init = TruthOf("init", init);
-  return CallWithoutGil([&] {
+  return StrOf(CallWithoutGil([&] {
     const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
-    return PrintMessageText(is_init ? cell.init_net : cell.net);
-  });
+    const NetDef& net = is_init ? cell.init_net : cell.net;
+    return PrintMessageText(in_double ? InDouble(net) : net);
+  }));
 }
 
 // A net, or the one that a cell stands for, for people or for Graphviz.
-std::string Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle training,
-                 nb::handle format) {
+nb::object Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle training,
+                nb::handle format) {
   const CellUse use{.sizes = SizesOf(sizes), .training = TruthOf("training", training)};
   const std::string form = TextOf("format", format);
   if (form != "text" && form != "dot") {
     throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", form, "\"; it must be text or dot"));
   }
-  return CallWithoutGil([&] {
+  return StrOf(CallWithoutGil([&] {
     const NetDef net = NetOf(text_or_path, is_text, use);
     return form == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
-  });
+  }));
 }
 
 // The operators that nets and cells may use, with what each does.
@@ -125,7 +128,7 @@ nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64
 
 void BindTexts(nb::module_& module) {
   module.def("check", &Check);
-  module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything());
+  module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), nb::arg());
   // With the GIL, so that no other thread loads a library at the same time.
   module.def("load_operator_library", &LoadOperatorLibrary);
   module.def("ops", &Ops);

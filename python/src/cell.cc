@@ -53,7 +53,7 @@ bool Draws(const NetDef& net) {
 Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& options, bool in_double)
     : name_(source.def.name()),
       doc_(source.def.doc()),
-      text_(LooksLikeText(source.text) ? source.text : ""),
+      text_(LooksLikeText(source.text) ? source.text : PrintMessageText(source.def)),
       net_(ExpandCell(source, use)),
       options_(options) {
   if (in_double) {

@@ -38,7 +38,7 @@ class Cell {
   const std::string& doc() const { return doc_; }
   const NetDef& net() const { return net_.net; }
   bool draws() const { return draws_; }              // whether calls draw random numbers
-  const std::string& text() const { return text_; }  // as it was read; "" where it was bytes
+  const std::string& text() const { return text_; }  // as it was read; where it was bytes, what they say
 
   // The parameters that init_net draws for a seed, by name.
   std::map<std::string, Tensor> Init(std::uint64_t seed) const;

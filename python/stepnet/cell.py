@@ -43,7 +43,6 @@ class Cell:
     """
 
     def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
-        self._source = source
         self._options = dict(options)
         text, is_text = text_or_path(source)
         try:
@@ -56,7 +55,7 @@ class Cell:
         self._make = self._outputs._make
         self.name: str = cell.name
         self.text: str = cell.text
-        """What the cell was made from, to print or to change; empty where that was a binary file."""
+        """What the cell was made from, to print or to change."""
         self.__doc__ = cell.doc or f"The cell {cell.name}."
         self.params: tuple[Argument, ...] = tuple(Argument(*each) for each in cell.arguments(True))
         """The parameters, of which ``init`` gives values."""
@@ -81,11 +80,11 @@ class Cell:
                 changed[name] = value
             else:
                 changed["sizes"] = {**changed["sizes"], name: value}
-        return Cell(self.text or self._source, changed)
+        return Cell(self.text, changed)
 
     def __reduce__(self) -> Any:
         """For ``pickle`` and ``copy``: the text of the cell goes with it, so that its file is not needed."""
-        return Cell, (self.text or self._source, self._options)
+        return Cell, (self.text, self._options)
 
     def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
         """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""

@@ -15,13 +15,12 @@ Described = Union[Source, Cell]
 
 def _described(
     source: Described, sizes: dict[str, int], training: bool = False, carry: bool = False
-) -> tuple[str, bool, dict[str, int], bool, bool]:
-    """The text or path, whether it is a text, and what holds for it."""
+) -> tuple[str, bool, dict[str, int], bool, bool, bool]:
+    """The text or path, whether it is a text, and what holds for it; at last whether it is in double."""
     if not isinstance(source, Cell):
-        return *text_or_path(source), sizes, training, carry
+        return *text_or_path(source), sizes, training, carry, False
     own = source._options
-    text = text_or_path(source.text or source._source)
-    return *text, {**own["sizes"], **sizes}, training or own["training"], carry or own["carry"]
+    return source.text, True, {**own["sizes"], **sizes}, training or own["training"], carry or own["carry"], own["in_double"]
 
 
 def check(source: Described, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
@@ -42,12 +41,14 @@ def expand(
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
 
     With ``training`` dropout drops and zoneout draws in it; with ``carry`` every state starts from an input and is an output
-    at the end.
+    at the end. That of a :class:`Cell` in float64 fills and computes float64.
 
     :func:`load` and :func:`train_net` take it, alone or with operators around it.
     """
-    text, is_text, all_of_them, trains, carries = _described(source, all_sizes(sizes, named_sizes), training, carry)
-    return _stepnet.expand(text, is_text, all_of_them, init, trains, carries)
+    text, is_text, all_of_them, trains, carries, in_double = _described(
+        source, all_sizes(sizes, named_sizes), training, carry
+    )
+    return _stepnet.expand(text, is_text, all_of_them, init, trains, carries, in_double)
 
 
 def load_operator_library(path: str | os.PathLike[str], /) -> None:
@@ -82,5 +83,5 @@ def show(
 
     ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong.
     """
-    text, is_text, all_of_them, trains, _ = _described(source, all_sizes(sizes, named_sizes), training)
+    text, is_text, all_of_them, trains, *_ = _described(source, all_sizes(sizes, named_sizes), training)
     return _stepnet.show(text, is_text, all_of_them, trains, format)

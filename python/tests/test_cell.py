@@ -178,3 +178,16 @@ def test_a_cell_has_its_text(cells, lstm):
     assert lstm.with_options(H=6).text == text
 
 
+def test_a_cell_from_a_binary_file_needs_it_no_more(tmp_path):
+    field = lambda number, *values: b"".join(bytes([8 * number + 2, len(value)]) + value for value in values)  # noqa: E731
+    item = field(1, b"x") + field(2, b"4")
+    step = field(1, b"x", b"h_prev") + field(2, b"h") + field(4, b"Add")
+    parts = field(1, b"sum") + field(4, item) + field(5, field(1, b"h") + field(2, b"4")) + field(8, step)
+    path = tmp_path / "sum.pb"
+    path.write_bytes(parts + field(9, field(1, b"h")))
+    cell = stepnet.cell(path)
+    path.unlink()
+    x = numpy.ones((3, 2, 4), "float32")
+    for same in (cell, cell.with_options(threads=1), pickle.loads(pickle.dumps(cell)), stepnet.cell(cell.text)):
+        assert same({}, x=x).h[2, 0].tolist() == [3, 3, 3, 3]
+    assert "RecurrentNetwork" in stepnet.show(cell) and "RecurrentNetwork" in stepnet.expand(cell)

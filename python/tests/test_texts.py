@@ -39,6 +39,15 @@ def test_cells_are_taken_as_their_texts_are(tmp_path, random):
     assert numpy.array_equal(net(x=x, h_init=h_init).h, cell(params, x=x, h_init=h_init).h)
 
 
+def test_a_cell_in_double_stands_for_nets_in_double(random):
+    text = LEAKY.replace("param u[D, D]", "param u[D, D]\n param b[D] = 0.1").replace("h @ u", "h @ u + 0.3 * b")
+    cell = stepnet.cell(text, dtype="float64", D=3)
+    x = random.normal(size=(4, 2, 3))
+    net = stepnet.load(stepnet.expand(cell), init=stepnet.expand(cell, init=True))
+    assert {array.dtype.name for array in net.params.values()} == {"float64"}
+    assert numpy.array_equal(net(x=x).h, cell({each.name: net.params[each.name] for each in cell.params}, x=x).h)
+
+
 def test_explain_tells_what_runs():
     cell = stepnet.cell(LEAKY)
     params = cell.init()
