@@ -123,7 +123,7 @@ void BindCell(nb::module_& module) {
   nb::class_<CallGradients>(module, "CallGradients")
       .def("__call__", &CallGradients::Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none());
   nb::class_<Cell>(module, "Cell")
-      .def_prop_ro("name", &Cell::name)
+      .def_prop_ro("name", [](const Cell& cell) { return StrOf(cell.name()); })
       .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
       .def_prop_ro("text", [](const Cell& cell) { return StrOf(cell.text()); })
       .def_prop_ro("outputs", &Cell::outputs)

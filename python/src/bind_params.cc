@@ -40,7 +40,7 @@ nb::dict LoadParams(const std::string& path, nb::handle widen, nb::handle seed) 
     return read;
   });
   nb::dict params;
-  for (const auto& [name, tensor] : tensors) params[nb::str(name.c_str(), name.size())] = ArrayOf(tensor);
+  for (const auto& [name, tensor] : tensors) params[StrOf(name)] = ArrayOf(tensor);
   return params;
 }
 

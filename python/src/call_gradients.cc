@@ -76,7 +76,7 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
   }
   for (const nb::handle item : given.items()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = nb::str(key).c_str();
+    const std::string name = Utf8Of(key);
     if (std::ranges::count(added, name) == 0) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("into names \"", name, "\", for which gradient_requests does not say add",
@@ -92,7 +92,7 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
                        "; it must be ", NumpyName(info.dtype), " ", info.shape, ", as the gradient is"));
   }
   for (const std::string& name : added) {
-    if (given.contains(name.c_str())) continue;
+    if (given.contains(StrOf(name))) continue;
     throw Error(ErrorCode::kInvalidArgument, StrCat("gradient_requests says add for \"", name,
                                                     "\", and into has nothing for it to be added to; give an array, of "
                                                     "zeros for a new sum"));

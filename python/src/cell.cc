@@ -12,6 +12,7 @@
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/python/src/arrays.h"
+#include "stepnet/python/src/names.h"
 
 namespace nb = nanobind;
 
@@ -56,6 +57,8 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
       text_(LooksLikeText(source.text) ? source.text : PrintMessageText(source.def)),
       net_(ExpandCell(source, use)),
       options_(options) {
+  CheckBlobNames(net_.net);
+  CheckBlobNames(net_.init_net);
   if (in_double) {
     net_.net = InDouble(net_.net);
     net_.init_net = InDouble(net_.init_net);

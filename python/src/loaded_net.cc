@@ -20,6 +20,7 @@
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/training_net.h"
 #include "stepnet/python/src/device_calls.h"
+#include "stepnet/python/src/names.h"
 #include "stepnet/python/src/with_file.h"
 
 namespace nb = nanobind;
@@ -82,13 +83,10 @@ void CheckLoss(const NetDef& net, const std::string& loss) {
               StrCat("the loss \"", loss, "\" is nothing that the net computes", DidYouMean(loss, written)));
 }
 
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Character first = FirstCharacter(text);
-    if (first.bytes == 0) return false;
-    text.remove_prefix(first.bytes);
-  }
-  return true;
+// The net in a text, which says something.
+void ParseNet(const std::string& text, const std::string& what, NetDef* net) {
+  ParseMessageText(text, what, net);
+  if (net->ByteSizeLong() == 0) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a NetDef is needed"));
 }
 
 // Throws kInvalidNet for the name of a blob that Python cannot have: other text than UTF-8, and what C ends at.
@@ -121,7 +119,7 @@ ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map
   }
   Model model;
   if (!init.text.empty()) {
-    ParseMessageText(init.text, "the text of init", &model.init_net);
+    ParseNet(init.text, "the text of init", &model.init_net);
   } else if (!init.file.empty()) {
     model = LoadParameters(init.file);
   }
@@ -129,7 +127,7 @@ ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map
   if (net.text.empty()) {
     model = LoadModel(net.file, std::move(model));
   } else {
-    ParseMessageText(net.text, name, &model.net);
+    ParseNet(net.text, name, &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
   }
   return {
@@ -182,9 +180,10 @@ void LoadedNet::Load(const ModelOfFiles& files, const RunOptions& options) {
   const Model& model = files.model;
   name_ = PrintableLine(model.net.name());
   WithFile(file_, [&] {
-    CheckNames(model.net);
-    for (const auto& [name, tensor] : model.parameters) CheckName(name);
-    CheckNames(model.init_net);
+    CheckBlobNames(model.net);
+    for (const auto& [name, tensor] : model.parameters) CheckBlobName(name);
+    std::ranges::for_each(model.outputs, CheckBlobName);
+    CheckBlobNames(model.init_net);
   });
   def_ = {.net = model.net, .options = options, .shared = std::make_shared<SharedBlobs>()};
   WithFile(files.init_file.empty() ? file_ : files.init_file,

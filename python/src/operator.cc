@@ -30,10 +30,16 @@ nb::object ListOf(const std::vector<T>& values) {
   return nb::cast(values);
 }
 
+nb::object ListOf(const std::vector<std::string>& texts) {
+  nb::list list;
+  for (const std::string& text : texts) list.append(StrOf(text));
+  return list;
+}
+
 nb::object AnyOf(const ArgumentValue& value) {
   if (value.f) return nb::cast(*value.f);
   if (value.i) return nb::cast(*value.i);
-  if (value.s) return nb::cast(*value.s);
+  if (value.s) return StrOf(*value.s);
   if (!value.floats.empty()) return ListOf(value.floats);
   if (!value.ints.empty()) return ListOf(value.ints);
   return ListOf(value.strings);
@@ -45,7 +51,7 @@ nb::object ArgumentOf(const ArgumentValue& value, ArgumentType type) {
     case ArgumentType::kFloat: return nb::cast(number());
     case ArgumentType::kInt: return nb::cast(value.i.value_or(0));
     case ArgumentType::kBool: return nb::cast(value.i.value_or(0) != 0);
-    case ArgumentType::kString: return nb::cast(value.s.value_or(""));
+    case ArgumentType::kString: return StrOf(value.s.value_or(""));
     case ArgumentType::kFloats: return ListOf(value.floats);
     case ArgumentType::kInts: return ListOf(value.ints);
     case ArgumentType::kStrings: return ListOf(value.strings);
@@ -78,7 +84,7 @@ nb::dict Operator::Arguments() const {
     const ArgumentValue& value = is_given ? given->second : spec.default_value;
     const bool is_list =
         spec.type == ArgumentType::kFloats || spec.type == ArgumentType::kInts || spec.type == ArgumentType::kStrings;
-    arguments[spec.name.c_str()] = value.empty() && !is_list ? nb::none() : ArgumentOf(value, spec.type);
+    arguments[StrOf(spec.name)] = value.empty() && !is_list ? nb::none() : ArgumentOf(value, spec.type);
   }
   return arguments;
 }
@@ -103,15 +109,15 @@ nb::list Operator::InferShapes(const nb::list& inputs) const {
 nb::dict Operator::Recurrent() const {
   const RecurrentSpec spec = ParseRecurrentSpec(call_);
   nb::list states, links, aliases, step_outputs;
-  for (const RecurrentState& state : spec.states) states.append(nb::make_tuple(state.name, state.initial));
+  for (const RecurrentState& state : spec.states) states.append(nb::make_tuple(StrOf(state.name), state.initial));
   for (const Link& link : spec.links) {
-    links.append(nb::make_tuple(link.internal, link.external, link.offset, link.window));
+    links.append(nb::make_tuple(StrOf(link.internal), StrOf(link.external), link.offset, link.window));
   }
   for (const OffsetAlias& alias : spec.aliases) {
-    aliases.append(nb::make_tuple(alias.source, alias.destination, alias.offset));
+    aliases.append(nb::make_tuple(StrOf(alias.source), StrOf(alias.destination), alias.offset));
   }
   for (const StepOutput& output : spec.step_outputs) {
-    step_outputs.append(nb::make_tuple(output.blob, output.destination));
+    step_outputs.append(nb::make_tuple(StrOf(output.blob), output.destination));
   }
   nb::dict parts;
   parts["step"] = OperatorsOf(*spec.step_net);
@@ -119,7 +125,7 @@ nb::dict Operator::Recurrent() const {
   parts["links"] = links;
   parts["aliases"] = aliases;
   parts["step_outputs"] = step_outputs;
-  parts["timestep"] = spec.timestep;
+  parts["timestep"] = StrOf(spec.timestep);
   return parts;
 }
 
@@ -131,10 +137,10 @@ nb::list OperatorsOf(const NetDef& net) {
 
 void BindOperator(nb::module_& module) {
   nb::class_<Operator>(module, "Operator")
-      .def_prop_ro("type", [](const Operator& op) { return op.call().type(); })
-      .def_prop_ro("inputs", [](const Operator& op) { return op.call().inputs(); })
-      .def_prop_ro("outputs", [](const Operator& op) { return op.call().outputs(); })
-      .def_prop_ro("text", [](const Operator& op) { return op.call().Text(); })
+      .def_prop_ro("type", [](const Operator& op) { return StrOf(op.call().type()); })
+      .def_prop_ro("inputs", [](const Operator& op) { return ListOf(op.call().inputs()); })
+      .def_prop_ro("outputs", [](const Operator& op) { return ListOf(op.call().outputs()); })
+      .def_prop_ro("text", [](const Operator& op) { return StrOf(op.call().Text()); })
       .def("has_argument", [](const Operator& op, const std::string& name) { return op.call().HasArg(name); })
       .def("arguments", &Operator::Arguments)
       .def("infer_shapes", &Operator::InferShapes)

@@ -498,3 +498,49 @@ def test_what_numpy_has_no_memory_for_is_named(lstm):
             'there is no memory for a copy of the input "x": Unable to allocate 18.2 TiB for an array with shape '
             "(1000000, 1000000, 5) and data type float32",
         )
+BYTES = {
+    "the name": ('name: "sum"', 'name: "s\\377"'),
+    "an input": ('input { name: "x"', 'input { name: "x\\377"'),
+    "an output": ('output { blob: "h"', 'output { name: "h\\377" blob: "h"'),
+    "a parameter": ('parameter { name: "w"', 'parameter { name: "w\\377"'),
+    "an operator": ('type: "Add"', 'type: "Add\\377"'),
+    "a size": ('size { name: "D"', 'size { name: "D\\377"'),
+    "a documentation": ('name: "sum"', 'name: "sum" doc: "s\\377"'),
+}
+SUM = """
+name: "sum" size { name: "D" value: 4 } input { name: "x" shape: "4" } state { name: "h" shape: "4" }
+parameter { name: "w" shape: "D" } op { type: "Add" input: "x" input: "h_prev" output: "sum" }
+op { type: "Add" input: "sum" input: "w" output: "h" arg { name: "broadcast" i: 1 } } output { blob: "h" }
+"""
+
+
+@pytest.mark.parametrize("what", BYTES)
+def test_bytes_in_cells_that_are_no_text_are_escaped_or_refused(what):
+    text = SUM.replace(*BYTES[what])
+    assert text != SUM
+
+    def use():
+        cell = stepnet.cell(text)
+        assert repr(cell) and cell.params and cell.__doc__
+        return cell(cell.init(), x=numpy.ones((3, 2, 4), "float32"))
+
+    for call in (use, lambda: stepnet.expand(text), lambda: stepnet.show(text), lambda: stepnet.check(text)):
+        try:
+            call()
+        except stepnet.Error:
+            pass
+
+
+def test_outputs_of_a_bundle_have_names_that_are_text(tmp_path):
+    net = 'nets { key: "PREDICT_NET_TYPE" value { op { type: "Relu" input: "x" output: "y" } } }'
+    (tmp_path / "bundle.pbtxt").write_text(net + ' blobs { key: "OUTPUTS_BLOB_TYPE" value: "y\\377" }')
+    refuses(lambda: stepnet.load(tmp_path / "bundle.pbtxt"), stepnet.InvalidNetError, "has a name that is no UTF-8")
+
+
+def test_texts_that_say_nothing_are_no_nets():
+    net = 'op { type: "Relu" input: "x" output: "y" }'
+    for text in ("\n", " \t\n", "# a comment\n"):
+        refuses(lambda: stepnet.load(text), stepnet.InputOutputError, "the text is empty, a NetDef is needed")
+        refuses(lambda: stepnet.load(net, init=text), stepnet.InputOutputError, "the text of init is empty")
+
+
