@@ -95,14 +95,24 @@ nb::object MakeArray(const Tensor& tensor) {
   return nb::cast(array);
 }
 
-}  // namespace
-
-std::string Utf8Of(nb::handle object) {
-  const nb::str text{nb::borrow(object)};
+// In UTF-8 what `print`, of Python, makes of an object.
+std::string TextBy(PyObject* (*print)(PyObject*), nb::handle object) {
+  const nb::object text = nb::steal(print(object.ptr()));
+  if (!text.is_valid()) {
+    if (PyLong_Check(object.ptr()) == 0 || PyErr_ExceptionMatches(PyExc_ValueError) == 0) nb::raise_python_error();
+    PyErr_Clear();
+    return StrCat("an int of ", nb::cast<std::int64_t>(object.attr("bit_length")()), " bits");
+  }
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
   if (!bytes.is_valid()) nb::raise_python_error();
   return {PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr()))};
 }
+
+}  // namespace
+
+std::string Utf8Of(nb::handle object) { return TextBy(PyObject_Str, object); }
+
+std::string ReprOf(nb::handle object) { return TextBy(PyObject_Repr, object); }
 
 nb::object StrOf(std::string_view text) {
   const auto size = static_cast<Py_ssize_t>(text.size());

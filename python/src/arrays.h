@@ -12,8 +12,11 @@
 
 namespace stepnet::python {
 
-// str(object) in UTF-8; what is not in that, lone surrogates, as escapes. For names that callers give, and messages.
+// str(object) in UTF-8; what is not in that, lone surrogates, as escapes. For names that callers give, and messages. A
+// whole number of more digits than Python prints is "an int of 16610 bits".
 std::string Utf8Of(nanobind::handle object);
+// The same of repr(object).
+std::string ReprOf(nanobind::handle object);
 
 // A str; bytes that are no UTF-8, which files may hold, as escapes.
 nanobind::object StrOf(std::string_view text);

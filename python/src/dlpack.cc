@@ -51,7 +51,7 @@ Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
                          nb::try_cast(said[1], index);
   if (is_device) return DeviceOf(type, index, role, place);
   throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack_device__ gives ",
-                                               Utf8Of(nb::repr(said)), "; it must be a type and a number"));
+                                               ReprOf(said), "; it must be a type and a number"));
 }
 
 std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {

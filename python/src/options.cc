@@ -15,7 +15,7 @@ namespace stepnet::python {
 namespace {
 
 [[noreturn]] void ThrowOfAnotherType(const std::string& name, nb::handle value, const char* expected) {
-  throw Error(ErrorCode::kTypeMismatch, StrCat(name, " is ", Utf8Of(nb::repr(value)), "; it must be ", expected));
+  throw Error(ErrorCode::kTypeMismatch, StrCat(name, " is ", ReprOf(value), "; it must be ", expected));
 }
 
 // Whether it is a whole number that a Number can hold, which then becomes `number`. Truth values are none.
@@ -108,7 +108,7 @@ GradientRequests RequestsOf(const nb::dict& requests) {
     const std::string text = Utf8Of(name), where = StrCat("gradient_requests says for \"", text, "\"");
     if (!nb::isinstance<nb::str>(value)) {
       throw Error(ErrorCode::kTypeMismatch,
-                  StrCat(where, " ", nb::repr(value).c_str(), "; it must be \"write\", \"add\" or \"none\""));
+                  StrCat(where, " ", ReprOf(value), "; it must be \"write\", \"add\" or \"none\""));
     }
     result[text] = ParseGradientRequest(Utf8Of(value), where);
   }

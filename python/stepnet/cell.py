@@ -22,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import Source, all_sizes, did_you_mean, text_or_path
+from .source import Source, all_sizes, did_you_mean, repr_of, text_or_path
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -192,17 +192,18 @@ def _with_option(
 ) -> InvalidArgumentError | TypeMismatchError:
     """The error, with the option that was meant by a size that the cell does not have, or whose value is none."""
     text = str(error)
-    meant = (name for name in sizes if text.endswith(f" has no size {name}") or f"the size {name} is " in text)
+    names = [name for name in sizes if isinstance(name, str)]
+    meant = (name for name in names if text.endswith(f" has no size {name}") or f"the size {name} is " in text)
     return type(error)(text + did_you_mean(next(meant, ""), ("sizes", "dtype", *_OPTIONS)))
 
 
 def _is_double(dtype: Any) -> bool:
     try:
         kind = numpy.dtype(dtype)
-    except TypeError:  # what NumPy does not know either
+    except (TypeError, ValueError):  # what NumPy does not know either
         kind = numpy.dtype("void")
     if dtype is None or kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
-        raise TypeMismatchError(f"type mismatch: dtype is {dtype!r}; it must be float32 or float64")
+        raise TypeMismatchError(f"type mismatch: dtype is {repr_of(dtype)}; it must be float32 or float64")
     return bool(kind == numpy.dtype("float64"))
 
 

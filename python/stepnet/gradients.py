@@ -9,7 +9,7 @@ import numpy
 
 from . import _stepnet
 from .errors import InvalidArgumentError, OutOfMemoryError, TypeMismatchError
-from .source import kind_of
+from .source import kind_of, repr_of
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -46,8 +46,9 @@ class Pullback:
     def __call__(self, into: Into = None, /, **output_gradients: Array) -> Gradients:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
-        ``output_gradients`` are by the name of the output or its field, of its shape and dtype; those that are missing are
-        zeros. It may be called any number of times. Gradients are where the outputs are, but for sums.
+        ``output_gradients`` are by the name of the output or its field, of its shape and dtype; one has to be given, and
+        those that are missing are zeros. It may be called any number of times. Gradients are where the outputs are, but for
+        sums.
 
         Args:
             into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype, in
@@ -61,7 +62,7 @@ class Pullback:
         if isinstance(into, Gradients):
             into = {**into.params, **into.inputs}
         given = arrays_of("into", {} if into is None else into)
-        targets = {name: _writable(name, array) for name, array in given.items()}
+        targets = {name: _writable(name, given[name]) for name in names_of("into", given)}
         _refuse_overlap(targets)
         by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
         sums = {}
@@ -197,9 +198,13 @@ def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
     """The names that were given as ``argument``, as a list: one may be given alone."""
     if isinstance(names, str):
         return [names]
-    if isinstance(names, Iterable):
-        return list(names)
-    raise TypeMismatchError(f"type mismatch: {argument} is {kind_of(names)}; it must be a name or names")
+    if not isinstance(names, Iterable):
+        raise TypeMismatchError(f"type mismatch: {argument} is {kind_of(names)}; it must be a name or names")
+    given = list(names)
+    for name in given:
+        if not isinstance(name, str):
+            raise TypeMismatchError(f"type mismatch: a name of {argument} is {repr_of(name)}; it must be a text")
+    return given
 
 
 def arrays_of(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
 
 from . import errors
 from .cell import Cell, cell
-from .source import kind_of
+from .source import kind_of, repr_of
 from .texts import expand
 
 Shapes = Dict[str, Tuple[int, ...]]
@@ -156,7 +156,7 @@ class Layers(NamedTuple):
     def fault(self) -> str:
         """What no layers have, in words; empty where there is nothing of that."""
         if self.mode not in GATES:
-            return f"the mode is {self.mode!r}; it must be one of {', '.join(GATES)}"
+            return f"the mode is {repr_of(self.mode)}; it must be one of {', '.join(GATES)}"
         for name in ("input_size", "hidden_size", "num_layers"):
             if getattr(self, name) < 1:
                 return f"{name} is {getattr(self, name)}; it must be above 0"
@@ -215,10 +215,11 @@ def check_types(given: Layers) -> None:
     """Raises TypeMismatchError for a field that is of another type than it must be; the modes are few."""
     for name, kind in get_type_hints(Layers).items():
         value = getattr(given, name)
-        expected = {int: "a whole number", float: "a number", bool: "True or False"}.get(kind)
+        expected = {int: "a whole number of 64 bits", float: "a number", bool: "True or False"}.get(kind)
         abstract = {int: numbers.Integral, float: numbers.Real}.get(kind, kind)
-        if expected and (not isinstance(value, abstract) or isinstance(value, bool) != (kind is bool)):
-            raise errors.TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be {expected}")
+        is_long = isinstance(value, int) and value.bit_length() > 63
+        if expected and (is_long or not isinstance(value, abstract) or isinstance(value, bool) != (kind is bool)):
+            raise errors.TypeMismatchError(f"type mismatch: {name} is {repr_of(value)}; it must be {expected}")
 
 
 def layers_of(given: Cell) -> Layers:

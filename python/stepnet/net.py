@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Iterable, Mapping, Sequence, Union
 
 import numpy
@@ -22,7 +23,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import Source, text_or_path
+from .source import Source, repr_of, text_or_path
 
 
 class Net:
@@ -285,8 +286,9 @@ def _field_text(name: str, value: float | bool | str) -> str:
     if isinstance(value, str) and value.isascii() and value.isidentifier():
         return value.upper()
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
-        return repr(value.item() if isinstance(value, numpy.generic) else value)
-    raise TypeMismatchError(f"type mismatch: {name} is {value!r}; it must be a number, a truth value or a word")
+        with contextlib.suppress(ValueError):  # of more digits than Python prints
+            return repr(value.item() if isinstance(value, numpy.generic) else value)
+    raise TypeMismatchError(f"type mismatch: {name} is {repr_of(value)}; it must be a number, a truth value or a word")
 
 
 def _model_of(net: Source, init: Filler) -> tuple[tuple[str, str], tuple[str, str], dict[str, Array]]:

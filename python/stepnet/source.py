@@ -28,7 +28,15 @@ def kind_of(given: Any) -> str:
     if hasattr(given, "shape") and hasattr(given, "dtype"):
         return f"a {kind} {str(given.dtype).rpartition('.')[2]} {list(given.shape)}"
     is_short = given is None or isinstance(given, (bool, int, float, str, bytes))
-    return repr(given)[:80] if is_short else f"a {kind}"
+    return repr_of(given)[:80] if is_short else f"a {kind}"
+
+
+def repr_of(given: Any) -> str:
+    """``repr(given)``, for messages; what has none, as whole numbers of more digits than Python prints, by its type."""
+    try:
+        return repr(given)
+    except ValueError:
+        return f"an int of {given.bit_length()} bits" if isinstance(given, int) else f"a {type(given).__name__}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -59,5 +67,5 @@ def utf8(name: str, text: str) -> str:
 def all_sizes(sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict[str, int]:
     """Sizes that were given as a mapping and by name, which hold before those of the mapping."""
     if sizes is not None and not isinstance(sizes, Mapping):
-        raise TypeMismatchError(f"type mismatch: sizes is {sizes!r}; it must be a dictionary of whole numbers by name")
+        raise TypeMismatchError(f"type mismatch: sizes is {kind_of(sizes)}; it must be a dictionary of whole numbers by name")
     return {**(sizes or {}), **named}

@@ -181,6 +181,7 @@ def test_sizes_and_options_that_there_are_not(cells):
     refuses(lambda: stepnet.cell(path, device="tpu"), stepnet.InvalidArgumentError, "tpu")
 
 
+LONG = 10**5000  # has more digits than Python prints
 WHOLE = "; it must be a whole number of 64 bits"
 TRUTH = "; it must be True or False"
 TEXT = "; it must be a text"
@@ -194,6 +195,13 @@ TEXT = "; it must be a text"
         ({"threads": True}, "threads is True" + WHOLE),
         ({"threads": None}, "threads is None" + WHOLE),
         ({"threads": 10**30}, f"threads is {10**30}" + WHOLE),
+        ({"threads": LONG}, "threads is an int of 16610 bits" + WHOLE),
+        ({"seed": LONG}, "seed is an int of 16610 bits; it must be a whole number from 0 on, of 64 bits"),
+        ({"device": LONG}, "device is an int of 16610 bits" + TEXT),
+        ({"training": LONG}, "training is an int of 16610 bits" + TRUTH),
+        ({"sizes": LONG}, "sizes is an int of 16610 bits; it must be a dictionary of whole numbers by name"),
+        ({"H": LONG}, "the size H is an int of 16610 bits; it must be a whole number"),
+        ({"dtype": LONG}, "dtype is an int of 16610 bits; it must be float32 or float64"),
         ({"opt_level": [2]}, "opt_level is [2]" + WHOLE),
         ({"seed": -1}, "seed is -1; it must be a whole number from 0 on, of 64 bits"),
         ({"seed": "x"}, "seed is 'x'; it must be a whole number from 0 on, of 64 bits"),
@@ -230,6 +238,13 @@ def test_arguments_of_another_type_are_named_with_what_they_must_be(lstm, cells,
         (lambda: stepnet.train_net(model, loss="y", parameters=["w", None]), "a name of parameters is None" + TEXT),
         (lambda: stepnet.train_net(model, loss="y", parameters=7), "parameters is 7; it must be a name or names"),
         (lambda: stepnet.train_net(model, loss="y", momentum=None), "momentum is None; it must be a number"),
+        (lambda: stepnet.train_net(model, loss="y", momentum=LONG), "momentum is an int of 16610 bits; it must be a number"),
+        (lambda: lstm.vjp(params, x=X, gradient_requests={"w": LONG}), 'says for "w" an int of 16610 bits; it must be "write"'),
+        (lambda: lstm.vjp(params, x=X, wrt=[LONG]), "a name of wrt is an int of 16610 bits" + TEXT),
+        (lambda: lstm.value_and_grad(params, ["h", LONG], x=X), "a name of loss is an int of 16610 bits" + TEXT),
+        (lambda: lstm.vjp(params, x=X)[1]({LONG: X}, h=X), "a name of into is an int of 16610 bits" + TEXT),
+        (lambda: stepnet.set_max_memory(LONG), "bytes is an int of 16610 bits" + WHOLE),
+        (lambda: stepnet.layers("gru", LONG, 4), "input_size is an int of 16610 bits" + WHOLE),
         (lambda: stepnet.load_params(7), "path is 7; it must be a path"),
         (lambda: stepnet.load_params("x.npz", widen="no"), "widen is 'no'" + TRUTH),
         (lambda: stepnet.save_params([X], tmp_path / "x.npz"), "params is a list; it must be a dictionary of arrays"),
@@ -498,6 +513,14 @@ def test_what_numpy_has_no_memory_for_is_named(lstm):
             'there is no memory for a copy of the input "x": Unable to allocate 18.2 TiB for an array with shape '
             "(1000000, 1000000, 5) and data type float32",
         )
+
+
+def test_names_that_no_text_can_have(lstm):
+    for call in (lambda: lstm({**lstm.init(), LONG: X}, x=X), lambda: lstm(lstm.init(), {LONG: X})):
+        refuses(call, stepnet.InvalidArgumentError, '"an int of 16610 bits"; its ')
+    refuses(lambda: stepnet.cell(SUM, sizes={LONG: 1}), stepnet.InvalidArgumentError, "an int of 16610 bits")
+
+
 BYTES = {
     "the name": ('name: "sum"', 'name: "s\\377"'),
     "an input": ('input { name: "x"', 'input { name: "x\\377"'),
