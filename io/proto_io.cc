@@ -140,11 +140,20 @@ void CheckMemory(const std::string& what, std::int64_t bytes) {
                                               " are allowed ", kRaiseMemoryLimit));
 }
 
-// Gives device options the field that binary files have, whose name later versions of Caffe2 have changed.
-void TakeDeviceIds(Message* message) {
+// Gives device options the field that binary files have, whose name later versions of Caffe2 have changed; false, with
+// the error, for one that has both and in them two numbers.
+bool TakeDeviceIds(FirstError* error, Message* message) {
   if (auto* const option = dynamic_cast<DeviceOption*>(message)) {
-    if (option->has_device_id()) option->set_cuda_gpu_id(option->device_id());
-    return option->clear_device_id();
+    if (!option->has_device_id()) return true;
+    if (option->has_cuda_gpu_id() && option->cuda_gpu_id() != option->device_id()) {
+      error->AddError(-1, 0,
+                      StrCat("a device_option has device_id ", option->device_id(), " and cuda_gpu_id ",
+                             option->cuda_gpu_id(), ", which are two names of one number; leave one out"));
+      return false;
+    }
+    option->set_cuda_gpu_id(option->device_id());
+    option->clear_device_id();
+    return true;
   }
   const google::protobuf::Reflection& fields = *message->GetReflection();
   std::vector<const FieldDescriptor*> present;
@@ -152,13 +161,14 @@ void TakeDeviceIds(Message* message) {
   for (const FieldDescriptor* const field : present) {
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
     if (!field->is_repeated()) {
-      TakeDeviceIds(fields.MutableMessage(message, field));
+      if (!TakeDeviceIds(error, fields.MutableMessage(message, field))) return false;
       continue;
     }
     for (int i = 0; i < fields.FieldSize(*message, field); ++i) {
-      TakeDeviceIds(fields.MutableRepeatedMessage(message, field, i));
+      if (!TakeDeviceIds(error, fields.MutableRepeatedMessage(message, field, i))) return false;
     }
   }
+  return true;
 }
 
 // Parses into `message`; false with the first error in `error`.
@@ -173,8 +183,8 @@ bool ParseText(const std::string& text, const std::string& what, FirstError* err
   CheckedInput input(WithoutByteOrderMark(text));
   const bool parses = parser.Parse(&input, message);
   input.Rethrow();
-  if (parses && text.find("device_id") != std::string::npos) TakeDeviceIds(message);
-  return parses;
+  if (!parses || text.find("device_id") == std::string::npos) return parses;
+  return TakeDeviceIds(error, message);
 }
 
 void ParseScanned(const WireScan& scan, const std::string& bytes, const std::string& what, Message* message) {

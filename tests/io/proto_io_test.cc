@@ -106,6 +106,20 @@ TEST(ProtoIo, TextsMayCallTheNumberOfAGpuDeviceId) {
   EXPECT_FALSE(net.op(0).device_option().has_device_id() || step.op(1).device_option().has_device_id());
 }
 
+TEST(ProtoIo, TextsGiveOneNumberOfAGpu) {
+  const auto text = [](int number) {
+    return StrCat("op { type: \"A\" arg { name: \"step_net\" n { op { type: \"B\" device_option { device_id: ", number,
+                  " cuda_gpu_id: 3 } } } } }");
+  };
+  NetDef net;
+  ParseMessageText(text(3), "net.pbtxt", &net);
+  EXPECT_EQ(net.op(0).arg(0).n().op(0).device_option().cuda_gpu_id(), 3);
+  ExpectError(
+      [&] { ParseMessageText(text(1), "net.pbtxt", &net); },
+      "input/output error: net.pbtxt: a device_option has device_id 1 and cuda_gpu_id 3, which are two names of "
+      "one number; leave one out");
+}
+
 TEST(ProtoIo, RequiredFieldsAreNamed) {
   const TempDir dir;
   TensorProto proto;
