@@ -45,7 +45,7 @@ class Net:
         """What was filled and is no parameter."""
         self.name: str = net.name
         self.inputs: tuple[str, ...] = tuple(net.inputs)
-        """The names of what a call is given: all that the net reads and nobody fills."""
+        """The names of what a call is given: all that the net reads and nobody fills. :attr:`Cell.inputs` tell more."""
         self.outputs: tuple[str, ...] = tuple(net.outputs)
         """The names of what a call gives: the net's outputs or, where it lists none, all that no operator reads."""
 
