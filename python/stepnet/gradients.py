@@ -56,9 +56,15 @@ class Pullback:
                 or the gradients of a call before, where all are added.
 
         Raises:
-            InvalidArgumentError: where one is missing, is for another name, or cannot be written to.
+            InvalidArgumentError: without the gradient of any output; where an array is missing, is for another name, or
+                cannot be written to.
             ShapeMismatchError, TypeMismatchError: for an array that is not as the gradient is.
         """
+        if not output_gradients:
+            raise InvalidArgumentError(
+                "invalid argument: the pullback is given no gradient; give that of an output, by its name: "
+                "pullback(h=gradient)"
+            )
         if isinstance(into, Gradients):
             into = {**into.params, **into.inputs}
         given = arrays_of("into", {} if into is None else into)

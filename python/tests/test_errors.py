@@ -567,3 +567,7 @@ def test_texts_that_say_nothing_are_no_nets():
         refuses(lambda: stepnet.load(net, init=text), stepnet.InputOutputError, "the text of init is empty")
 
 
+def test_a_pullback_wants_a_gradient(lstm):
+    _, pullback = lstm.vjp(lstm.init(), x=X)
+    refuses(pullback, stepnet.InvalidArgumentError, "the pullback is given no gradient; give that of an output")
+    refuses(lambda: lstm.value_and_grad(lstm.init(), (), x=X), stepnet.InvalidArgumentError, "is given no gradient")
