@@ -184,6 +184,11 @@ class Cell:
         return self._cell.explain(arrays_of("params", params), inputs_of(inputs, named), gradients, format)
 
 
+def module_name(parameter: str) -> str:
+    """What a parameter of a cell is called in a ``stepnet.torch.Module``: PyTorch's names have no dots."""
+    return parameter.replace(".", "_")
+
+
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
 
 

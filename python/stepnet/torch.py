@@ -9,8 +9,8 @@ from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import errors
-from .cell import Argument, Cell
-from .gradients import Array, Given, Pullback, inputs_of
+from .cell import Argument, Cell, module_name
+from .gradients import Array, Given, Pullback, arrays_of, inputs_of
 from .layers import is_for_one_step
 from .torch_layers import tensor_of
 
@@ -200,10 +200,10 @@ class Module(torch.nn.Module):
             cell = cell.with_options(seed=seed)
         self.cell = cell
         self._forms: dict[tuple[bool, bool, str], Cell] = {}
-        self._param_names = [each.name.replace(".", "_") for each in cell.params]
+        self._param_names = [module_name(each.name) for each in cell.params]
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
-        values = cell.init(seed) if params is None else params
+        values = cell.init(seed) if params is None else arrays_of("params", params)
         unknown = [name for name in values if name not in {each.name for each in cell.params}]
         if unknown:
             known = ", ".join(each.name for each in cell.params)

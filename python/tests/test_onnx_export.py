@@ -355,6 +355,37 @@ def test_parameters_of_pytorch(lstm, random, tmp_path):
     expect_equal(h, module(torch.from_numpy(x)).h.detach().numpy())
 
 
+def test_parameters_of_pytorch_have_no_dots_in_their_names(random, tmp_path):
+    torch = pytest.importorskip("torch")
+    text = "cell a(x[4]; h[4]) { param in.w[4]\n h = Tanh(x * in.w + h)\n output h }"
+    cell = stepnet.cell(text)
+    module = pytest.importorskip("stepnet.torch").Module(cell, params_of(cell, random))
+    assert list(module.state_dict()) == ["in_w"]
+    stepnet.onnx.export(cell, tmp_path / "a.onnx", dict(module.named_parameters()))
+    x = random.standard_normal((5, 2, 4)).astype("float32")
+    (h,) = session(tmp_path / "a.onnx").run(["h"], {"x": x})
+    expect_equal(h, module(torch.from_numpy(x)).h.detach().numpy())
+
+
+def test_dynamic_axes_may_be_listed(tmp_path):
+    net = stepnet.load('op { type: "Add" input: "x" input: "w" output: "y" arg { name: "broadcast" i: 1 } }')
+    x, w, path = numpy.ones((2, 3), "float32"), numpy.ones(3, "float32"), tmp_path / "x.onnx"
+    stepnet.onnx.export(net, path, inputs={"x": x, "w": w}, dynamic_axes={"x": [0]})
+    assert [each.shape for each in session(path).get_inputs()] == [["x_dynamic_axes_1", 3], [3]]
+    (y,) = session(path).run(["y"], {"x": numpy.ones((5, 3), "float32"), "w": w})
+    assert y.shape == (5, 3)
+    for axes, message in (
+        ([0], "dynamic_axes is a list; it must be a dictionary of dimensions by input"),
+        ({"x": "T"}, "dynamic_axes has for \"x\" 'T'; it must be a dictionary of names by dimension"),
+        ({"x": {0: 1}}, 'dynamic_axes has for "x" a dict; it must be'),
+        ({"x": {"T": 0}}, 'dynamic_axes has for "x" a dict; it must be'),
+    ):
+        with pytest.raises(stepnet.TypeMismatchError, match=message):
+            stepnet.onnx.export(net, path, inputs={"x": x, "w": w}, dynamic_axes=axes)
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"x is \[x_dynamic_axes_1, 3\] and w is \[2, 3\]"):
+        stepnet.onnx.export(net, path, inputs={"x": x, "w": x}, dynamic_axes={"x": [0]})
+
+
 def test_nets_want_arrays_for_their_inputs(tmp_path):
     (tmp_path / "net.pbtxt").write_text('op { type: "Add" input: "x" input: "w" output: "y" } external_output: "y"')
     net = stepnet.load(tmp_path / "net.pbtxt")

@@ -6,18 +6,18 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Iterable, Mapping, Sequence
+from typing import Iterable, Mapping, Sequence, Union
 
 import numpy
 import onnx
 from onnx import helper
 
 from .. import _stepnet
-from ..cell import Argument, Array, Cell
+from ..cell import Argument, Array, Cell, module_name
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
-from ..gradients import names_of, numpy_of
+from ..gradients import arrays_of, names_of, numpy_of
 from ..net import Net
-from ..source import did_you_mean, path_of
+from ..source import did_you_mean, kind_of, path_of
 from .graph import GraphWriter, Value
 from .loader import Graph
 from .nets import Blobs, value_named, write_operators
@@ -30,6 +30,10 @@ MOST_IN_ONE_FILE = 1 << 30
 """Bytes of parameters from which on they lie beside the file: a message of protobuf holds less than 2 GiB."""
 
 
+DynamicAxes = Mapping[str, Union[Mapping[int, str], Sequence[int]]]
+"""Dimensions of inputs that may have any size, by name of the input: with names of these sizes, or alone."""
+
+
 def export(
     model: Cell | Net,
     path: str | os.PathLike[str],
@@ -37,19 +41,20 @@ def export(
     *,
     inputs: Mapping[str, Array] | None = None,
     outputs: str | Iterable[str] | None = None,
-    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    dynamic_axes: DynamicAxes | None = None,
 ) -> None:
     """Writes a cell or net as a file of ONNX, opset 18, with the parameters in it.
 
     Args:
         model: a cell, as it was made: its sizes, options and dtype; or a net.
         path: of the file. Parameters of more than 1 GiB lie in a second file, ``path`` with ``.data`` behind it.
-        params: an array for each of the cell's parameters; of a net, what takes the place of the parameters that it
-            has, or of some of its inputs.
+        params: an array for each of the cell's parameters, by its name, or that of a ``stepnet.torch.Module``; of a net,
+            what takes the place of the parameters that it has, or of some of its inputs.
         inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
         outputs: the names of the outputs to have, or one name; all, where nothing is said. Only what they depend on is exported.
         dynamic_axes: for nets: names of dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``.
-            Those of one name have one size. In cells these are the steps T and the batch B.
+            Those of one name have one size. A list of dimensions, ``{"x": [0, 1]}``, gives each a name of its own. In
+            cells these are the steps T and the batch B.
 
     Raises:
         InvalidNetError: for an operator that ONNX has nothing for, with its place: what draws random numbers, links to
@@ -58,19 +63,47 @@ def export(
         InputOutputError: when the file cannot be written.
     """
     file = Path(path_of("path", path))
+    arrays = None if params is None else named_arrays("params", params)
     if isinstance(model, Cell):
         if inputs is not None or dynamic_axes is not None:
             raise InvalidArgumentError(
                 "invalid argument: a cell knows its inputs; `inputs` and `dynamic_axes` are for nets"
             )
-        given = of_cell(model, params)
+        given = of_cell(model, arrays)
     elif isinstance(model, Net):
-        given = of_net(model, params or {}, inputs or {}, dynamic_axes or {})
+        given = of_net(model, arrays or {}, named_arrays("inputs", inputs or {}), axes_of(dynamic_axes or {}))
     else:
         raise TypeMismatchError(
             f"type mismatch: the model is a {type(model).__name__}; it must be a stepnet.Cell or a stepnet.Net"
         )
     save(build(given, chosen_outputs(model, outputs)), file)
+
+
+def named_arrays(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    given = arrays_of(argument, arrays)
+    return {name: given[name] for name in names_of(argument, given)}
+
+
+def axes_of(dynamic_axes: DynamicAxes) -> dict[str, dict[int, str]]:
+    """The names of dimensions, by input and dimension."""
+    if not isinstance(dynamic_axes, Mapping):
+        raise TypeMismatchError(
+            f"type mismatch: dynamic_axes is {kind_of(dynamic_axes)}; it must be a dictionary of dimensions by input"
+        )
+    named = {}
+    for name in names_of("dynamic_axes", dynamic_axes):
+        axes = dynamic_axes[name]
+        if isinstance(axes, Sequence) and not isinstance(axes, str):
+            axes = {axis: f"{name}_dynamic_axes_{i + 1}" for i, axis in enumerate(axes)}
+        if not isinstance(axes, Mapping) or not all(
+            isinstance(axis, int) and isinstance(size, str) for axis, size in axes.items()
+        ):
+            raise TypeMismatchError(
+                f'type mismatch: dynamic_axes has for "{name}" {kind_of(axes)}; it must be a dictionary of names by'
+                " dimension, {0: 'T'}, or a list of dimensions, [0]"
+            )
+        named[name] = dict(axes)
+    return named
 
 
 class Given:
@@ -118,8 +151,12 @@ def sizes_of(argument: Argument, rank: int = 0) -> list[int | str]:
 
 
 def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, numpy.ndarray]:
-    given = {} if params is None else {name: numpy_of(f"the parameter {name!r}", array) for name, array in params.items()}
     known = {each.name: each for each in cell.params}
+    of_module = {module_name(name): name for name in known}
+    given = {}
+    for name, array in (params or {}).items():
+        own = name if name in known else of_module.get(name, name)
+        given[own] = numpy_of(f"the parameter {name!r}", array)
     for name in given:
         if name not in known:
             raise InvalidArgumentError(
@@ -144,7 +181,7 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
 
 
 def of_net(
-    net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: Mapping[str, Mapping[int, str]]
+    net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: dict[str, dict[int, str]]
 ) -> Given:
     given = Given(net.name or "net", net._net.operators())
     net._check_parameters("params", params)
@@ -161,7 +198,7 @@ def of_net(
                 raise InvalidArgumentError(
                     f'invalid argument: dynamic_axes names dimension {axis} of "{name}", which is {list(array.shape)}'
                 )
-            sizes[axis] = str(size_name)
+            sizes[axis] = size_name
         given.inputs[name] = str(array.dtype), sizes
     known = {*net.inputs, *net._net.filled()}
     check_names("params", params, known, net)

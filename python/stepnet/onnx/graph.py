@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterable, Mapping, Sequence
 
 import numpy
@@ -88,6 +89,10 @@ class GraphWriter:
         free = self.root.free_sizes
         sizes = [free.get(size) if isinstance(size, int) and self.is_free(size) else size for size in shape]
         return helper.make_tensor_value_info(name, element_type(dtype), sizes)
+
+    def with_size_names(self, text: str) -> str:
+        """The text with the names of free sizes for the numbers that stand for them."""
+        return re.sub(r"\d+", lambda found: self.root.free_sizes.get(int(found[0]), found[0]), text)
 
     def emit(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Adds an operator with one output."""

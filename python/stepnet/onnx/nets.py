@@ -69,7 +69,7 @@ def write_operators(
         except Error as error:
             if "\n" in str(error):  # it has its place
                 raise
-            raise type(error)(f'{error}\n  at op {index} `{op.text}`\n  in net "{net}"') from None
+            raise type(error)(f'{graph.with_size_names(str(error))}\n  at op {index} `{op.text}`\n  in net "{net}"') from None
 
 
 def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
