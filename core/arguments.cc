@@ -90,6 +90,29 @@ bool HasField(ArgumentType type, const ArgumentValue& value) {
   return false;
 }
 
+// The field of an Argument that holds values of a type, where it is called otherwise: " (i)".
+std::string FieldText(ArgumentType type) {
+  switch (type) {
+    case ArgumentType::kFloat: return " (f)";
+    case ArgumentType::kInt:
+    case ArgumentType::kBool: return " (i)";
+    case ArgumentType::kString: return " (s)";
+    case ArgumentType::kNet: return " (n)";
+    case ArgumentType::kNumber: return " (f or i)";
+    default: return "";
+  }
+}
+
+std::string TypeText(ArgumentType type) { return StrCat("of type ", ArgumentTypeName(type), FieldText(type)); }
+
+// How a file gives the value: numbers of several types look alike.
+std::string GivenType(const ArgumentValue& value) {
+  if (value.f) return ", " + TypeText(ArgumentType::kFloat);
+  if (value.i) return ", " + TypeText(ArgumentType::kInt);
+  if (!value.floats.empty()) return ", " + TypeText(ArgumentType::kFloats);
+  return value.ints.empty() ? "" : ", " + TypeText(ArgumentType::kInts);
+}
+
 // `value` is of type Number, an integer with all its digits.
 template <typename Number>
 std::string NumberProblem(const std::string& argument, Number value, const Constraint& constraint) {
@@ -108,7 +131,7 @@ std::string NumberProblem(const std::string& argument, Number value, const Const
 
 std::string ArgumentSpec::Problem(const std::string& argument, const ArgumentValue& value) const {
   if (!HasField(type, value)) {
-    return StrCat(argument, " is ", value.Description(), ", must be of type ", ArgumentTypeName(type));
+    return StrCat(argument, " is ", value.Description(), GivenType(value), ", must be ", TypeText(type));
   }
   if (type == ArgumentType::kBool && *value.i != 0 && *value.i != 1) {
     return StrCat(argument, " is ", *value.i, ", must be 0 or 1");

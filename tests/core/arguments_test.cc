@@ -87,20 +87,20 @@ TEST(Arguments, EmptyListsAreWrittenWithoutAField) {
 }
 
 TEST(Arguments, WrongFieldsAreErrorsNotDefaults) {
-  Refuses("name: 'int' f: 2.5", ": int is 2.5, must be of type int");
-  Refuses("name: 'int' s: '2'", ": int is \"2\", must be of type int");
-  Refuses("name: 'int'", ": int is nothing, must be of type int");
-  Refuses("name: 'float' s: 'x'", ": float is \"x\", must be of type float");
-  Refuses("name: 'bool' f: 1", ": bool is 1, must be of type bool");
-  Refuses("name: 'string' i: 1", ": string is 1, must be of type string");
-  Refuses("name: 'ints' floats: [1, 2]", ": ints is [1, 2], must be of type ints");
-  Refuses("name: 'ints' i: 1", ": ints is 1, must be of type ints");
-  Refuses("name: 'floats' f: 1", ": floats is 1, must be of type floats");
+  Refuses("name: 'int' f: 2.5", ": int is 2.5, of type float (f), must be of type int (i)");
+  Refuses("name: 'int' s: '2'", ": int is \"2\", must be of type int (i)");
+  Refuses("name: 'int'", ": int is nothing, must be of type int (i)");
+  Refuses("name: 'float' s: 'x'", ": float is \"x\", must be of type float (f)");
+  Refuses("name: 'bool' f: 1", ": bool is 1, of type float (f), must be of type bool (i)");
+  Refuses("name: 'string' i: 1", ": string is 1, of type int (i), must be of type string (s)");
+  Refuses("name: 'ints' floats: [1, 2]", ": ints is [1, 2], of type floats, must be of type ints");
+  Refuses("name: 'ints' i: 1", ": ints is 1, of type int (i), must be of type ints");
+  Refuses("name: 'floats' f: 1", ": floats is 1, of type float (f), must be of type floats");
   Refuses("name: 'strings' s: 'x'", ": strings is \"x\", must be of type strings");
-  Refuses("name: 'strings' ints: 1", ": strings is [1], must be of type strings");
-  Refuses("name: 'number' strings: ['x', 'y']", ": number is [\"x\", \"y\"], must be of type number");
-  Refuses("name: 'net' i: 1", ": net is 1, must be of type net");
-  Refuses("name: 'float' n { }", ": float is a net, must be of type float");
+  Refuses("name: 'strings' ints: 1", ": strings is [1], of type ints, must be of type strings");
+  Refuses("name: 'number' strings: ['x', 'y']", ": number is [\"x\", \"y\"], must be of type number (f or i)");
+  Refuses("name: 'net' i: 1", ": net is 1, of type int (i), must be of type net (n)");
+  Refuses("name: 'float' n { }", ": float is a net, must be of type float (f)");
 }
 
 TEST(Arguments, ValuesKeepTheirBounds) {
