@@ -89,34 +89,28 @@ void ParseNet(const std::string& text, const std::string& what, NetDef* net) {
   if (net->ByteSizeLong() == 0) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a NetDef is needed"));
 }
 
-// Throws kInvalidNet for the name of a blob that Python cannot have: other text than UTF-8, and what C ends at.
-void CheckName(const std::string& blob) {
-  if (blob.find('\0') != std::string::npos) {
-    throw Error(ErrorCode::kInvalidNet, StrCat("the blob \"", PrintableLine(blob), "\" has a name with a NUL in it"));
-  }
-  if (IsUtf8(blob)) return;
-  throw Error(ErrorCode::kInvalidNet, StrCat("the blob \"", PrintableLine(blob), "\" has a name that is no UTF-8"));
+bool HoldsCell(const GivenNet& given, const std::string& name) {
+  if (!given.text.empty()) return IsCell(given.text, name);
+  return !HoldsOnlyTensors(given.file) && !LooksLikeMiniDb(given.file) && IsCell(ReadFile(given.file), name);
 }
 
-// Checks the names of a net and its step nets.
-void CheckNames(const NetDef& net) {
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& blob : op.input()) CheckName(blob);
-    for (const std::string& blob : op.output()) CheckName(blob);
-    for (const Argument& argument : op.arg()) CheckNames(argument.n());
-  }
-  for (const std::string& blob : net.external_output()) CheckName(blob);
+void RefuseCellAsInit(const GivenNet& init) {
+  if (init.text.empty() && init.file.empty()) return;
+  const std::string name = init.text.empty() ? init.file : "the text of init";
+  if (!HoldsCell(init, name)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(name, " is a cell; stepnet.expand(…, init=True) makes the net of it that fills parameters"));
 }
 
 }  // namespace
 
 ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map<std::string, Tensor>& params) {
   const std::string name = net.file.empty() ? "the text" : net.file;
-  const bool is_message = !net.text.empty() || (!HoldsOnlyTensors(net.file) && !LooksLikeMiniDb(net.file));
-  if (is_message && IsCell(net.text.empty() ? ReadFile(net.file) : net.text, name)) {
+  if (HoldsCell(net, name)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(name, " is a cell; stepnet.cell takes it, and stepnet.expand makes a net of it"));
   }
+  RefuseCellAsInit(init);
   Model model;
   if (!init.text.empty()) {
     ParseNet(init.text, "the text of init", &model.init_net);

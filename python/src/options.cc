@@ -6,6 +6,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/python/src/arrays.h"
 
 namespace nb = nanobind;
@@ -116,7 +117,14 @@ GradientRequests RequestsOf(const nb::dict& requests) {
 }
 
 CellSource SourceOf(const std::string& text_or_path, bool is_text) {
-  return is_text ? ParseCell(text_or_path, "<text>") : ReadCell(text_or_path);
+  const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
+  const std::string what = is_text ? "<text>" : text_or_path;
+  const MessageKind kind = IsCell(content, what) ? MessageKind::kCellDef : DetectKindOf(content);
+  if (kind == MessageKind::kNetDef || kind == MessageKind::kMetaNetDef) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(is_text ? "the text" : what, " is a net and no cell; stepnet.load takes it"));
+  }
+  return ParseCell(content, what);
 }
 
 }  // namespace stepnet::python

@@ -50,7 +50,7 @@ CellSizes SizesOf(const nanobind::dict& sizes);
 // kTypeMismatch for what is no string. Needs the GIL.
 GradientRequests RequestsOf(const nanobind::dict& requests);
 
-// The cell in a text, or in a file.
+// The cell in a text, or in a file. Throws as ReadCell and ParseCell, and kInvalidArgument for a net.
 CellSource SourceOf(const std::string& text_or_path, bool is_text);
 
 }  // namespace stepnet::python

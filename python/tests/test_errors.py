@@ -567,6 +567,16 @@ def test_texts_that_say_nothing_are_no_nets():
         refuses(lambda: stepnet.load(net, init=text), stepnet.InputOutputError, "the text of init is empty")
 
 
+def test_nets_and_cells_are_told_apart(tmp_path):
+    net, cell = 'op { type: "Relu" input: "x" output: "y" }', "cell a(x; h) { h = x\n output h }"
+    (tmp_path / "net.pbtxt").write_text(net)
+    for call in (stepnet.cell, stepnet.expand):
+        refuses(lambda: call(net), stepnet.InvalidArgumentError, "the text is a net and no cell; stepnet.load takes it")
+        refuses(lambda: call(tmp_path / "net.pbtxt"), stepnet.InvalidArgumentError, "net.pbtxt is a net and no cell")
+    refuses(lambda: stepnet.load(cell), stepnet.InvalidArgumentError, "the text is a cell; stepnet.cell takes it")
+    refuses(lambda: stepnet.load(net, cell), stepnet.InvalidArgumentError, "the text of init is a cell; stepnet.expand(")
+
+
 def test_a_pullback_wants_a_gradient(lstm):
     _, pullback = lstm.vjp(lstm.init(), x=X)
     refuses(pullback, stepnet.InvalidArgumentError, "the pullback is given no gradient; give that of an output")
