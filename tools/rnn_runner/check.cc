@@ -1,5 +1,7 @@
 // rnn_runner check: what can be known to be wrong with a net without running it.
 #include <iostream>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "stepnet/io/minidb.h"
@@ -7,6 +9,7 @@
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
+#include "stepnet/nets/shape_check.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -16,8 +19,8 @@
 namespace stepnet::runner {
 namespace {
 
-// What a net of the file finds in the workspace when it runs: what other nets of the file write, what a minidb holds
-// beside its nets, and what --init_net gives.
+// What a net of the file finds in the workspace when it runs: what other nets of the file write, and what a minidb
+// holds beside its nets.
 std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::string& path) {
   std::set<std::string> given;
   for (size_t i = 0; nets.size() > 1 && i < nets.size(); ++i) {
@@ -27,20 +30,37 @@ std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::s
     MiniDbReader reader(path);
     for (std::string key, value; reader.Next(&key, &value);) given.insert(BlobOfKey(key));
   }
-  if (FLAGS_init_net.empty()) return given;
-  for (const std::string& name : NamesGivenBy(ReadParameters(FLAGS_init_net))) given.insert(name);
   return given;
 }
 
-// What the flags of inputs give, as they give it to `run`. Throws as ReadInputs and CheckRead do.
-std::vector<std::string> FedBlobs(const std::vector<NamedNet>& nets, const std::string& path) {
+// What --init_net fills, and what the flags of inputs give, as they give it to `run`. Throws as running the one, and as
+// ReadInputs and CheckRead do.
+std::map<std::string, TensorInfo> GivenTensors(const std::vector<NamedNet>& nets, const std::string& path) {
+  std::map<std::string, TensorInfo> given;
+  const auto add = [&](const std::string& name, const Tensor& tensor) {
+    // Runs compute with the floats that weights of 16 bits are.
+    const DType dtype = tensor.dtype() == DType::kBFloat16 ? DType::kFloat : tensor.dtype();
+    given[name] = {.dtype = dtype, .shape = tensor.shape()};
+  };
+  if (!FLAGS_init_net.empty()) {
+    const Model parameters = ReadParameters(FLAGS_init_net);
+    Workspace workspace;
+    try {
+      parameters.Initialize(workspace, RunOptionsFromFlags());
+    } catch (...) {
+      throw CurrentError().At({.file = FLAGS_init_net});
+    }
+    for (const std::string& name : NamesGivenBy(parameters)) {
+      const Blob& blob = workspace.GetBlob(name);
+      if (blob.HasTensor()) add(name, blob.GetTensor());
+    }
+  }
   const NamedTensors fed = ReadInputs();
   std::vector<const NetDef*> fed_nets;
-  std::vector<std::string> names;
   for (const NamedNet& named : nets) fed_nets.push_back(named.net);
-  for (const auto& [name, tensor] : fed) names.push_back(name);
   CheckRead(path, fed_nets, fed);
-  return names;
+  for (const auto& [name, tensor] : fed) add(name, tensor);
+  return given;
 }
 
 // Throws as TakeCellParameters does.
@@ -77,7 +97,8 @@ void PrintFallbacks(const NetDef& net, const std::string& where, const RunOption
 
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
-  if (const auto cell = ExpandCellFile(path)) {
+  const std::optional<CellNet> cell = ExpandCellFile(path);
+  if (cell) {
     if (!FLAGS_init_net.empty()) CheckCellParameters(*cell);
     PrintWarnings(path);
   }
@@ -94,13 +115,15 @@ int Check(const std::vector<std::string>& operands) {
   }
   const std::vector<NamedNet> nets = NetsOf(file, path);
   std::set<std::string> given = GivenBlobs(nets, path);
-  for (const std::string& name : FedBlobs(nets, path)) given.insert(name);
+  const std::map<std::string, TensorInfo> tensors = GivenTensors(nets, path);
+  for (const auto& [name, tensor] : tensors) given.insert(name);
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
     const RunOptions options = OnDevice({}, DeviceNamedByFlags());
-    const std::vector<NetProblem> found =
-        CheckNet(Completed(*named.net),
-                 {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
+    const NetDef net = Completed(*named.net);
+    std::vector<NetProblem> found =
+        CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
+    if (found.empty() && !cell) found = CheckShapes(net, tensors);
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
@@ -137,14 +160,11 @@ const Command kCheck = {
         "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
         "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
         "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. A net\n"
-        "need not list the blobs that --input, --input_pb and --shape give, as for run; their sizes and those of "
-        "other\n"
-        "blobs are looked at when it is run. With --device=cuda what has no kernel there is a problem of a step net "
-        "and\n"
-        "a warning elsewhere, since it runs on the CPU; no GPU is needed. Each problem is printed with its net,\n"
-        "operator and blob; the exit status is 1 when there are any. Operators of a cell of which nothing is read are "
-        "a\n"
-        "warning.",
+        "need not list the blobs that --init_net, --input, --input_pb and --shape give, as for run; their sizes are\n"
+        "looked at where they alone say what an operator is given, those within step nets when it is run. With\n"
+        "--device=cuda what has no kernel there is a problem of a step net and a warning elsewhere, since it runs on\n"
+        "the CPU; no GPU is needed. Each problem is printed with its net, operator and blob; the exit status is 1\n"
+        "when there are any. Operators of a cell of which nothing is read are a warning.",
     .example = "rnn_runner check net.pbtxt",
     .flags = CheckFlags(),
     .min_operands = 1,
