@@ -39,11 +39,13 @@ Cost ProductCost(const ShapeQuery& query, std::span<const TensorInfo> outputs, s
           .bytes = BytesMoved(query, outputs)};
 }
 
-// The gradients of y = a b as products of the same type: da = dy b^T, db = a^T dy, and the like for transposes.
-void AddProductGradients(GradientBuilder& g) {
+// The gradients of y = a b as products of the same type: da = dy b^T, db = a^T dy, and the like for transposes. Where
+// matrices are repeated, they are then summed.
+void AddProductGradients(GradientBuilder& g, bool is_repeated = false) {
   const bool trans_a = g.op().Bool("trans_a"), trans_b = g.op().Bool("trans_b");
   const auto add = [&](std::string left, bool trans_left, std::string right, bool trans_right, std::string output) {
     ArgumentMap arguments;
+    if (is_repeated) arguments["broadcast"].i = arguments["matrices"].i = 1;
     if (trans_left) arguments["trans_a"].i = 1;
     if (trans_right) arguments["trans_b"].i = 1;
     g.Add({.type = g.op().type(),
@@ -52,16 +54,21 @@ void AddProductGradients(GradientBuilder& g) {
            .arguments = std::move(arguments),
            .copies_arguments = false});
   };
+  const std::string of_a = g.GI(0), of_b = g.GI(1);
+  const std::string a = is_repeated ? of_a + "_repeated" : of_a, b = is_repeated ? of_b + "_repeated" : of_b;
   if (trans_a) {
-    add(g.I(1), trans_b, g.GO(0), true, g.GI(0));
+    add(g.I(1), trans_b, g.GO(0), true, a);
   } else {
-    add(g.GO(0), false, g.I(1), !trans_b, g.GI(0));
+    add(g.GO(0), false, g.I(1), !trans_b, a);
   }
   if (trans_b) {
-    add(g.GO(0), true, g.I(0), trans_a, g.GI(1));
+    add(g.GO(0), true, g.I(0), trans_a, b);
   } else {
-    add(g.I(0), !trans_a, g.GO(0), false, g.GI(1));
+    add(g.I(0), !trans_a, g.GO(0), false, b);
   }
+  if (!is_repeated) return;
+  g.Add({.type = "SumReduceLike", .inputs = {a, g.I(0)}, .outputs = {of_a}, .copies_arguments = false});
+  g.Add({.type = "SumReduceLike", .inputs = {b, g.I(1)}, .outputs = {of_b}, .copies_arguments = false});
 }
 
 // MatMul.
@@ -176,6 +183,7 @@ std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
   if (!broadcasts && (a.rank() != b.rank() || a.rank() < 2)) {
     ThrowMismatch(query, "a [..., M, K] and b [..., K, N] of one rank, or broadcast = 1");
   }
+  if (op.Bool("matrices") && std::min(a.rank(), b.rank()) < 2) ThrowMismatch(query, "matrices, as it says");
   if (a.rank() == 0 || b.rank() == 0 || (a.rank() == 1 && trans_a) || (b.rank() == 1 && trans_b)) {
     ThrowMismatch(query, "matrices, or vectors that are not transposed");
   }
@@ -291,15 +299,20 @@ const Registration batch_mat_mul =
         .Output("y", "[..., M, N]")
         .Arg("trans_a", false, "a holds the transposes of what is multiplied")
         .Arg("trans_b", false, "b holds the transposes of what is multiplied")
-        .Arg("broadcast", false, "outer dimensions may differ; there is no gradient then")
+        .Arg("broadcast", false, "outer dimensions may differ; there is no gradient then, unless with matrices")
+        .Arg("matrices", false, "neither input is a vector")
         .Shapes(BatchMatMulShapes)
         .CostIs(BatchMatMulCost)
         .Expands(ExpandBatchMatMul)
         .Gradient([](GradientBuilder& g) {
-          if (g.op().Bool("broadcast")) {
-            throw Error(ErrorCode::kInvalidNet, "BatchMatMul has no gradient with broadcast = 1");
+          const bool broadcasts = g.op().Bool("broadcast");
+          if (broadcasts && !g.op().Bool("matrices")) {
+            throw Error(
+                ErrorCode::kInvalidNet,
+                "BatchMatMul has no gradient with broadcast = 1, unless matrices = 1 says that it multiplies no "
+                "vectors");
           }
-          AddProductGradients(g);
+          AddProductGradients(g, broadcasts);
         })
         .Cpu(BatchMatMulKernel);
 

@@ -138,6 +138,18 @@ def test_gradients_are_by_the_initializers(given, constants, tmp_path):
     )
 
 
+@pytest.mark.parametrize("batch", [2, 1])
+def test_products_of_batches_of_any_size_have_gradients(batch, tmp_path):
+    a, w = draw(batch, 3, 4), draw(2, 4, 5)
+    product = nodes(("MatMul", "a w", "y", {}))
+    model = model_of(product, {"a": a}, {"y": TensorProto.FLOAT}, {"w": w}, sizes={"a": ["B", 3, 4]})
+    expect_gradients(model, {"a": a}, tmp_path)
+    sizes = {"a": ["B", 3, 4], "w": ["B", 4, 5]}
+    net = loaded(model_of(product, {"a": a, "w": w}, {"y": TensorProto.FLOAT}, sizes=sizes), tmp_path)
+    _, gradients = net.value_and_grad("y", a=draw(2, 3, 4), w=w)
+    expect_equal(gradients.inputs["a"], numpy.repeat(w.sum(axis=2)[:, None], 3, axis=1))
+
+
 def test_constants_are_no_parameters(tmp_path):
     """Neither those of nodes named Constant, nor those that the loader needs, nor, once exported, the exporter's."""
     one = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(numpy.ones(1, "float32")))

@@ -143,6 +143,32 @@ TEST(BatchMatMul, RepeatsWhatIsMissing) {
   ExpectBroadcast({4}, {4}, {1}, {0}, {0});
 }
 
+TEST(BatchMatMul, HasGradientsOfRepeatedMatrices) {
+  const std::vector<std::pair<Shape, Shape>> sizes = {{{3, 2, 4}, {3, 4, 5}},
+                                                      {{3, 2, 4}, {1, 4, 5}},
+                                                      {{1, 2, 4}, {3, 4, 5}},
+                                                      {{3, 2, 4}, {4, 5}},
+                                                      {{2, 1, 2, 4}, {3, 4, 5}}};
+  const auto transposed = [](Shape shape, bool is) {
+    const std::int64_t rows = shape[-2], columns = shape[-1];
+    return is ? shape.With(shape.rank() - 2, columns).With(shape.rank() - 1, rows) : shape;
+  };
+  for (const auto& [a, b] : sizes) {
+    for (const bool trans_a : {false, true}) {
+      for (const bool trans_b : {false, true}) {
+        OpTest("BatchMatMul")
+            .Arg("broadcast", 1)
+            .Arg("matrices", 1)
+            .Arg("trans_a", trans_a ? 1 : 0)
+            .Arg("trans_b", trans_b ? 1 : 0)
+            .Random("a", transposed(a, trans_a), 1)
+            .Random("b", transposed(b, trans_b), 2)
+            .GradientMatches();
+      }
+    }
+  }
+}
+
 TEST(BatchMatMul, AcceptsNoElements) {
   OpTest("BatchMatMul").Input("a", {0, 3, 2}, {}).Input("b", {0, 2, 4}, {}).Gives({0, 3, 4}, {});
   OpTest("BatchMatMul").Input("a", {2, 1, 0}, {}).Input("b", {2, 0, 1}, {}).Gives({2, 1, 1}, {0, 0});
@@ -170,9 +196,14 @@ TEST(BatchMatMul, RefusesShapesThatDoNotFit) {
       "…BatchMatMul needs matrices, or vectors that are not transposed; a is float [4] (transposed) and ");
   ExpectError(
       [] {
+        OpTest("BatchMatMul").Arg("broadcast", 1).Arg("matrices", 1).Random("a", {4}, 1).Random("b", {4, 5}, 2).Run();
+      },
+      "…BatchMatMul needs matrices, as it says; a is float [4] and ");
+  ExpectError(
+      [] {
         OpTest("BatchMatMul").Arg("broadcast", 1).Random("a", {2, 2}, 1).Random("b", {2, 2}, 2).GradientMatches();
       },
-      "…BatchMatMul has no gradient with broadcast = 1");
+      "…BatchMatMul has no gradient with broadcast = 1, unless matrices = 1 says that it multiplies no vectors");
 }
 
 }  // namespace

@@ -184,8 +184,11 @@ def matmul(n: Node) -> Sequence[str]:
         of = n.scope.transpose_of(n.tensors[1])
         op_type, w = ("FCTransposed", n.blob(1)) if of is None else ("FC", of)
         return [n.emit(op_type, n.blob(0), w, axis=-1)]
+    are_matrices = a is not None and b is not None and len(a) > 1 and len(b) > 1
     is_alike = a is not None and b is not None and len(a) == len(b) and None not in a[:-2] and a[:-2] == b[:-2]
-    return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=int(not is_alike))]
+    if is_alike or not are_matrices:
+        return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=int(not is_alike))]
+    return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=1, matrices=1)]
 
 
 @node("Gemm")
