@@ -174,14 +174,22 @@ class CudaRecorder::Capture {
     return made.get_future().share();
   }
 
+  // As a graph that kernels could launch, too, where it may be one: all of that lies on the GPU, and to play it takes
+  // the host the same few microseconds however many nodes there are.
+  static cudaGraphExec_t Instantiate(cudaGraph_t captured) {
+    cudaGraphExec_t made = nullptr;
+    if (cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagDeviceLaunch) == cudaSuccess) return made;
+    static_cast<void>(cudaGetLastError());
+    STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, captured, 0));
+    return made;
+  }
+
   static Graph MakeGraph(CudaRuntime& runtime, cudaGraph_t captured) {
     LapClock clock;
     UseCudaDevice(runtime.index());
-    cudaGraphExec_t made = nullptr;
-    STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, captured, 0));
-    Graph graph(made);
+    Graph graph(Instantiate(captured));
     // Otherwise the first time that it is played would bring it there.
-    STEPNET_CUDA_CALL(cudaGraphUpload(made, runtime.own_queue().stream()));
+    STEPNET_CUDA_CALL(cudaGraphUpload(graph.get(), runtime.own_queue().stream()));
     AddRecordingTimes({.instantiate_seconds = clock.Lap()});
     return graph;
   }
