@@ -31,22 +31,22 @@ struct RowPlace {
   }
 };
 
-struct RowRange {
+struct RowSpan {
   RowPlace begin, end;
 
-  bool Contains(const RowRange& other) const { return begin.IsUpTo(other.begin) && other.end.IsUpTo(end); }
+  bool Contains(const RowSpan& other) const { return begin.IsUpTo(other.begin) && other.end.IsUpTo(end); }
   // Whether they have no row in common, in any run.
-  bool IsApart(const RowRange& other) const { return end.IsUpTo(other.begin) || other.end.IsUpTo(begin); }
+  bool IsApart(const RowSpan& other) const { return end.IsUpTo(other.begin) || other.end.IsUpTo(begin); }
 };
 
-constexpr RowRange kAllRows = {.begin = {}, .end = {.from = RowPlace::From::kEnd}};
+constexpr RowSpan kAllRows = {.begin = {}, .end = {.from = RowPlace::From::kEnd}};
 
 // Both, where one begins no later than the other ends.
-std::optional<RowRange> Joined(const RowRange& a, const RowRange& b) {
+std::optional<RowSpan> Joined(const RowSpan& a, const RowSpan& b) {
   const bool a_is_first = a.begin.IsUpTo(b.begin);
-  const RowRange &first = a_is_first ? a : b, &second = a_is_first ? b : a;
+  const RowSpan &first = a_is_first ? a : b, &second = a_is_first ? b : a;
   if (!first.begin.IsUpTo(second.begin) || !second.begin.IsUpTo(first.end)) return std::nullopt;
-  if (first.end.IsUpTo(second.end)) return RowRange{first.begin, second.end};
+  if (first.end.IsUpTo(second.end)) return RowSpan{first.begin, second.end};
   if (second.end.IsUpTo(first.end)) return first;
   return std::nullopt;
 }
@@ -56,17 +56,17 @@ class HeldRows {
  public:
   explicit HeldRows(size_t max_size) { ranges_.reserve(max_size); }
 
-  bool Contain(int base, const RowRange& rows) const {
+  bool Contain(int base, const RowSpan& rows) const {
     return std::ranges::any_of(ranges_,
                                [&](const Held& held) { return held.base == base && held.rows.Contains(rows); });
   }
-  bool AreApart(int base, const RowRange& rows) const {
+  bool AreApart(int base, const RowSpan& rows) const {
     return std::ranges::all_of(ranges_, [&](const Held& held) { return held.base != base || held.rows.IsApart(rows); });
   }
   // Rows that follow each other become one range, which may follow another one.
-  void Add(int base, RowRange rows) {
+  void Add(int base, RowSpan rows) {
     for (size_t i = 0; i < ranges_.size();) {
-      const std::optional<RowRange> joined = ranges_[i].base == base ? Joined(ranges_[i].rows, rows) : std::nullopt;
+      const std::optional<RowSpan> joined = ranges_[i].base == base ? Joined(ranges_[i].rows, rows) : std::nullopt;
       if (!joined) {
         ++i;
         continue;
@@ -82,7 +82,7 @@ class HeldRows {
  private:
   struct Held {
     int base = 0;
-    RowRange rows;
+    RowSpan rows;
   };
   std::vector<Held> ranges_;
 };
@@ -105,12 +105,12 @@ class MoveVerifier {
     if (move.kind == RowMove::Kind::kLend) return CheckLend(move, is_before);
     if (move.kind == RowMove::Kind::kGive) return CheckGive(move, is_before);
     const int base = move.to.base;
-    const RowRange to = RangeOf(move.to);
+    const RowSpan to = RangeOf(move.to);
     const bool is_lent = graph_.lent.contains(base);
     if (!given_.empty()) ThrowOf(move, "the caller has been given something before");
     if (is_lent && !copied_.contains(base)) ThrowOf(move, "the caller owns the rows that it writes");
     if (move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd) {
-      const RowRange from = RangeOf(move.from);
+      const RowSpan from = RangeOf(move.from);
       if (!IsHeld(move.from.base, from)) ThrowOf(move, "nothing has given the rows that it reads");
       if (move.from.base == base && !to.IsApart(from)) ThrowOf(move, "it writes rows that it reads");
     }
@@ -122,7 +122,7 @@ class MoveVerifier {
     held_.Add(base, to);
   }
 
-  bool IsHeld(int base, const RowRange& rows) const { return graph_.lent.contains(base) || held_.Contain(base, rows); }
+  bool IsHeld(int base, const RowSpan& rows) const { return graph_.lent.contains(base) || held_.Contain(base, rows); }
 
   void CheckLend(const RowMove& move, bool is_before) {
     if (!graph_.lent.contains(move.to.base)) ThrowOf(move, "the caller has not lent that");
@@ -140,11 +140,11 @@ class MoveVerifier {
     if (!given_.insert(move.to.base).second) ThrowOf(move, "it writes over rows that hold something");
   }
 
-  RowRange RangeOf(const BaseRows& rows) const {
+  RowSpan RangeOf(const BaseRows& rows) const {
     const auto place = [](std::int64_t row) {
       return RowPlace{.from = row < 0 ? RowPlace::From::kEnd : RowPlace::From::kFirst, .offset = row};
     };
-    RowRange range{.begin = place(rows.begin), .end = rows.end == BaseRows::kEnd ? kAllRows.end : place(rows.end)};
+    RowSpan range{.begin = place(rows.begin), .end = rows.end == BaseRows::kEnd ? kAllRows.end : place(rows.end)};
     if (rows.begins_at_steps && has_steps_) range.begin = {.from = RowPlace::From::kSteps, .offset = rows.begin};
     return range;
   }
@@ -166,7 +166,7 @@ class MoveVerifier {
     }
   }
 
-  static RowRange RowsOf(const Slot& slot) {
+  static RowSpan RowsOf(const Slot& slot) {
     if (slot.row_bytes == 0) return kAllRows;
     const std::int64_t window = slot.bytes / slot.row_bytes;
     return {.begin = {.offset = slot.offset},

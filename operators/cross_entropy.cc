@@ -17,7 +17,7 @@ namespace stepnet {
 namespace {
 
 template <typename T>
-constexpr T kFloor = static_cast<T>(1e-20);
+constexpr T kLeast = static_cast<T>(kLeastProbability);
 
 // x [N, D…]; a vector is one row.
 Rows RowsOf(const ShapeQuery& query) {
@@ -61,7 +61,7 @@ const Registration label_cross_entropy =
                   T* y = run.Out(0).As<T>();
                   for (std::int64_t i = 0; i < rows; ++i) {
                     const std::int64_t label = LabelAt(run, 1, i, classes);
-                    y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kFloor<T>);
+                    y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kLeast<T>);
                   }
                   VectorLog(y, y, rows);
                   for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
@@ -92,7 +92,7 @@ const Registration label_cross_entropy_gradient =
                     const std::int64_t label = LabelAt(run, 1, i, classes);
                     if (label == kNoClass) continue;
                     const std::int64_t at = i * classes + label;
-                    dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kFloor<T>);
+                    dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kLeast<T>);
                   }
                 });
               },
@@ -118,7 +118,7 @@ const Registration cross_entropy =
             [](Formula& f) {
               RowsOfClasses(f);
               const Expr label = f.In("label");
-              const Expr log_x = Log(Max(f.In("x"), kFloor<double>));
+              const Expr log_x = Log(Max(f.In("x"), kLeastProbability));
               f.Check(And(label >= 0, label <= 1),
                       "label [{}, {}] is {}; CrossEntropy needs probabilities (LabelCrossEntropy takes numbers of "
                       "classes)",
@@ -143,7 +143,7 @@ const Registration cross_entropy_gradient =
         })
         .Formula([](Formula& f) {
           RowsOfClasses(f);
-          f.Out({-f.Row("dy") * (f.In("label") / Max(f.In("x"), kFloor<double>))});
+          f.Out({-f.Row("dy") * (f.In("label") / Max(f.In("x"), kLeastProbability))});
         });
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Labels: which of D classes each of N rows belongs to. Shared by the losses that read them.
 #pragma once
 
+#include "stepnet/core/class_labels.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -15,7 +16,6 @@ struct Rows {
 void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows);
 
 // Label i of the input. Unless it is from 0 to num_classes - 1 it is a fault of the run, and a row of kNoClass.
-inline constexpr std::int64_t kNoClass = -1;
 std::int64_t LabelAt(const OpRun& run, int input, std::int64_t i, std::int64_t num_classes);
 
 }  // namespace stepnet

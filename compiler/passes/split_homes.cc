@@ -7,7 +7,7 @@ namespace stepnet {
 namespace {
 
 // Values that follow in one home, each made of what was there before it.
-struct Turn {
+struct ValueChain {
   std::vector<int> values;
   bool stays = false;  // the first one is made of what was there, or names say where it is
 };
@@ -35,7 +35,7 @@ class HomeSplitter {
       }
       for (const int v : node.given()) {
         const StepValue& value = graph_.values[v];
-        std::vector<Turn>& turns = turns_[value.home];
+        std::vector<ValueChain>& turns = turns_[value.home];
         const bool is_made_in_place =
             value.added || std::ranges::any_of(node.inputs, [&](int i) { return graph_.values[i].home == value.home; });
         if (turns.empty() || !is_made_in_place) turns.push_back({.stays = is_made_in_place || node.by_blobs});
@@ -48,12 +48,12 @@ class HomeSplitter {
   // One turn keeps the home; each other gets one of its own, which ends with the step. The first one keeps it, but
   // where somebody sees the home after the step, as rows outside and what is kept, the last one does.
   void Split(int h) {
-    std::vector<Turn>& turns = turns_[h];
+    std::vector<ValueChain>& turns = turns_[h];
     const Home::Kind kind = graph_.homes[h].kind;
     const bool is_seen = kind == Home::Kind::kOutside || graph_.homes[h].kept;
     if (kind == Home::Kind::kOutside ? IsSeenOtherwise(h) : kind != Home::Kind::kTemporary) return;
     const auto begin = turns.begin() + (is_seen ? 0 : 1), end = turns.end() - (is_seen ? 1 : 0);
-    for (const Turn& turn : std::ranges::subrange(begin, end)) {
+    for (const ValueChain& turn : std::ranges::subrange(begin, end)) {
       if (is_seen && turn.stays) continue;
       for (const int value : turn.values) graph_.values[value].home = static_cast<int>(graph_.homes.size());
       graph_.homes.push_back({.kind = Home::Kind::kTemporary});
@@ -71,7 +71,7 @@ class HomeSplitter {
   }
 
   StepGraph& graph_;
-  std::vector<std::vector<Turn>> turns_;  // by home
+  std::vector<std::vector<ValueChain>> turns_;  // by home
 };
 
 // Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing,

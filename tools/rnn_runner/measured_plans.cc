@@ -10,7 +10,7 @@
 
 #include "stepnet/core/cost.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/recorder.h"
+#include "stepnet/tools/rnn_runner/run_recorder.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
 
 namespace stepnet::runner {
@@ -18,7 +18,7 @@ namespace {
 
 // How long loops take, without looking at instructions, which would take as long as the short ones do. To be made by
 // the thread that runs the net.
-class LoopTimes : public Recorder {
+class LoopTimes : public RunRecorder {
  public:
   // Microseconds a step; 0 where none ran.
   double StepOf(const StepPlan& plan) const {

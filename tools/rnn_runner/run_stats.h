@@ -10,7 +10,7 @@
 
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/tools/rnn_runner/per_thread.h"
-#include "stepnet/tools/rnn_runner/recorder.h"
+#include "stepnet/tools/rnn_runner/run_recorder.h"
 
 namespace stepnet::runner {
 
@@ -69,7 +69,7 @@ struct Parallelism {
 Parallelism ParallelismOf(const NetStats& stats);
 
 // Observer of one or more runs. Its threads write into memory of their own. To be made by the thread that runs the net.
-class RunStats : public Recorder {
+class RunStats : public RunRecorder {
  public:
   // Nets and step nets in the order in which they first started. Not while a net runs. Throws what kept it from
   // recording everything.

@@ -19,7 +19,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
 #include "stepnet/tools/rnn_runner/net_plans.h"
-#include "stepnet/tools/rnn_runner/recorder.h"
+#include "stepnet/tools/rnn_runner/run_recorder.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"

@@ -14,13 +14,13 @@
 
 #include "stepnet/io/file.h"
 #include "stepnet/tools/rnn_runner/per_thread.h"
-#include "stepnet/tools/rnn_runner/recorder.h"
+#include "stepnet/tools/rnn_runner/run_recorder.h"
 
 namespace stepnet::runner {
 
 // Observer of one or more runs: nets, operators, moves and loops with when and on which thread they ran. To be made
 // by the thread that runs the net.
-class Trace : public Recorder {
+class Trace : public RunRecorder {
  public:
   // What a trace holds at most unless told otherwise; some 30 MB of memory, 100 MB of file.
   static constexpr std::int64_t kMaxEvents = 500'000;

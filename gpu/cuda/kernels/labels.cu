@@ -1,10 +1,9 @@
 // Losses of labels, and Accuracy, on a GPU.
+#include "stepnet/core/class_labels.h"
 #include "stepnet/gpu/cuda/kernels/elements.cuh"
 
 namespace stepnet {
 namespace {
-
-constexpr std::int64_t kNoClass = -1;
 
 // Which of the classes each row belongs to; others are faults.
 struct Labels {
@@ -33,11 +32,9 @@ Labels LabelsOf(const TensorView& labels, std::int64_t classes, const KernelFaul
   return {Ints(labels), classes, SlotOf(fault)};
 }
 
-constexpr double kFloor = 1e-20;
-
 template <typename T>
-__device__ T AtLeastFloor(T x) {
-  return x < static_cast<T>(kFloor) ? static_cast<T>(kFloor) : x;
+__device__ T AtLeast(T x) {
+  return x < static_cast<T>(kLeastProbability) ? static_cast<T>(kLeastProbability) : x;
 }
 
 template <typename T>
@@ -48,7 +45,7 @@ struct CrossEntropyOfRow {
 
   __device__ void operator()(std::int64_t row) const {
     const std::int64_t label = labels.Checked(row);
-    y[row] = -device::Log(label == kNoClass ? T{1} : AtLeastFloor(x[row * labels.classes + label]));
+    y[row] = -device::Log(label == kNoClass ? T{1} : AtLeast(x[row * labels.classes + label]));
   }
 };
 
@@ -61,7 +58,7 @@ struct CrossEntropyGradient {
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t row = i / labels.classes;
-    dx[i] = i % labels.classes == labels.At(row) ? -dy[row] / AtLeastFloor(x[i]) : T{0};
+    dx[i] = i % labels.classes == labels.At(row) ? -dy[row] / AtLeast(x[i]) : T{0};
   }
 };
 

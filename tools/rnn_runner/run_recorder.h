@@ -1,5 +1,5 @@
-// Recorder: an observer that keeps what it sees. Where there is no memory for it, it looks away, and who asks for the
-// record is told.
+// RunRecorder: an observer that keeps what it sees. Where there is no memory for it, it looks away, and who asks for
+// the record is told.
 #pragma once
 
 #include "stepnet/core/first_failure.h"
@@ -7,7 +7,7 @@
 
 namespace stepnet::runner {
 
-class Recorder : public Observer {
+class RunRecorder : public Observer {
  public:
   void Start(const RunEvent& event) final {
     Record([&] { Started(event); });
