@@ -5,7 +5,8 @@ namespace stepnet {
 namespace {
 
 const Registration abs =
-    Activation("Abs", "y = |x|, element by element.", "dx = dy where x > 0, -dy where x < 0, 0 where x = 0.")
+    Activation("Abs", "y = |x|, element by element.",
+               "dx = dy where x > 0, 0 where x = 0, -dy elsewhere, also where x is NaN, as in Caffe2.")
         .Formula([](Formula& f) { f.Out({Abs(f.In("x"))}); });
 
 const Registration negative = Operator("Negative")

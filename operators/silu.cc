@@ -25,9 +25,10 @@ const Registration swish = Operator("Swish")
                                .Gradient("SwishGradient", {"x", "y", "dy"}, {"dx"})
                                .Formula(XTimesSigmoid);
 
-// By hand: it takes y in place of x * sigmoid(x), as Caffe2 does.
+// By hand: it takes y in place of x * sigmoid(x), as Caffe2 does. Its y + s * (1 - y) is the same, but for large x,
+// where 1 - y rounds to -y, gives 0 in place of 1.
 const Registration swish_gradient = Operator("SwishGradient")
-                                        .Doc("dx = dy * (y + sigmoid(x) * (1 - y)).")
+                                        .Doc("dx = dy * (s + y * (1 - s)) with s = sigmoid(x).")
                                         .Input("x", "input of Swish, any shape")
                                         .Input("y", "output of Swish, the shape of x")
                                         .Input("dy", "the shape of x")
@@ -35,8 +36,8 @@ const Registration swish_gradient = Operator("SwishGradient")
                                         .Shapes(SameFloats())
                                         .InPlace({{0, 0}, {1, 0}, {2, 0}})
                                         .Formula([](Formula& f) {
-                                          const Expr y = f.In("y");
-                                          f.Out({f.In("dy") * (y + Sigmoid(f.In("x")) * (1 - y))});
+                                          const Expr s = Sigmoid(f.In("x"));
+                                          f.Out({f.In("dy") * MulAdd(f.In("y"), 1 - s, s)});
                                         });
 
 }  // namespace

@@ -13,5 +13,13 @@ TEST(Silu, FollowsItsEquation) {
   OpTest("Silu").RandomIn("x", {3, 5}, 7, -3, 3).GradientMatches();
 }
 
+TEST(SwishGradient, IsOneOrNothingWhereXIsLarge) {
+  OpTest("SwishGradient")
+      .Input("x", {3}, {-1e8, 40, 1e8})
+      .Input("y", {3}, {-0.0, 40, 1e8})
+      .Input("dy", {3}, {2, 2, 2})
+      .Gives({3}, {0, 2, 2});
+}
+
 }  // namespace
 }  // namespace stepnet
