@@ -11,6 +11,7 @@
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/call_gradients.h"
@@ -163,7 +164,7 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("parameters", &LoadedNet::parameters)
       .def_prop_ro("state", &LoadedNet::state)
       .def("filled", &Filled)
-      .def("operators", [](const LoadedNet& net) { return OperatorsOf(net.def().net); })
+      .def("operators", [](const LoadedNet& net) { return OperatorsOf(Decomposed(net.def().net, NetUse::kInference).net); })
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("read", &Read)

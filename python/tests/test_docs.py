@@ -10,6 +10,7 @@ from conftest import COMPILER, ROOT
 NEEDED_BY = {
     "docs/python.md": [],
     "docs/coming_from_pytorch.md": ["torch"],
+    "docs/coming_from_mxnet.md": [],
     "docs/onnx.md": ["onnx", "onnxruntime"],
     "docs/training.md": [],
     "examples/models/adding/README.md": [],

@@ -18,6 +18,7 @@ from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError,
 from ..gradients import arrays_of, names_of, numpy_of
 from ..net import Net
 from ..source import did_you_mean, kind_of, path_of
+from . import losses, rnn  # noqa: F401 - add to the table
 from .graph import GraphWriter, Value
 from .loader import Graph
 from .nets import Blobs, value_named, write_operators

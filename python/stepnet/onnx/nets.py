@@ -9,7 +9,7 @@ from ..errors import Error
 from .call import Call, Refusal, located
 from .graph import GraphWriter, Value
 from .operators import TABLE
-from .shapes import ELEMENTS, SIZES
+from .shapes import ELEMENTS, ELEMENTS_OF, SIZES
 
 Values = dict[str, Value]
 
@@ -105,10 +105,11 @@ def value_named(graph: GraphWriter, name: str, dtype: str, shape: Sequence[int])
 
 def set_elements(call: Call, values: Sequence[Value]) -> None:
     """Computes what follows from parameters and constants, which a loop may have as its weights."""
-    arrays = [value.array for value in call.inputs if value.array is not None]
-    if len(arrays) < len(call.inputs):
+    inputs = [call.inputs[i] for i in ELEMENTS_OF.get(call.type, range(len(call.inputs)))]
+    arrays = [value.array for value in inputs if value.array is not None]
+    if len(arrays) < len(inputs):
         return
-    origins = frozenset[str]().union(*(value.origins for value in call.inputs))
+    origins = frozenset[str]().union(*(value.origins for value in inputs))
     for value, array in zip(values, ELEMENTS[call.type](call, arrays)):
         value.array, value.origins = array, origins
 

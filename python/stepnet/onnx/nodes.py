@@ -123,6 +123,22 @@ def power(n: Node) -> Sequence[str]:
     return [n.emit("Pow", n.blob(0), exponent=float(exponent.item()))]
 
 
+@node("Swish")
+def swish(n: Node) -> Sequence[str]:
+    alpha = float(n.attribute("alpha", 1.0))
+    if alpha == 1:
+        return [n.emit("Swish", n.blob(0))]
+    return [n.emit("Mul", n.blob(0), n.emit("Sigmoid", n.emit("Scale", n.blob(0), scale=alpha)))]
+
+
+@node("Mod")
+def mod(n: Node) -> Sequence[str]:
+    divisor = n.needed(1, "the divisor")
+    if divisor.size != 1 or divisor.item() != int(divisor.item()) or divisor.item() < 1:
+        raise Unsupported("its divisor is no whole number from 1 on")
+    return [n.emit("Mod", n.blob(0), divisor=int(divisor.item()), sign_follow_divisor=int(not n.attribute("fmod", 0)))]
+
+
 @node("Max", "Min")
 def extreme(n: Node) -> Sequence[str]:
     if n.dtype() in ("float32", "float64"):

@@ -205,6 +205,8 @@ ELEMENTS: dict[str, Callable[[Call, Arrays], Arrays]] = {
     "Squeeze": lambda call, arrays: [arrays[0].squeeze(tuple(call["dims"]))],
 }
 """What operators give that stand between a parameter of a file and a loop."""
+ELEMENTS_OF: dict[str, Sequence[int]] = {}
+"""The inputs whose elements count for that; where nothing is said, all."""
 
 
 # Fills.

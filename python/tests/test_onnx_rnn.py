@@ -1,0 +1,79 @@
+"""MXNet's operator RNN as files of ONNX."""
+
+import numpy
+import pytest
+from onnx_models import expect_equal, loops_of, session
+
+import stepnet
+import stepnet.onnx
+
+T, B, D, H, L = 5, 3, 4, 6, 2
+
+
+def rnn(mode, bidirectional=0, **arguments):
+    """A net of RNN, its inputs, and what it starts from, all random."""
+    random = numpy.random.default_rng(7)
+    projection = arguments.get("projection_size", 0)
+    cell = stepnet.layers(mode, D, H, num_layers=L, bidirectional=bool(bidirectional), proj_size=projection)
+    rows, size = L * (1 + bidirectional), projection or H
+    inputs = {
+        "data": random.standard_normal((T, B, D)),
+        "parameters": random.uniform(-0.4, 0.4, stepnet.packed.join(cell.init(), cell).size),
+        "state": random.standard_normal((rows, B, size)),
+    }
+    if mode == "lstm":
+        inputs["cell"] = random.standard_normal((rows, B, H))
+    inputs = {name: array.astype("float32") for name, array in inputs.items()}
+    if arguments.get("use_sequence_length"):
+        inputs["lengths"] = numpy.array([5, 0, 2], "int32")
+    outputs = ["output", "last", "last_cell"][: 3 if mode == "lstm" else 2]
+    given = {"mode": mode, "state_size": H, "num_layers": L, "bidirectional": bidirectional, "state_outputs": 1}
+    text = 'op { type: "RNN"' + "".join(f' input: "{name}"' for name in inputs)
+    text += "".join(f' output: "{name}"' for name in outputs)
+    for name, value in {**given, **arguments}.items():
+        field = "s" if isinstance(value, str) else "f" if isinstance(value, float) else "i"
+        text += f' arg {{ name: "{name}" {field}: {value!r} }}'.replace("'", '"')
+    text += " }" + "".join(f' external_output: "{name}"' for name in outputs)
+    return text, inputs
+
+
+CASES = {
+    "tanh": ("rnn_tanh",),
+    "relu, both ways": ("rnn_relu", 1),
+    "gru": ("gru",),
+    "gru, both ways, lengths": ("gru", 1, {"use_sequence_length": 1}),
+    "lstm": ("lstm",),
+    "lstm, both ways, lengths": ("lstm", 1, {"use_sequence_length": 1}),
+    "lstm, projection": ("lstm", 1, {"projection_size": 3}),
+    "lstm, clipped": ("lstm", 0, {"lstm_state_clip_min": -0.2, "lstm_state_clip_max": 0.3}),
+    "lstm, clipped, NaN": (
+        "lstm",
+        0,
+        {"lstm_state_clip_min": -0.2, "lstm_state_clip_max": 0.3, "lstm_state_clip_nan": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("are_constant", [False, True], ids=["input", "constant"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_rnn_of_mxnet_is_exported(case, are_constant, tmp_path):
+    mode, bidirectional, arguments = (*case, *(0, {})[len(case) - 1 :])
+    text, inputs = rnn(mode, bidirectional, **arguments)
+    if "lstm_state_clip_nan" in arguments:
+        inputs["cell"][0, 1, 2] = numpy.nan
+    net = stepnet.load(text)
+    outputs = net(**inputs)
+    params = {"parameters": inputs["parameters"]} if are_constant else None
+    given = {name: array for name, array in inputs.items() if not (are_constant and name == "parameters")}
+    stepnet.onnx.export(net, tmp_path / "rnn.onnx", params, inputs=given)
+    exported = session(tmp_path / "rnn.onnx")
+    for name, got in zip(net.outputs, exported.run(list(net.outputs), given)):
+        expect_equal(got, outputs[name])
+
+
+def test_rnn_of_constant_parameters_is_the_operator_of_its_name(tmp_path):
+    text, inputs = rnn("lstm")
+    net = stepnet.load(text)
+    parameters = inputs.pop("parameters")
+    stepnet.onnx.export(net, tmp_path / "rnn.onnx", {"parameters": parameters}, inputs=inputs)
+    assert loops_of(tmp_path / "rnn.onnx") == ["LSTM", "LSTM"]
