@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/error.h"
 #include "stepnet/proto/cell.pb.h"
 
 namespace stepnet {
@@ -50,6 +51,15 @@ struct CellSource {
   std::optional<std::pair<int, int>> Find(CellPart part, int index = 0) const;
   // `message` about that part, behind its place and with its line.
   std::string Fault(CellPart part, int index, const std::string& message) const;
+  // Calls `body`; what it throws is a fault of that part.
+  template <typename Body>
+  auto At(CellPart part, int index, const Body& body) const {
+    try {
+      return body();
+    } catch (const Error& error) {
+      throw Error(error.code(), Fault(part, index, error.message()));
+    }
+  }
 };
 
 // Reads either form, whichever the file holds. Throws kInputOutput as "FILE:LINE:COLUMN: …" for text that is neither,

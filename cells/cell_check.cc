@@ -10,6 +10,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/op_arguments.h"
 
 namespace stepnet {
 namespace {
@@ -82,23 +83,44 @@ class CellChecker {
 
   template <typename Message>
   void CheckShape(CellPart part, int index, const Message& message) {
+    std::set<std::string> names;
     for (const std::string& dimension : message.shape()) {
-      CheckSizeText(part, index, StrCat("the shape of \"", message.name(), "\""), dimension);
+      try {
+        names.merge(Set(NamesInSize(dimension)));
+      } catch (const Error& error) {
+        Report(part, index, error.message());
+      }
+    }
+    if (part == CellPart::kCapture) names.erase("B");
+    CheckSizeNames(part, index, StrCat("the shape of \"", message.name(), "\""), names);
+  }
+
+  static std::set<std::string> Set(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+
+  void CheckSizeNames(CellPart part, int index, const std::string& what, const std::set<std::string>& names) {
+    for (const std::string& name : names) {
+      if (sizes_.contains(name)) continue;
+      const std::string hint = Hint(name, sizes_);
+      Report(part, index,
+             StrCat(what, " has a size ", name, ", which the cell does not declare",
+                    hint.empty() ? StrCat("; add: size ", name) : hint));
     }
   }
 
-  void CheckSizeText(CellPart part, int index, const std::string& what, const std::string& text) {
-    try {
-      for (const std::string& name : NamesInSize(text)) {
-        if (sizes_.contains(name) || (part == CellPart::kCapture && name == "B")) continue;
-        const std::string hint = Hint(name, sizes_);
-        Report(part, index,
-               StrCat(what, " has a size ", name, ", which the cell does not declare",
-                      hint.empty() ? StrCat("; add: size ", name) : hint));
+  // The names in the operator's arguments; returns whether there are any expressions, of which only sizes tell whether
+  // they are right (CellLayer).
+  bool CheckExpressions(CellPart part, int index, const OperatorDef& op) {
+    const IsSize is_size = [&](const std::string& name) { return sizes_.contains(name); };
+    const std::vector<ArgumentExpression> expressions = ExpressionsOf(op, is_size);
+    for (const auto& [spec, text] : expressions) {
+      try {
+        CheckSizeNames(part, index, StrCat("the argument \"", spec->name, "\" of ", op.type()),
+                       Set(NamesInArgument(*spec, text)));
+      } catch (const Error& error) {
+        Report(part, index, error.message());
       }
-    } catch (const Error& error) {
-      Report(part, index, error.message());
     }
+    return !expressions.empty();
   }
 
   void Declare(CellPart part, int index, const std::string& name) {
@@ -136,14 +158,17 @@ class CellChecker {
   void CheckInitializer(int i) {
     const CellParameter& parameter = cell_.parameter(i);
     if (!parameter.has_initializer()) return;
+    const OperatorDef& fill = parameter.initializer();
     try {
-      const OperatorCall fill(parameter.initializer());
-      if (fill.num_inputs() > 0 || fill.schema().min_inputs() > 0 || fill.schema().FindArgument("shape") == nullptr) {
+      const OperatorSchema& schema = GetOperator(fill.type());
+      if (fill.input_size() > 0 || schema.min_inputs() > 0 || schema.FindArgument("shape") == nullptr) {
         Report(CellPart::kParameter, i, StrCat(fill.type(), " cannot fill a parameter: it makes no tensor of a shape"));
       }
-      if (fill.HasArg("shape")) {
+      if (FindArgument(fill, "shape") != nullptr) {
         Report(CellPart::kParameter, i,
                StrCat("\"", parameter.name(), "\" has a shape already; its initializer needs none"));
+      } else if (!CheckExpressions(CellPart::kParameter, i, fill)) {
+        const OperatorCall call(fill);  // throws for other arguments
       }
     } catch (const Error& error) {
       Report(CellPart::kParameter, i, error.message());
@@ -178,22 +203,16 @@ class CellChecker {
     }
     // Types, arity and arguments, as in any net.
     NetDef step;
-    for (int k = 0; k < cell_.op_size(); ++k) *step.add_op() = Resolvable(k);
+    std::vector<int> places;  // operator of the step → of the cell
+    for (int k = 0; k < cell_.op_size(); ++k) {
+      if (CheckExpressions(CellPart::kOperator, k, cell_.op(k))) continue;
+      *step.add_op() = cell_.op(k);
+      places.push_back(k);
+    }
     for (const NetProblem& problem : CheckNet(step)) {
-      Report(CellPart::kOperator, std::max(problem.op_index, 0),
+      Report(CellPart::kOperator, problem.op_index < 0 ? 0 : places[problem.op_index],
              problem.op_text.empty() ? problem.message : StrCat("`", problem.op_text, "`: ", problem.message));
     }
-  }
-
-  // Operator k with 1 in place of expressions of sizes, which are checked.
-  OperatorDef Resolvable(int k) {
-    OperatorDef op = cell_.op(k);
-    const auto checked = [&](const Argument& argument, const std::string& size) {
-      CheckSizeText(CellPart::kOperator, k, StrCat("the argument \"", argument.name(), "\" of ", op.type()), size);
-      return 1;
-    };
-    ReplaceSizes([&](const std::string& name) { return sizes_.contains(name); }, checked, &op);
-    return op;
   }
 
   // The names of what the cell's net reads.
@@ -272,6 +291,17 @@ class CellChecker {
     }
   }
 
+  // It would do nothing, without an error, where no operator reads the first state.
+  void CheckRecurrentDropout() {
+    const bool is_read = cell_.state_size() > 0 && read_.contains(PreviousOf(cell_.state(0)));
+    if (is_read) return;
+    Report(CellPart::kOptions, CellOptions::kRecurrentDropoutFieldNumber,
+           cell_.state_size() == 0
+               ? "recurrent_dropout is of the first state, and the cell has none"
+               : StrCat("recurrent_dropout is of the first state, \"", cell_.state(0).name(),
+                        "\", which the step never reads; of another one it is: state NAME dropout=…"));
+  }
+
   void CheckOptions() {
     const CellOptions& options = cell_.options();
     const auto report = [&](int field, const std::string& message) { Report(CellPart::kOptions, field, message); };
@@ -284,6 +314,7 @@ class CellChecker {
     CheckProbability(CellPart::kOptions, CellOptions::kRecurrentDropoutFieldNumber, "recurrent_dropout",
                      options.recurrent_dropout());
     CheckProbability(CellPart::kOptions, CellOptions::kZoneoutFieldNumber, "zoneout", options.zoneout());
+    if (options.recurrent_dropout() > 0) CheckRecurrentDropout();
     if (options.has_lengths() && options.has_mask())
       report(CellOptions::kMaskFieldNumber, "a cell has lengths or a mask, not both");
     if (options.has_beyond_length() && !options.has_lengths() && !options.has_mask()) {

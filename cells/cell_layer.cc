@@ -11,6 +11,7 @@
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/op_builder.h"
 
@@ -29,6 +30,17 @@ void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y,
   std::vector<std::int64_t> starts(rank, 0);
   starts[0] = first;
   AddOp(net, "Slice", {x}, {y}).Ints("starts", starts).Ints("ends", std::vector<std::int64_t>(rank, -1));
+}
+
+// Of an operator whose arguments follow from sizes, or that is in no step: CheckCell has not seen it as it is.
+void ThrowIfWrong(const OperatorDef& op) {
+  NetDef net;
+  *net.add_op() = op;
+  std::vector<std::string> faults;
+  for (const NetProblem& problem : CheckNet(net)) {
+    faults.push_back(StrCat("`", problem.op_text, "`: ", problem.message));
+  }
+  if (!faults.empty()) throw Error(ErrorCode::kInvalidArgument, Join(faults, "\n"));
 }
 
 std::string OuterName(const CellUse& use, const std::string& input) {
@@ -104,11 +116,7 @@ void CellLayer::WriteStep() {
   MaskInputs();
   first_op_ = step_.op_size();
   for (int k = 0; k < cell().op_size(); ++k) {
-    try {
-      *step_.add_op() = Resolved(cell().op(k));
-    } catch (const Error& error) {
-      throw Error(error.code(), context_.cell->Fault(CellPart::kOperator, k, error.message()));
-    }
+    *step_.add_op() = context_.cell->At(CellPart::kOperator, k, [&] { return Resolved(cell().op(k)); });
   }
   for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
 }
@@ -136,9 +144,9 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   for (std::string& input : *op.mutable_input()) rename(&input);
   for (std::string& output : *op.mutable_output()) rename(&output);
   const OperatorSchema& schema = GetOperator(op.type());
-  const CellSizes& sizes = context_.sizes;
-  ReplaceSizes([&](const std::string& name) { return sizes.contains(name); },
-               [&](const Argument&, const std::string& text) { return EvaluateSize(text, sizes); }, &op);
+  const bool has_expressions = !ExpressionsOf(op, SizesOf(cell())).empty();
+  ReplaceSizes(context_.sizes, &op);
+  if (has_expressions) ThrowIfWrong(op);
   const bool drops =
       schema.FindArgument("is_test") != nullptr && schema.outputs.size() == 2 && schema.outputs[1].name == "mask";
   if (drops) {
@@ -252,6 +260,12 @@ void CellLayer::WriteParameters(CellNet* result) const {
     }
     fill.add_output(name);
     OpBuilder(&fill).Ints("shape", shape.ToVector());
+    if (parameter.has_initializer()) {
+      context_.cell->At(CellPart::kParameter, i, [&] {
+        ReplaceSizes(context_.sizes, &fill);
+        ThrowIfWrong(fill);
+      });
+    }
     result->parameters.push_back(name);
   }
 }

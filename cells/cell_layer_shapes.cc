@@ -35,12 +35,7 @@ std::string AdviceOnProduct(const CellSource& source, int k) {
 }  // namespace
 
 std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes) {
-  std::int64_t value = 0;
-  try {
-    value = EvaluateSize(text, sizes);
-  } catch (const Error& error) {
-    throw Error(error.code(), cell.Fault(part, index, error.message()));
-  }
+  const std::int64_t value = cell.At(part, index, [&] { return EvaluateSize(text, sizes); });
   if (value > 0) return value;
   throw Error(ErrorCode::kInvalidArgument,
               cell.Fault(part, index, StrCat("the size ", text, " is ", value, ", must be above 0")));
@@ -50,11 +45,7 @@ Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::Repea
                          const CellSizes& sizes) const {
   std::vector<std::int64_t> dims;
   for (const std::string& text : shape) dims.push_back(SizeIn(*context_.cell, part, index, text, sizes));
-  try {
-    return Shape(dims);
-  } catch (const Error& error) {
-    throw Error(error.code(), context_.cell->Fault(part, index, error.message()));
-  }
+  return context_.cell->At(part, index, [&] { return Shape(dims); });
 }
 
 void CellLayer::ChooseBatch() {
@@ -92,11 +83,7 @@ std::map<std::string, TensorInfo> CellLayer::StepInputs() const {
     inputs[name] = {.dtype = dtype, .shape = shape};
   };
   const auto add_rows = [&](CellPart part, int i, const std::string& name, std::int64_t rows, const Shape& item) {
-    try {
-      add(name, DType::kFloat, item.Inserted(0, batch_).Inserted(0, rows));
-    } catch (const Error& error) {
-      throw Error(error.code(), context_.cell->Fault(part, i, error.message()));
-    }
+    context_.cell->At(part, i, [&] { add(name, DType::kFloat, item.Inserted(0, batch_).Inserted(0, rows)); });
   };
   for (int i = 0; i < cell().input_size(); ++i) {
     add_rows(CellPart::kInput, i, linked_[i], 1, InputShape(i));
@@ -169,11 +156,18 @@ void CellLayer::InferShapesOfBatch() {
     const StepValue& written = value(next_[i]);
     const TensorInfo wanted{.dtype = DType::kFloat, .shape = StateShape(i).Inserted(0, batch_).Inserted(0, 1)};
     if (written.dynamic || written.info == wanted) continue;
-    throw Error(ErrorCode::kShapeMismatch,
-                source.Fault(
-                    CellPart::kState, i,
-                    StrCat("the state \"", cell().state(i).name(), "\" is ", wanted.Description(),
-                           " in a step of a batch of ", batch_, ", and the step writes ", written.info.Description())));
+    const CellState& state = cell().state(i);
+    const std::string advice =
+        state.window() == 1 || written.info.shape.rank() == 0 || written.info.shape[0] != state.window()
+            ? ""
+            : StrCat("; with window=", state.window(), " it reads ", state.window(), " rows of ", state.name(),
+                     ", the oldest first, and writes one: the newest is Slice(", state.name(),
+                     ", starts=[-2], ends=[-1])");
+    throw Error(
+        ErrorCode::kShapeMismatch,
+        source.Fault(CellPart::kState, i,
+                     StrCat("the state \"", state.name(), "\" is ", wanted.Description(), " in a step of a batch of ",
+                            batch_, ", and the step writes ", written.info.Description(), advice)));
   }
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();

@@ -54,6 +54,7 @@ constexpr OtherLanguage kOtherLanguages[] = {{"^", "powers are Sqr(x) and Pow(x,
                                              {"!~", "Not(x) is true where x is false"},
                                              {"&", "And(a, b) is true where both are"},
                                              {"|", "Or(a, b) is true where one is"},
+                                             {":", "parts of a value are Slice(x, starts=[…], ends=[…])"},
                                              {"%", "Mod(x, divisor=2) is the rest of a division"}};
 
 // What is wrong with a character where no word can begin; `text`, which starts with it, is not empty.

@@ -1,5 +1,6 @@
 // The short form of cells: a parser by recursive descent that writes operators as it goes.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -228,7 +229,14 @@ class CellParser : private CellReader {
     switch (field.cpp_type()) {
       case Field::CPPTYPE_INT64: return set.SetInt64(options, &field, ExpectInteger());
       case Field::CPPTYPE_FLOAT: return set.SetFloat(options, &field, ExpectFloat());
-      case Field::CPPTYPE_STRING: return set.SetString(options, &field, ExpectName("the name of an input"));
+      case Field::CPPTYPE_STRING: {
+        const std::string input = ExpectName("the name of an input");
+        if (input == "true" || input == "false") {
+          FailAt(token, StrCat(field.name(), " takes the name of an input, which the net then reads: option ",
+                               field.name(), " = ", field.name()));
+        }
+        return set.SetString(options, &field, input);
+      }
       case Field::CPPTYPE_BOOL: {
         const std::string value = ExpectName("true or false");
         if (value != "true" && value != "false") FailAt(token, "true or false is expected");
@@ -297,6 +305,7 @@ class CellParser : private CellReader {
     StepOperand left = Factor(depth);
     while (Next().Is('*') || Next().Is('/') || Next().Is('@')) {
       const CellToken& sign = Take();
+      if (sign.Is('*') && Next().Is('*')) FailAt(sign, "powers are Sqr(x) and Pow(x, exponent=3), not x ** 3");
       SkipLineBreaks();
       const StepOperand right = Factor(depth);
       left = Write(sign, [&] { return step_.Binary(sign.text[0], left, right); });
@@ -339,12 +348,33 @@ class CellParser : private CellReader {
     while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
       const StepOperand input = Sum(depth + 1);
+      if (input.kind == StepOperand::kNumber) CheckNoArgument(token, op, input.number, depth);
       *op.add_input() = Write(token, [&] { return step_.AsBlob(input); });
       ends = !TakeIf(',');
     }
     if (ends) Expect(')');
     if (!ends) ArgumentList(&op);
     return Write(type, [&] { return step_.Call(std::move(op)); });
+  }
+
+  // Throws for a number behind the inputs that an operator needs, where other languages have arguments without names:
+  // `Clip(x, -1, 1)`.
+  void CheckNoArgument(const CellToken& token, const OperatorDef& op, double number, int depth) {
+    const OperatorSchema& schema = GetOperator(op.type());
+    if (op.input_size() < schema.min_inputs()) return;  // an input that needs a shape
+    std::vector<std::string> items = {"…"};
+    for (const ArgumentSpec& spec : schema.arguments) {
+      const bool takes_it = spec.type == ArgumentType::kFloat || spec.type == ArgumentType::kNumber ||
+                            (spec.type == ArgumentType::kInt && number == std::floor(number));
+      if (!takes_it) continue;
+      items.push_back(StrCat(spec.name, "=", ShortestText(number)));
+      if (!TakeIf(',') || Next().Is(')') || Next(1).Is('=')) break;
+      const StepOperand next = Sum(depth + 1);
+      if (next.kind != StepOperand::kNumber) break;
+      number = next.number;
+    }
+    if (items.size() == 1) return;
+    FailAt(token, StrCat("arguments of operators are named: ", op.type(), "(", Join(items, ", "), ")"));
   }
 
   // `name=value, …)`
@@ -378,8 +408,15 @@ class CellParser : private CellReader {
     if (spec == nullptr || !IsSizeExpression(*spec, token.text, is_size_)) return token.text;
     FailAt(token, StrCat("the argument ", spec->name, " takes numbers and expressions of sizes, without quotes"));
   }
+  // A number or an expression, of the form that the argument takes.
+  std::string NumberText(const ArgumentSpec* spec) {
+    const CellToken& token = Next();
+    std::string text = ValueText();
+    if (spec != nullptr && !FloatOf(text)) At(token, [&] { NamesInArgument(*spec, text); });
+    return text;
+  }
   void CheckSizeOfAny(const CellToken& token, const std::string& text) {
-    for (const std::string& name : At(token, [&] { return NamesInSize(text); })) {
+    for (const std::string& name : NamesInNumber(text)) {
       if (!is_size_(name)) FailAt(token, StrCat("there is no size ", name, " so far; a string stands in quotes"));
     }
   }
@@ -388,7 +425,7 @@ class CellParser : private CellReader {
     const CellToken& token = Next();
     if (token.kind == CellToken::kString) return argument->set_s(StringValue(spec));
     if (token.IsName("true") || token.IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
-    const std::string text = ValueText();
+    const std::string text = NumberText(spec);
     const std::optional<float> number = FloatOf(text);
     const std::optional<std::int64_t> integer = IntegerOf(text);
     if (number && (IsFloat(spec) || !integer)) {
@@ -408,7 +445,7 @@ class CellParser : private CellReader {
       if (Next().kind == CellToken::kString) {
         texts.push_back(StringValue(spec));
       } else {
-        texts.push_back(ValueText());
+        texts.push_back(NumberText(spec));
         all_strings = false;
       }
       if (!TakeIf(',')) break;

@@ -54,7 +54,7 @@ int NumValues(const Argument& argument) {
 std::string ArgumentText(const Argument& argument, const ArgumentSpec* spec, const IsSize& is_size) {
   const auto string_text = [&](const std::string& text) {
     if (spec == nullptr || !IsSizeExpression(*spec, text, is_size)) return StringText(text);
-    NamesInSize(text);  // throws for what is no size
+    NamesInArgument(*spec, text);  // throws for what is no expression
     return text;
   };
   if (argument.has_n() || argument.nets_size() > 0) Refuse(StrCat("the argument ", argument.name(), ", a net"));

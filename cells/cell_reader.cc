@@ -105,6 +105,14 @@ std::vector<std::string> CellReader::Dimensions() {
 
 std::string CellReader::SizeText() {
   const CellToken& first = Next();
+  const std::string text = ExpressionText();
+  At(first, [&] { NamesInSize(text); });
+  return text;
+}
+
+// A size or a number: its caller knows which form it must have.
+std::string CellReader::ExpressionText() {
+  const CellToken& first = Next();
   std::string text;
   int depth = 0;
   bool had_operand = false;
@@ -115,7 +123,8 @@ std::string CellReader::SizeText() {
     const bool closes = token.Is(')');
     const bool is_sign = token.Is('+') || token.Is('-');
     if (!is_operand && !opens && !closes && !is_sign && !token.Is('*') && !token.Is('/')) break;
-    if (had_operand && (is_operand || opens)) break;
+    const bool calls = opens && text.ends_with("sqrt");
+    if (had_operand && (is_operand || opens) && !calls) break;
     if (closes && depth-- == 0) break;
     if (opens) ++depth;
     text += is_sign && had_operand ? " " + token.text + " " : token.text;
@@ -123,7 +132,6 @@ std::string CellReader::SizeText() {
     Take();
   }
   if (text.empty()) Fail(StrCat("a size is expected, not ", first.Description()));
-  At(first, [&] { NamesInSize(text); });
   return text;
 }
 
@@ -132,7 +140,11 @@ std::string CellReader::ValueText() {
   const size_t sign = first.Is('-') ? 1 : 0;
   const CellToken& behind = Next(sign + 1);
   const bool is_number = Next(sign).kind == CellToken::kNumber && (behind.Is(',') || behind.Is(')') || behind.Is(']'));
-  if (!is_number) return SizeText();
+  if (!is_number) {
+    const std::string text = ExpressionText();
+    At(first, [&] { NamesInNumber(text); });
+    return text;
+  }
   const std::string text = ExpectNumber();
   if (!FloatOf(text)) FailAt(first, StrCat(text, " is beyond what a float can hold"));
   return text;

@@ -37,7 +37,7 @@ class CellReader {
   double ToDouble(const CellToken& token) const;
 
   std::vector<std::string> Dimensions();  // [2*H, D]
-  std::string SizeText();                 // the words of an expression of sizes, up to the first that cannot be of it
+  std::string SizeText();                 // the words of a size, up to the first that cannot be of it
   std::string ValueText();                // a number or an expression of sizes, as it is written
 
   [[noreturn]] void Fail(const std::string& why) const { FailAt(Next(), why); }
@@ -53,6 +53,7 @@ class CellReader {
   }
 
  private:
+  std::string ExpressionText();
   [[noreturn]] void Throw(const CellToken& token, const std::string& why) const;
 
   const std::string& text_;

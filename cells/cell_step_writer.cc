@@ -54,12 +54,22 @@ void StepWriter::DeclareState(const std::string& name) {
   unwritten_states_.insert(name);
 }
 
+// What to do about a name that stands for nothing, of which `nearest` says what else it may be.
+std::string StepWriter::RemedyFor(const std::string& name, const std::string& nearest) const {
+  if (name.ends_with(".T") && known_.contains(name.substr(0, name.size() - 2))) {
+    return "; x @ w multiplies by the transposed w already, Transpose(w, axes=[1, 0]) is it, and BatchMatMul(a, b, "
+           "trans_b=1) multiplies two values of the step so";
+  }
+  return nearest.empty() ? StrCat("; if it is a parameter, add: param ", name, "[…]") : nearest;
+}
+
 std::string StepWriter::Read(const std::string& name) const {
   if (name == "timestep") return name;
   if (!known_.contains(name)) {
     std::vector<std::string> names;
     for (const auto& [known, kind] : known_) names.push_back(known);
-    throw Error(ErrorCode::kInvalidArgument, StrCat("there is no blob \"", name, "\" so far", DidYouMean(name, names)));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("there is no blob \"", name, "\" so far", RemedyFor(name, DidYouMean(name, names))));
   }
   return unwritten_states_.contains(name) ? name + "_prev" : name;
 }

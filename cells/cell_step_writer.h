@@ -73,6 +73,7 @@ class StepWriter {
     int rank = 0;            // of shared blobs
   };
 
+  std::string RemedyFor(const std::string& name, const std::string& nearest) const;
   void DeclareWritten(const std::string& name, Known known);
   Known KnownOf(const StepOperand& value) const;
   void MarkShared(const OperatorDef& op);

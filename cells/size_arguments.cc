@@ -1,12 +1,30 @@
 #include "stepnet/cells/size_arguments.h"
 
 #include <algorithm>
-#include <vector>
 
-#include "stepnet/cells/size_expression.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
+namespace {
+
+// Whether `text`, a value of the argument, is computed as double.
+bool IsOfFloats(const ArgumentSpec& spec, const std::string& text) {
+  switch (spec.type) {
+    case ArgumentType::kFloat:
+    case ArgumentType::kFloats: return true;
+    case ArgumentType::kNumber:
+    case ArgumentType::kAny: break;
+    default: return false;
+  }
+  try {
+    NamesInSize(text);
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+}  // namespace
 
 IsSize SizesOf(const CellDef& cell) {
   return [&cell](const std::string& name) {
@@ -19,31 +37,59 @@ bool IsSizeExpression(const ArgumentSpec& spec, const std::string& text, const I
     case ArgumentType::kInt:
     case ArgumentType::kInts:
     case ArgumentType::kFloat:
+    case ArgumentType::kFloats:
     case ArgumentType::kNumber: return true;
     case ArgumentType::kAny: break;
     default: return false;
   }
   try {
-    const std::vector<std::string> names = NamesInSize(text);
+    const std::vector<std::string> names = NamesInNumber(text);
     return !names.empty() && std::ranges::all_of(names, is_size);
   } catch (const Error&) {
     return false;
   }
 }
 
-void ReplaceSizes(const IsSize& is_size, const std::function<std::int64_t(const Argument&, const std::string&)>& value,
-                  OperatorDef* op) {
+std::vector<std::string> NamesInArgument(const ArgumentSpec& spec, const std::string& text) {
+  return IsOfFloats(spec, text) ? NamesInNumber(text) : NamesInSize(text);
+}
+
+std::vector<ArgumentExpression> ExpressionsOf(const OperatorDef& op, const IsSize& is_size) {
+  std::vector<ArgumentExpression> expressions;
+  const OperatorSchema* const schema = FindOperator(op.type());
+  if (schema == nullptr) return expressions;
+  for (const Argument& argument : op.arg()) {
+    const ArgumentSpec* const spec = schema->FindArgument(argument.name());
+    if (spec == nullptr) continue;
+    if (argument.has_s() && IsSizeExpression(*spec, argument.s(), is_size)) expressions.push_back({spec, argument.s()});
+    if (spec->type != ArgumentType::kInts && spec->type != ArgumentType::kFloats) continue;
+    for (const std::string& text : argument.strings()) expressions.push_back({spec, text});
+  }
+  return expressions;
+}
+
+void ReplaceSizes(const CellSizes& sizes, OperatorDef* op) {
   const OperatorSchema* const schema = FindOperator(op->type());
   if (schema == nullptr) return;
+  const IsSize is_size = [&](const std::string& name) { return sizes.contains(name); };
   for (Argument& argument : *op->mutable_arg()) {
     const ArgumentSpec* const spec = schema->FindArgument(argument.name());
     if (spec == nullptr) continue;
     if (argument.has_s() && IsSizeExpression(*spec, argument.s(), is_size)) {
-      const std::int64_t number = value(argument, argument.s());
+      const std::string text = argument.s();
       argument.clear_s();
-      spec->type == ArgumentType::kFloat ? argument.set_f(static_cast<float>(number)) : argument.set_i(number);
-    } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
-      for (const std::string& text : argument.strings()) argument.add_ints(value(argument, text));
+      if (IsOfFloats(*spec, text)) {
+        argument.set_f(static_cast<float>(EvaluateNumber(text, sizes)));
+      } else {
+        argument.set_i(EvaluateSize(text, sizes));
+      }
+    } else if (spec->type == ArgumentType::kInts) {
+      for (const std::string& text : argument.strings()) argument.add_ints(EvaluateSize(text, sizes));
+      argument.clear_strings();
+    } else if (spec->type == ArgumentType::kFloats) {
+      for (const std::string& text : argument.strings()) {
+        argument.add_floats(static_cast<float>(EvaluateNumber(text, sizes)));
+      }
       argument.clear_strings();
     }
   }

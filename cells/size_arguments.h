@@ -1,10 +1,11 @@
-// Arguments of operators that cells write as expressions of sizes: `shape=[1, 4*H]`, `divisor=K`.
+// Arguments of operators that cells write as expressions of sizes: `shape=[1, 4*H]`, `divisor=K`, `min=-1/sqrt(H)`.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "stepnet/cells/size_expression.h"
 #include "stepnet/core/arguments.h"
 #include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/net.pb.h"
@@ -20,9 +21,19 @@ IsSize SizesOf(const CellDef& cell);
 // numbers; and where it takes anything (ArgumentType::kAny) if the text is one, of sizes that there are.
 bool IsSizeExpression(const ArgumentSpec& spec, const std::string& text, const IsSize& is_size);
 
-// Puts numbers in place of the operator's expressions of sizes: what `value` says.
-void ReplaceSizes(const IsSize& is_size,
-                  const std::function<std::int64_t(const Argument& argument, const std::string& text)>& value,
-                  OperatorDef* op);
+// The names in an expression for the argument: of a number where it takes some that are no integers, of a size
+// elsewhere. Throws for what is no such expression.
+std::vector<std::string> NamesInArgument(const ArgumentSpec& spec, const std::string& text);
+
+// An expression that an operator has as (a part of) an argument.
+struct ArgumentExpression {
+  const ArgumentSpec* spec = nullptr;
+  std::string text = {};
+};
+std::vector<ArgumentExpression> ExpressionsOf(const OperatorDef& op, const IsSize& is_size);
+
+// Puts numbers in place of the operator's expressions: doubles, rounded, where an argument takes floats, and integers
+// where it takes ints. Where it takes either, an expression with a fraction (1.0/H) or a root in it is a float.
+void ReplaceSizes(const CellSizes& sizes, OperatorDef* op);
 
 }  // namespace stepnet

@@ -1,4 +1,5 @@
-// Sizes in cells: integer expressions of named sizes, "4*H", "(D + H)/2".
+// Expressions of named sizes in cells: sizes, which are integers, "4*H", "(D + H)/2", and numbers that need not be,
+// "-1/sqrt(H)".
 #pragma once
 
 #include <cstdint>
@@ -16,5 +17,10 @@ std::int64_t EvaluateSize(const std::string& text, const CellSizes& sizes);
 
 // The names in `text`, each once, in their order. Throws as EvaluateSize does for text that is no expression.
 std::vector<std::string> NamesInSize(const std::string& text);
+
+// The same of expressions that are computed as double, which may have fractions and sqrt(…). The value must be one that
+// a float can hold.
+double EvaluateNumber(const std::string& text, const CellSizes& sizes);
+std::vector<std::string> NamesInNumber(const std::string& text);
 
 }  // namespace stepnet

@@ -8,6 +8,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fill.h"
+#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -118,7 +119,12 @@ const Registration gaussian_fill = RandomFill("GaussianFill", "Normally distribu
                                          });
                                        });
 
-void CheckRange(double low, double high, const OperatorCall& op) {
+void CheckRange(const OperatorCall& op) {
+  const auto number = [&](const char* name) {
+    return op.schema().FindArgument(name)->type == ArgumentType::kInt ? static_cast<double>(op.Int(name))
+                                                                      : op.Float(name);
+  };
+  const double low = number("min"), high = number("max");
   const bool is_finite = std::isfinite(low) && std::isfinite(high);
   if (low <= high && is_finite) return;
   throw Error(
@@ -126,12 +132,17 @@ void CheckRange(double low, double high, const OperatorCall& op) {
       StrCat(op.type(), ": min is ", low, is_finite ? ", must not exceed max, " : ", must be finite, as max, ", high));
 }
 
+void CheckRangeFill(const OperatorCall& op, std::vector<NetProblem>* problems) {
+  CheckFill(op, problems);
+  CheckBy(CheckRange)(op, problems);
+}
+
 const Registration uniform_fill =
     RandomFill("UniformFill", "Numbers uniform between min and max.")
         .Arg("min", 0.0f, "least")
         .Arg("max", 1.0f, "greatest")
+        .Check(CheckRangeFill)
         .Cpu([](const OperatorCall& op) {
-          CheckRange(op.Float("min"), op.Float("max"), op);
           return FloatKernel(op, [source = RandomSource(op), low = op.Float("min"), high = op.Float("max")]<typename T>(
                                      const OpRun& run) { FillUniform<T>(run, source, low, high); });
         });
@@ -144,12 +155,11 @@ const Registration uniform_int_fill =
         .Doc("Integers uniform from min to max, both included.")
         .Arg("min", 0, "least", Between(kInt32Min, kInt32Max))
         .Arg("max", 1, "greatest", Between(kInt32Min, kInt32Max))
-        .Check(CheckFill)
+        .Check(CheckRangeFill)
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           return {{.dtype = DType::kInt32, .shape = FillShape(query)}};
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
-          CheckRange(static_cast<double>(op.Int("min")), static_cast<double>(op.Int("max")), op);
           const std::int64_t low = op.Int("min");
           const auto count = static_cast<std::uint64_t>(op.Int("max") - low + 1);  // at most 2^32
           return [source = RandomSource(op), low, count](const OpRun& run) {

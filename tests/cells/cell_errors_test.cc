@@ -45,6 +45,8 @@ const char kStep[] = "param w[H, D]\nh = Tanh(x @ w)\noutput h\n";
 
 TEST(CellErrors, OfWords) {
   ExpectSyntaxFault("h = x ^ 2", "4:7: '^' has no meaning here; powers are Sqr(x) and Pow(x, exponent=3)");
+  ExpectSyntaxFault("h = x ** 2", "4:7: powers are Sqr(x) and Pow(x, exponent=3), not x ** 3");
+  ExpectSyntaxFault("h = x[:, 0]", "4:7: ':' has no meaning here; parts of a value are Slice(x, starts=[…], ends=[…])");
   ExpectSyntaxFault("h = x > 0", "4:7: '>' has no meaning here; LT(a, b), LE, GT, GE and EQ compare");
   ExpectSyntaxFault("h = x ? x : h", "4:7: '?' has no meaning here; Where(condition, a, b) chooses");
   ExpectSyntaxFault("h = h[0] + x", "4:6: a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
@@ -96,12 +98,17 @@ TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("option layers = 9223372036854775808", "4:17: an integer is expected, not 9223372036854775808");
   ExpectSyntaxFault("option residual = 1", "4:19: true or false is expected, not '1'");
   ExpectSyntaxFault("option direction = sideways", "4:20: forward, reverse or bidirectional is expected");
+  ExpectSyntaxFault("option lengths = true",
+                    "4:18: lengths takes the name of an input, which the net then reads: option lengths = lengths");
   ExpectSyntaxFault("option layers = 2\noption layers = 3", "5:8: the option layers is given twice");
   ExpectSyntaxFault("output", "4:7: '=' is expected, not the end of the line");
 }
 
 TEST(CellErrors, OfExpressions) {
-  ExpectSyntaxFault("h = Tanh(y)", "4:10: there is no blob \"y\" so far");
+  ExpectSyntaxFault("h = Tanh(y)", "4:10: there is no blob \"y\" so far; if it is a parameter, add: param y[…]");
+  ExpectSyntaxFault("param w[H, D]\nh = x @ w.T",
+                    "5:9: there is no blob \"w.T\" so far; x @ w multiplies by the transposed w already, Transpose(w, "
+                    "axes=[1, 0]) is it, and BatchMatMul(a, b, trans_b=1) multiplies two values of the step so");
   ExpectSyntaxFault("param weights[H, D]\nh = x @ weihts",
                     "5:9: there is no blob \"weihts\" so far; did you mean \"weights\"?");
   ExpectSyntaxFault("h = Tahn(x)", "4:5: no operator type \"Tahn\"; did you mean \"Tanh\"?");
@@ -111,6 +118,9 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = 1",
                     "4:1: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), or "
                     "ConstantFill(x, value=1, dtype=2) of int32");
+  ExpectSyntaxFault("h = Add(x, 1)",
+                    "4:12: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), "
+                    "or ConstantFill(x, value=1, dtype=2) of int32");
   ExpectSyntaxFault("h = 2 @ x", "4:7: @ needs tensors, not numbers");
   ExpectSyntaxFault("h = x\nh = x", "5:1: \"h\" is written twice; give the second value a name of its own");
   ExpectSyntaxFault("h, h = Split(x)", "4:1: \"h\" is written twice; give the second value a name of its own");
@@ -129,6 +139,13 @@ TEST(CellErrors, OfExpressions) {
                     "4:27: the argument value takes numbers and expressions of sizes, without quotes");
   ExpectSyntaxFault("h = ConstantFill(x, value=Q)", "4:27: there is no size Q so far; a string stands in quotes");
   ExpectSyntaxFault("h = Scale(x, scale=1e300)", "4:20: 1e300 is beyond what a float can hold");
+}
+
+TEST(CellErrors, OfArgumentsWithoutNames) {
+  ExpectSyntaxFault("h = Clip(x, -1, 1)", "4:13: arguments of operators are named: Clip(…, min=-1, max=1)");
+  ExpectSyntaxFault("h = Clip(x, -1, max=1)", "4:13: arguments of operators are named: Clip(…, min=-1)");
+  ExpectSyntaxFault("h = Pow(x * 2, 2)", "4:16: arguments of operators are named: Pow(…, exponent=2)");
+  ExpectSyntaxFault("h = Dropout(x, 0.3)", "4:16: arguments of operators are named: Dropout(…, ratio=0.3)");
 }
 
 // To find the line of each would take as long as the text is.
@@ -167,6 +184,9 @@ TEST(CellErrors, OfWhatACellLacks) {
   ExpectSyntaxFault("h = x\noutput h last", "5:8: the first output must be of every step");
   ExpectSyntaxFault("h = x\noutput h\noutput h", "6:8: two outputs are called \"h\"");
   ExpectSyntaxFault("h = x\noutput h as x", "5:8: the output \"x\" has the name of what the net reads");
+  // A size that is missing is told of each declaration once.
+  ExpectSyntaxFault("param w[E, E]\nh = Tanh(x @ w)\noutput h",
+                    "4:7: the shape of \"w\" has a size E, which the cell does not declare; add: size E");
   // All at once.
   ExpectSyntaxFault(
       "param w[H, D]\nparam u[E]\nh = x\noutput x",
@@ -182,6 +202,12 @@ TEST(CellErrors, OfValues) {
   ExpectSyntaxFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "option recurrent_dropout = -0.5",
                     "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
+  ExpectSyntaxFault(
+      step + "option recurrent_dropout = 0.5",
+      "7:8: recurrent_dropout is of the first state, \"h\", which the step never reads; of another one it "
+      "is: state NAME dropout=…");
+  ExpectFault("cell c(x[2]; ) {\n  y = Tanh(x)\n  output y\n  option recurrent_dropout = 0.5\n}",
+              "syntax error: c:4:10: recurrent_dropout is of the first state, and the cell has none");
   ExpectSyntaxFault(step + "option zoneout = 1.5", "7:8: zoneout is 1.5, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "state h dropout=2", "7:9: dropout is 2, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "state h window=0", "7:9: the state \"h\" has a window of 0, must be at least 1");
@@ -309,6 +335,14 @@ TEST(CellErrors, OfShapes) {
       "shape mismatch: c:6:10: residual adds the input of layer 1, [4] an item, to its output, [8]");
 }
 
+TEST(CellErrors, OfAWindowThatTheStepWrites) {
+  ExpectFault(
+      CellOf("param w[H, D]\nstate h window=4\nh = h + x @ w\noutput h"),
+      "shape mismatch: c:1:14: the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes "
+      "float [4, B, 3]; with window=4 it reads 4 rows of h, the oldest first, and writes one: the newest is "
+      "Slice(h, starts=[-2], ends=[-1])");
+}
+
 // FC, x and w are words of the net that a cell becomes; the cell has `@`.
 TEST(CellErrors, SayWhatAProductTakes) {
   ExpectFault(CellOf("param w[D]\nh = Tanh(x @ w + h)\noutput h"),
@@ -347,6 +381,29 @@ TEST(CellErrors, OfUses) {
 TEST(CellErrors, OfSizesInArguments) {
   ExpectSyntaxFault("param w[H, D]\nh = Slice(x @ w, starts=[0, 0, K], ends=[-1, -1, -1])\noutput h",
                     "5:5: the argument \"starts\" of Slice has a size K, which the cell does not declare; add: size K");
+}
+
+// With the sizes that there are, and of fills too.
+TEST(CellErrors, OfValuesThatSizesGive) {
+  const std::string uses = "\nh = Tanh(x @ w)\noutput h";
+  ExpectFault(
+      CellOf("param w[H, D] = GivenTensorFill(values=[1, 2])" + uses),
+      "invalid argument: c:4:7: `w = GivenTensorFill()`: GivenTensorFill has 2 values for a tensor [3, 2] of 6");
+  ExpectFault(CellOf("param w[H, D] = UniformFill(min=1/D, max=1/H)" + uses),
+              "invalid argument: c:4:7: `w = UniformFill()`: UniformFill: min is 0.5, must not exceed max, 0.333333");
+  ExpectFault(CellOf("param w[H, D] = UniformFill(max=1/(H - 3))" + uses),
+              "invalid argument: c:4:7: \"1/(H - 3)\" is no number: it divides by 0");
+  ExpectFault(CellOf("param w[H, D] = GaussianFill(std=D - H)" + uses),
+              "invalid argument: c:4:7: `w = GaussianFill()`: GaussianFill: std is -1, must be at least 0");
+  ExpectSyntaxFault(
+      "param w[H, D] = UniformFill(max=1/K)" + uses,
+      "4:7: the argument \"max\" of UniformFill has a size K, which the cell does not declare; add: size K");
+  ExpectFault(CellOf("param w[H, D]\na = Dropout(x, ratio=H/D)\nh = Tanh(a @ w)\noutput h"),
+              "invalid argument: c:5:5: `a = Dropout(x_t)`: Dropout: ratio is 1.5, must be less than 1");
+  ExpectFault(CellOf("p = GivenTensorFill(shape=[H], values=[1, 2])\nh = x * p + h\noutput h"),
+              "invalid argument: c:4:5: `p = GivenTensorFill()`: GivenTensorFill has 2 values for a tensor [3] of 3");
+  ExpectSyntaxFault("h = Reshape(x, shape=[sqrt(H)])",
+                    "4:23: \"sqrt(H)\" is no size: sqrt(…) is for arguments that take a float");
 }
 
 TEST(CellErrors, OfACellWithoutAText) {

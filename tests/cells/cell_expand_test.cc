@@ -151,6 +151,19 @@ TEST(ExpandCell, SizesAreNumbersOfArguments) {
   EXPECT_EQ(RunCell(net, {{"x", Tensor::Of<double>({1, 1, 1}, {10})}}).at("y").data<double>()[0], 10 + 5 + 30);
 }
 
+TEST(ExpandCell, NumbersOfSizesNeedBeNoIntegers) {
+  const CellNet net = ExpandCell(
+      Cell("cell c(x[1]; ) {\n  size K = 4\n  param p[K] = UniformFill(min=-1/sqrt(K), max=1/K)\n"
+           "  q = GivenTensorFill(shape=[K], values=[1, 2, 3, 4])\n"
+           "  y = Scale(x, scale=-1/K) + ConstantFill(x, value=1.0/K) + Slice(p * q, starts=[0], ends=[K/2 - 1])\n"
+           "  output y\n}\n"),
+      {.sizes = {{"K", 4}}});
+  EXPECT_EQ(net.init_net.op(0).arg(0).f(), -0.5F);
+  EXPECT_EQ(net.init_net.op(0).arg(1).f(), 0.25F);
+  const Tensors given = {{"x", Tensor::Of<double>({1, 1, 1}, {10})}, {"p", Tensor::Of<double>({4}, {5, 0, 0, 0})}};
+  EXPECT_EQ(RunCell(net, given).at("y").data<double>()[0], -2.5 + 0.25 + 5);
+}
+
 // Integers are shown too, 0 where the mask is false; they have no gradient.
 TEST(ExpandCell, ShowsIntegers) {
   for (const std::string option : {"", "  option mask = m\n"}) {

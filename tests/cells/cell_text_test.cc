@@ -116,6 +116,8 @@ TEST(ShortCell, NumbersOfArgumentsAreExpressionsOfSizes) {
   EXPECT_EQ(Step("h = ConstantFill(h, value=2*H - 1, dtype=1)\ns = Cast(Scale(s, scale=H), to=\"float\")"),
             "  h = ConstantFill(h_prev, value=2*H - 1, dtype=1)\n  s.1 = Scale(s_prev, scale=H)\n"
             "  s = Cast(s.1, to=\"float\")\n");
+  EXPECT_EQ(Step("h = Scale(h, scale=-1/sqrt(2*H))\ns = Clip(s, min=-1.5/H, max=(H + 0.5)*1e-1)"),
+            "  h = Scale(h_prev, scale=-1/sqrt(2*H))\n  s = Clip(s_prev, min=-1.5/H, max=(H + 0.5)*1e-1)\n");
 }
 
 TEST(ShortCell, AnExpressionGoesOnBehindAnOperator) {

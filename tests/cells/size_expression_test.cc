@@ -51,6 +51,26 @@ TEST(SizeExpression, RefusesWhatHasNoValue) {
   }
 }
 
+TEST(SizeExpression, ComputesNumbersThatAreNoIntegers) {
+  const std::vector<std::pair<std::string, double>> cases = {{"-1/H", -0.125},
+                                                             {"1.5*(D + H)/4", 5.25},
+                                                             {"-1/sqrt(2*H)", -0.25},
+                                                             {"sqrt(sqrt(16))*1e-1", 0.2},
+                                                             {"1/-H", -0.125}};
+  for (const auto& [text, value] : cases) EXPECT_DOUBLE_EQ(EvaluateNumber(text, kSizes), value) << text;
+  EXPECT_EQ(NamesInNumber("D/sqrt(0.5*H - D)"), (std::vector<std::string>{"D", "H"}));
+  const std::vector<std::pair<std::string, std::string>> faults = {
+      {"1/(D - 6)", "\"1/(D - 6)\" is no number: it divides by 0"},
+      {"sqrt(D - H)", "\"sqrt(D - H)\" is no number: it takes the root of -2"},
+      {"sqrt(D", "\"sqrt(D\" is no number: a bracket is not closed"},
+      {"cos(D)", "the size cos in \"cos(D)\" has no value"},
+      {"1e30*1e30", "\"1e30*1e30\" is no number: it is beyond what a float can hold"}};
+  for (const auto& [text, message] : faults) {
+    ExpectError([&] { EvaluateNumber(text, kSizes); }, "invalid argument: " + message);
+  }
+  ExpectError([] { NamesInSize("sqrt(H)"); }, "…\"sqrt(H)\" is no size: sqrt(…) is for arguments that take a float");
+}
+
 TEST(SizeExpression, DoesNotNestForEver) {
   for (const char bracket : {'(', '-'}) {
     ExpectError([&] { EvaluateSize(std::string(100'000, bracket) + "H", kSizes); }, "… is no size: it nests too deep");

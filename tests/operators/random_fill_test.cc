@@ -119,7 +119,7 @@ TEST(RandomFill, AcceptsNoElements) {
 
 TEST(RandomFill, RefusesBadArguments) {
   ExpectError([] { Fill("UniformFill").Arg("min", 2.0f).Run(); },
-              "invalid argument: UniformFill: min is 2, must not exceed max, 1\n"
+              "invalid net: UniformFill: min is 2, must not exceed max, 1\n"
               "  at op 0 `output0 = UniformFill()`\n"
               "  in net \"test\"");
   ExpectError([] { Fill("UniformFill").Arg("max", std::numeric_limits<float>::infinity()).Run(); },
