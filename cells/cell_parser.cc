@@ -117,6 +117,10 @@ class CellParser : private CellReader {
     if (!TakeIf('=')) return;
     const CellToken& token = Next();
     const std::string text = SizeText();
+    if (const std::vector<std::string> names = NamesInSize(text); !names.empty()) {
+      FailAt(token, StrCat("a size is a number and does not follow from ", names[0], "; write ", text,
+                           " where it is needed, as in param w[", text, "]"));
+    }
     size.set_value(At(token, [&] { return EvaluateSize(text, {}); }));
   }
 

@@ -80,7 +80,9 @@ TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("parm w[H, D]", "4:1: \"parm\" is no statement; did you mean \"param\"?");
   ExpectSyntaxFault("h = x output h", "4:7: the end of the statement is expected, not 'output'");
   ExpectSyntaxFault("size D = 3", "4:6: \"D\" is declared twice");
-  ExpectSyntaxFault("size E = 2*D", "4:10: the size D in \"2*D\" has no value");
+  ExpectSyntaxFault(
+      "size E = 2*D",
+      "4:10: a size is a number and does not follow from D; write 2*D where it is needed, as in param w[2*D]");
   ExpectSyntaxFault("size E = 99999999999999999999", "4:10: \"99999999999999999999\" is no size: it is too large");
   ExpectSyntaxFault("param w[H, D\nh = x", "4:8: '[' is not closed; ']' is missing");
   ExpectSyntaxFault("param w[H D]", "4:11: ']' is expected, not 'D'");
