@@ -106,6 +106,7 @@ class ForwardPlanMaker {
     BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
     if (is_alone) {
       bound.readable = role.is_source;
+      if (external.state != nullptr) bound.sized_by = op_.inputs()[external.state->initial];
       bindings_.blobs.push_back(std::move(bound));
       return;
     }

@@ -349,8 +349,9 @@ class Importer {
                         (!is_last || EqualButForOnes(value.info.shape, info.shape));
       if (fits) continue;
       throw Error(ErrorCode::kShapeMismatch,
-                  StrCat("\"", value.blob, "\" is linked to memory for ", info.Description(), " a step, and ",
-                         node.call->type(), " gives ", value.info.Description()))
+                  StrCat("\"", value.blob, "\" is linked to memory for ", info.Description(), " a step",
+                         blob.bound->sized_by.empty() ? "" : StrCat(", as \"", blob.bound->sized_by, "\" starts it"),
+                         ", and ", node.call->type(), " gives ", value.info.Description()))
           .At({.net = graph_.name, .op_index = node.op_index, .op_text = node.call->Text()});
     }
   }

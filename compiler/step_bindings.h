@@ -12,8 +12,9 @@ namespace stepnet {
 // A blob that lives outside, in memory (kOutside) or in a list of blobs (kDynamic). `home.slot.blob` is its name.
 struct BoundBlob {
   Home home;
-  TensorInfo info = {};  // what one step sees; meaningless in a list
-  bool readable = true;  // has a value before the first operator of the step
+  TensorInfo info = {};       // what one step sees; meaningless in a list
+  bool readable = true;       // has a value before the first operator of the step
+  std::string sized_by = {};  // the operator's input whose shape says what a row of a state is; "" for other memory
 };
 
 // Moves a blob's value between its memory and memory outside, once a step.

@@ -115,7 +115,8 @@ TEST(RecurrentNetwork, D4RefusesAnotherShapeInALinkedBlob) {
       .Feed("b", Random({5}, 4));
   ExpectError(
       [&] { net.Run(); },
-      "shape mismatch: \"h_next\" is linked to memory for double [1, 3, 4] a step, and FC gives double [1, 3, 5]\n"
+      "shape mismatch: \"h_next\" is linked to memory for double [1, 3, 4] a step, as \"h0\" starts it, and FC gives "
+      "double [1, 3, 5]\n"
       "  at op 0 `h_next = FC(x_t, w, b)`\n  in net \"step\"\n"
       "  at op 0 `h_all, record = RecurrentNetwork(x, h0, w, b)` with x double [2, 3, 4], h0 double [3, 4], w double "
       "[5, 4], b double [5]\n  in net \"case\"");
@@ -128,7 +129,8 @@ TEST(RecurrentNetwork, D4RefusesAnotherOrderOfDimensionsInALinkedBlob) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(transpose).Output("h_all", "h", 1);
   net.Feed("x", Random({2, 3, 4}, 1)).Feed("h0", Random({3, 4}, 2));
   ExpectError([&] { net.Run(); },
-              "…\"h_next\" is linked to memory for double [1, 3, 4] a step, and Transpose gives double [1, 4, 3]");
+              "…\"h_next\" is linked to memory for double [1, 3, 4] a step, as \"h0\" starts it, and Transpose gives "
+              "double [1, 4, 3]");
 }
 
 TEST(RecurrentNetwork, D4RefusesAnotherTypeInALinkedBlob) {
@@ -136,7 +138,8 @@ TEST(RecurrentNetwork, D4RefusesAnotherTypeInALinkedBlob) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("h_next = Copy(x_t)").Output("h_all", "h", 1);
   net.Feed("x", Random({2, 3, 4}, 1, DType::kFloat)).Feed("h0", Random({3, 4}, 2));
   ExpectError([&] { net.Run(); },
-              "…\"h_next\" is linked to memory for double [1, 3, 4] a step, and Copy gives float [1, 3, 4]");
+              "…\"h_next\" is linked to memory for double [1, 3, 4] a step, as \"h0\" starts it, and Copy gives float "
+              "[1, 3, 4]");
 }
 
 TEST(RecurrentNetwork, RefusesToReadARowThatTheStepHasNotWritten) {
