@@ -89,6 +89,36 @@ void ParseNet(const std::string& text, const std::string& what, NetDef* net) {
   if (net->ByteSizeLong() == 0) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a NetDef is needed"));
 }
 
+// Adds what a net reads or writes, its step nets, too, which see blobs of the net around them.
+void AddBlobs(const NetDef& net, std::set<std::string>* blobs) {
+  for (const OperatorDef& op : net.op()) {
+    blobs->insert(op.input().begin(), op.input().end());
+    blobs->insert(op.output().begin(), op.output().end());
+    for (const Argument& argument : op.arg()) {
+      if (argument.has_n()) AddBlobs(argument.n(), blobs);
+    }
+  }
+  blobs->insert(net.external_input().begin(), net.external_input().end());
+  blobs->insert(net.external_output().begin(), net.external_output().end());
+}
+
+// Throws kInvalidArgument for a name that nothing of the model knows. A file may hold more than a net needs, as a
+// checkpoint does; a name that a caller writes, and that no net knows, is a mistake.
+void CheckIsUsed(const std::map<std::string, Tensor>& params, const Model& model) {
+  if (params.empty()) return;
+  std::set<std::string> blobs;
+  AddBlobs(model.net, &blobs);
+  AddBlobs(model.init_net, &blobs);
+  for (const auto& [name, tensor] : params) {
+    if (blobs.contains(name)) continue;
+    const std::string net = model.net.name().empty() ? "the net" : StrCat("the net \"", model.net.name(), "\"");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("init has \"", PrintableLine(name), "\", which ", PrintableLine(net), " neither reads nor writes",
+               DidYouMean(name, std::vector<std::string>(blobs.begin(), blobs.end())), "; leave it out"));
+  }
+}
+
 bool HoldsCell(const GivenNet& given, const std::string& name) {
   if (!given.text.empty()) return IsCell(given.text, name);
   return !HoldsOnlyTensors(given.file) && !LooksLikeMiniDb(given.file) && IsCell(ReadFile(given.file), name);
@@ -124,6 +154,7 @@ ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map
     ParseNet(net.text, name, &model.net);
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
   }
+  WithFile(net.file, [&] { CheckIsUsed(params, model); });
   return {
       .model = std::move(model), .net_file = net.file, .init_file = init.text.empty() ? init.file : "the text of init"};
 }

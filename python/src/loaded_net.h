@@ -38,7 +38,7 @@ struct GivenNet {
 };
 
 // `init` is empty where the net needs none; `params` come beside it. Throws kInputOutput, and kInvalidArgument for a
-// cell.
+// cell, and for a name in `params` that the net neither reads nor writes.
 ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map<std::string, Tensor>& params);
 
 class LoadedNet {

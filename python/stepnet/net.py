@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterable, Mapping, Sequence, Union
+from typing import Any, Dict, Iterable, Mapping, NoReturn, Sequence, Union
 
 import numpy
 
@@ -24,6 +24,25 @@ from .gradients import (
 )
 from .outputs import outputs_type
 from .source import Source, repr_of, text_or_path
+
+
+class Copies(Dict[str, numpy.ndarray]):
+    """Arrays by name that a net has given copies of. It is read-only, as changing it would change nothing in the net.
+
+    ``dict(net.params)`` is one to change; copies of it are such, too.
+    """
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeMismatchError(
+            "type mismatch: what params and state give are copies, and read-only: changing them would not change the net; "
+            "net.restore({name: array}) does, and dict(net.params) is a dictionary to change"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        """For ``pickle`` and ``copy``."""
+        return dict, (dict(self),)
 
 
 class Net:
@@ -65,7 +84,7 @@ class Net:
     def params(self) -> dict[str, numpy.ndarray]:
         """Copies of the parameters, by name: what was filled, is floating, and is read by the net.
 
-        They are read-only, as changing them would change nothing: :meth:`restore` sets parameters.
+        The dictionary and the arrays are read-only, as changing them would change nothing: :meth:`restore` sets parameters.
         """
         return self._read(self._parameters)
 
@@ -91,7 +110,7 @@ class Net:
         arrays = self._net.read(list(names))
         for each in arrays.values():
             each.setflags(write=False)
-        return arrays
+        return Copies(arrays)
 
     def _check_parameters(self, argument: str, names: Iterable[str]) -> None:
         for name in names:
@@ -223,6 +242,7 @@ def load(
         init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net, also as
             text, that fills them, which is run once; or arrays by name, which are copied. They come before what a
             MetaNetDef or a minidb model fills itself. What a net reads and neither gives is an input of each call.
+            A file may hold more than the net knows, as a checkpoint does; arrays by name may not.
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
         opt_level: what the compiler may do, 0 to 2.
@@ -230,6 +250,7 @@ def load(
 
     Raises:
         InputOutputError: for files that cannot be read or hold something else.
+        InvalidArgumentError: for an array by a name that the net neither reads nor writes.
         InvalidNetError: with everything that is wrong with the net.
     """
     return Net(_stepnet.load_net(*_model_of(net, init), threads, device, opt_level, seed))
@@ -266,7 +287,7 @@ def train_net(
             ``poly`` and ``cosine`` need ``decay_over``, a number of iterations.
 
     Raises:
-        InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
+        InvalidArgumentError: for a loss, parameters or arrays that the net does not have, and values that make no sense.
         InvalidNetError: with everything that is wrong with the net.
     """
     if isinstance(init, Mapping) and any(str(name).startswith("optimizer/") for name in init):

@@ -1,4 +1,7 @@
+import copy
 import ctypes
+import pickle
+
 import numpy
 import pytest
 from conftest import ROOT
@@ -13,6 +16,7 @@ external_output: "sum" external_output: "copy"
 """
 FILL_SUM = 'op { type: "ConstantFill" output: "sum" arg { name: "shape" ints: 2 } arg { name: "value" f: 1 } }'
 IN_PLACE = 'name: "in_place" op { type: "Relu" input: "x" output: "x" } external_output: "x"'
+PRODUCT = 'name: "product" op { type: "FC" input: "x" input: "w" input: "b" output: "y" }'
 THROUGH_A_VIEW = """
 op { type: "Reshape" input: "x" output: "y" output: "old" arg { name: "shape" ints: 4 } }
 op { type: "Relu" input: "y" output: "y" }
@@ -237,3 +241,52 @@ def test_names_that_python_cannot_have_are_refused(text, message):
 def test_many_outputs_of_one_name_are_one():
     text = 'op { type: "Copy" input: "x" output: "y" }' + ' external_output: "y"' * 20000
     assert stepnet.load(text).outputs == ("y",)
+
+
+def test_params_are_a_dictionary_that_is_read_only(tmp_path):
+    net = load(tmp_path, PRODUCT)
+    net = stepnet.load(tmp_path / "net.pbtxt", {"w": numpy.ones((2, 3), "float32"), "b": numpy.zeros(2, "float32")})
+    params, zeros = net.params, numpy.zeros((2, 3), "float32")
+
+    def add_to():
+        nonlocal params
+        params |= {"w": zeros}
+
+    for change in (
+        lambda: params.__setitem__("w", zeros),
+        lambda: params.__delitem__("w"),
+        lambda: params.update(w=zeros),
+        lambda: params.setdefault("v", zeros),
+        lambda: params.pop("w"),
+        params.popitem,
+        params.clear,
+        add_to,
+    ):
+        with pytest.raises(stepnet.TypeMismatchError, match=r"copies, and read-only.*net.restore\(\{name: array\}\) does"):
+            change()
+    assert isinstance(params, dict) and sorted(params) == ["b", "w"] and (params["w"] == 1).all()
+    for other in (dict(params), params.copy(), copy.copy(params), copy.deepcopy(params), pickle.loads(pickle.dumps(params))):
+        other["w"] = zeros
+        net.restore(other)
+        assert not net.params["w"].any()
+
+
+def test_arrays_by_name_are_those_of_the_net(tmp_path):
+    (tmp_path / "net.pbtxt").write_text(PRODUCT)
+    arrays = {"w": numpy.ones((2, 3), "float32"), "b": numpy.zeros(2, "float32")}
+    more = {**arrays, "weigt": arrays["w"]}
+    for make in (stepnet.load, lambda net, init: stepnet.train_net(net, init, loss="y")):
+        message = 'init has "weigt", which the net "product" neither reads nor writes; leave it out\n  in file '
+        with pytest.raises(stepnet.InvalidArgumentError, match=message):
+            make(tmp_path / "net.pbtxt", more)
+        with pytest.raises(stepnet.InvalidArgumentError, match='init has "ww", which .*; did you mean "?w"?[?]; leave it out$'):
+            make(PRODUCT, {**arrays, "ww": arrays["w"]})
+        stepnet.save_params(more, tmp_path / "more.npz")
+        assert sorted(make(PRODUCT, tmp_path / "more.npz").params) == ["b", "w"]
+
+
+def test_an_array_without_a_name_is_told(tmp_path):
+    numpy.save(tmp_path / "one.npy", numpy.ones(3))
+    for call in (lambda: stepnet.load_params(tmp_path / "one.npy"), lambda: stepnet.load(PRODUCT, tmp_path / "one.npy")):
+        with pytest.raises(stepnet.InputOutputError, match=r"it is a .npy of NumPy, one array without a name; numpy.savez\("):
+            call()

@@ -91,7 +91,9 @@ def load(
     proto = read_model(file)
     scope, arguments, defaults = read_graph(proto, file)
     text = scope.net.text()
-    net = _stepnet.load_net((text, str(file)), ("", ""), scope.model.params, threads, device, opt_level, seed)
+    known = scope.net.read.union(scope.net.outputs)
+    params = {name: array for name, array in scope.model.params.items() if name in known}
+    net = _stepnet.load_net((text, str(file)), ("", ""), params, threads, device, opt_level, seed)
     return Graph(net, arguments, defaults, scope.model.fixed, text)
 
 

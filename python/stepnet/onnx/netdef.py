@@ -35,9 +35,12 @@ class NetText:
         """What new blobs are called after."""
         self.inputs: list[str] = []
         self.outputs: list[str] = []
+        self.read: set[str] = set()
+        """The blobs that operators read."""
         self._ops: list[str] = []
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **arguments: Argument) -> None:
+        self.read.update(inputs)
         parts = [f"input: {quoted(name)}" for name in inputs]
         parts += [f"output: {quoted(name)}" for name in outputs]
         parts.append(f"type: {quoted(op_type)}")
