@@ -299,7 +299,11 @@ MessageKind DetectTextKind(const std::string& content) {
   const std::string& wanted = message.GetDescriptor()->name();
   const MessageKind kind = DetectKindOf(content);
   std::string text = StrCat(what, " does not hold a ", wanted);
-  if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
+  if (content.starts_with("\x93NUMPY")) {
+    text +=
+        ", it is a .npy of NumPy, one array without a name; numpy.savez(FILE, NAME=array) writes arrays by name, and "
+        "Python takes {NAME: array}, too";
+  } else if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
     text += StrCat(", it looks like a ", MessageKindName(kind));
   } else if (what.ends_with(".onnx")) {
     text += "; `python -m stepnet.onnx MODEL.onnx NET.pbtxt PARAMS.safetensors` makes a net of a model in ONNX";

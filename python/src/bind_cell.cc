@@ -117,6 +117,14 @@ std::uintptr_t AddressOf(nb::handle array, const std::string& device) {
   return reinterpret_cast<std::uintptr_t>(tensor.raw(tensor.device()));
 }
 
+// The names of the sizes that a cell declares, whatever values they are given.
+std::vector<std::string> SizesOfCell(const std::string& text_or_path, bool is_text) {
+  const CellSource source = CallWithoutGil([&] { return SourceOf(text_or_path, is_text); });
+  std::vector<std::string> names;
+  for (const CellSize& size : source.def.size()) names.push_back(size.name());
+  return names;
+}
+
 }  // namespace
 
 void BindCell(nb::module_& module) {
@@ -139,6 +147,7 @@ void BindCell(nb::module_& module) {
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),
              nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("seed").none());
+  module.def("sizes_of_cell", &SizesOfCell);
   module.def("has_tangent", &HasTangent);
   module.def("address_of", &AddressOf, nb::arg(), nb::arg() = "cpu");
 }

@@ -48,7 +48,7 @@ class Cell:
         try:
             cell = _stepnet.make_cell(text, is_text, **options)
         except (InvalidArgumentError, TypeMismatchError) as error:
-            raise _with_option(error, options["sizes"]) from None
+            raise _with_known(error, options["sizes"], text, is_text) from None
         self._cell = cell
         self._call = cell.call
         self._outputs = outputs_type("Outputs", cell.outputs)
@@ -192,19 +192,24 @@ def module_name(parameter: str) -> str:
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
 
 
-def _with_option(
-    error: InvalidArgumentError | TypeMismatchError, sizes: Mapping[str, int]
+def _with_known(
+    error: InvalidArgumentError | TypeMismatchError, sizes: Mapping[str, int], source: str, is_text: bool
 ) -> InvalidArgumentError | TypeMismatchError:
-    """The error, with the option that was meant by a size that the cell does not have, or whose value is none."""
+    """The error, with what was meant by a size that the cell does not have, or whose value is none: an option, or a size."""
     text = str(error)
     names = [name for name in sizes if isinstance(name, str)]
-    meant = (name for name in names if text.endswith(f" has no size {name}") or f"the size {name} is " in text)
-    return type(error)(text + did_you_mean(next(meant, ""), ("sizes", "dtype", *_OPTIONS)))
+    unknown = next((name for name in names if text.endswith(f" has no size {name}")), "")
+    meant = unknown or next((name for name in names if f"the size {name} is " in text), "")
+    hint = did_you_mean(meant, ("sizes", "dtype", *_OPTIONS))
+    if unknown and not hint:
+        hint = f"; its sizes are {', '.join(_stepnet.sizes_of_cell(source, is_text)) or 'none'}"
+    return type(error)(text + hint)
 
 
 def _is_double(dtype: Any) -> bool:
+    is_of_torch = type(dtype).__name__ == "dtype"  # whose torch.float64 NumPy does not know
     try:
-        kind = numpy.dtype(dtype)
+        kind = numpy.dtype(str(dtype).rpartition(".")[2] if is_of_torch else dtype)
     except (TypeError, ValueError):  # what NumPy does not know either
         kind = numpy.dtype("void")
     if dtype is None or kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
@@ -234,7 +239,8 @@ def cell(
         training: whether dropout drops and zoneout draws.
         carry: whether every state starts from an input and is an output at the end, so that a sequence can be run in
             parts.
-        dtype: ``"float32"``, or ``"float64"``, in which all that the cell says is float is computed.
+        dtype: ``"float32"``, or ``"float64"``, in which all that the cell says is float is computed; as text, or NumPy's
+            or PyTorch's.
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
         opt_level: what the compiler may do, 0 to 2.

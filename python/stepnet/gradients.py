@@ -193,6 +193,11 @@ def inputs_of(inputs: Mapping[str, Array] | None, named: dict[str, Array]) -> di
     """The inputs of a call, which are given as a dictionary, by name, or some in either way."""
     if inputs is None:
         return named
+    if not isinstance(inputs, Mapping):
+        raise TypeMismatchError(
+            f"type mismatch: inputs is {kind_of(inputs)}; it must be a dictionary of arrays by name, {{'x': x}}, "
+            "or each array is given by name: x=x"
+        )
     given = arrays_of("inputs", inputs)
     for name in named:
         if name in given:

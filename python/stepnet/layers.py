@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
 
 from . import errors
 from .cell import Cell, cell
-from .source import kind_of, repr_of
+from .source import did_you_mean, kind_of, repr_of
 from .texts import expand
 
 Shapes = Dict[str, Tuple[int, ...]]
@@ -182,6 +182,7 @@ def layers(
     *,
     lengths: bool = False,
     dtype: Any = "float32",
+    **others: Any,
 ) -> Cell:
     """A cell that computes what ``torch.nn.RNN``, ``LSTM`` or ``GRU`` does. Its ``text`` is there to go on from.
 
@@ -198,8 +199,12 @@ def layers(
 
     Raises:
         InvalidArgumentError: for what no layers have.
-        TypeMismatchError: for arguments of another type.
+        TypeMismatchError: for arguments of another type, and for those that there are none of.
     """
+    for name in others:
+        known = [each for each in (*Layers._fields, "dtype") if each != "is_cell"]
+        hint = f"; the mode says it: {', '.join(GATES)}" if name == "nonlinearity" else did_you_mean(name, known)
+        raise errors.TypeMismatchError(f"type mismatch: stepnet.layers has no argument {name}{hint}")
     described = Layers(
         mode, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, lengths
     )

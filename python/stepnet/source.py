@@ -14,6 +14,8 @@ Source = Union[str, "os.PathLike[str]"]
 def text_or_path(source: Source, name: str = "the source") -> tuple[str, bool]:
     """The text or the path that was given as the argument ``name``, and whether it is a text: a string with a brace or
     more than one line is one."""
+    if isinstance(source, str) and not source:
+        raise InvalidArgumentError(f"invalid argument: {name} is ''; it must be a text that says something, or the path of a file")
     if isinstance(source, str) and ("{" in source or "\n" in source):
         return utf8(name, source), True
     if isinstance(source, (str, os.PathLike)):

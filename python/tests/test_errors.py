@@ -269,6 +269,7 @@ def test_arguments_in_another_order_are_named_by_type_and_shape(lstm, tmp_path):
         (lambda: stepnet.to_torch(params, gru), "the cell is a dict; it must be one that stepnet.layers"),
         (lambda: stepnet.save_params(tmp_path / "x.npz", params), "path is a dict; it must be a path"),
         (lambda: lstm(X, params), f"params is a ndarray float32 {list(X.shape)}; it must be a dictionary of arrays by name"),
+        (lambda: lstm(params, X), "it must be a dictionary of arrays by name, {'x': x}, or each array is given by name: x=x"),
     ]:
         refuses(call, stepnet.TypeMismatchError, message)
 
@@ -281,8 +282,22 @@ def test_what_was_meant_is_suggested(cells, lstm):
         out["clast"]
     assert not hasattr(out, "other")
     refuses(lambda: stepnet.cell(cells / "lstm.cell", thread=2), stepnet.InvalidArgumentError, "no size thread; did you mean threads?")
-    with pytest.raises(stepnet.InvalidArgumentError, match="has no size Z$"):
-        stepnet.cell(cells / "lstm.cell", Z=2)
+    for source in (cells / "lstm.cell", (cells / "lstm.cell").read_text()):
+        refuses(lambda: stepnet.cell(source, hidden=2), stepnet.InvalidArgumentError, "has no size hidden; its sizes are D, H")
+    text = "cell none(x[3]; h[3]) { h = x\n output h }"
+    refuses(lambda: stepnet.cell(text, H=2), stepnet.InvalidArgumentError, "has no size H; its sizes are none")
+    for name, message in {
+        "nonlinearity": "; the mode says it: rnn_tanh, rnn_relu, lstm, gru",
+        "hiden_size": "; did you mean hidden_size?",
+    }.items():
+        call = lambda: stepnet.layers("rnn_tanh", 3, 4, **{name: 5})  # noqa: B023, E731
+        refuses(call, stepnet.TypeMismatchError, f"stepnet.layers has no argument {name}{message}")
+
+
+def test_an_empty_text_is_named(cells):
+    for call in (lambda: stepnet.cell(""), lambda: stepnet.expand("")):
+        refuses(call, stepnet.InvalidArgumentError, "the source is ''; it must be a text that says something, or")
+    refuses(lambda: stepnet.load(""), stepnet.InvalidArgumentError, "net is ''; it must be a text that says something, or")
 
 
 def test_lengths_that_are_no_whole_numbers(random):

@@ -501,3 +501,13 @@ def test_a_parameter_called_as_an_attribute_of_the_module_is_refused():
     text = "cell odd(x[2]; h[2]) {\n param training[2, 2]\n h = Tanh(x @ training + h)\n output h\n}"
     with pytest.raises(stepnet.InvalidArgumentError, match="the parameter 'training' of odd has the name of an attribute"):
         stepnet.torch.Module(stepnet.cell(text))
+
+
+def test_dtypes_of_pytorch_are_known(cells, lstm):
+    for dtype in (torch.float32, torch.float64):
+        name = str(dtype).rpartition(".")[2]
+        assert stepnet.cell(cells / "lstm.cell", D=5, H=4, dtype=dtype).params[0].dtype == name
+        assert lstm.with_options(dtype=dtype).params[0].dtype == name
+        assert stepnet.layers("gru", 3, 4, dtype=dtype).params[0].dtype == name
+    with pytest.raises(stepnet.TypeMismatchError, match="dtype is torch.float16; it must be float32 or float64"):
+        lstm.with_options(dtype=torch.float16)
