@@ -21,6 +21,7 @@
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
 #include "stepnet/report/net_text.h"
+#include "stepnet/report/operator_text.h"
 
 namespace nb = nanobind;
 
@@ -103,6 +104,17 @@ std::map<std::string, std::string> Ops() {
   return docs;
 }
 
+// All about one of them. Throws kInvalidArgument for a type that there is not.
+nb::object Op(nb::handle name) {
+  const std::string type = TextOf("name", name);
+  const OperatorSchema* const schema = FindOperator(type);
+  if (schema == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("no operator type \"", PrintableLine(type), "\"", DidYouMean(type, OperatorTypes())));
+  }
+  return StrOf(OperatorAsText(*schema));
+}
+
 // (name, shape, offset) of each parameter of layers in the vector of MXNet and cuDNN, and the length of that.
 nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64_t state, std::int64_t layers,
                          bool has_biases, bool bidirectional, std::int64_t projection) {
@@ -132,6 +144,7 @@ void BindTexts(nb::module_& module) {
   // With the GIL, so that no other thread loads a library at the same time.
   module.def("load_operator_library", &LoadOperatorLibrary);
   module.def("ops", &Ops);
+  module.def("op", &Op, Anything());
   module.def("packed_layout", &PackedLayoutOf);
   module.def("show", &Show, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything());
 }

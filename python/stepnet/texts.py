@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, Union
+from typing import Mapping, Union, overload
 
 from . import _stepnet
 from .cell import Cell
@@ -65,9 +65,21 @@ def load_operator_library(path: str | os.PathLike[str], /) -> None:
     _stepnet.load_operator_library(path_of("path", path))
 
 
-def ops() -> dict[str, str]:
-    """The operators that nets and cells may use, by name, with what each does."""
-    return _stepnet.ops()
+@overload
+def ops() -> dict[str, str]: ...
+@overload
+def ops(name: str, /) -> str: ...
+def ops(name: str | None = None, /) -> dict[str, str] | str:
+    """The operators that nets and cells may use, by name, with what each does; or all about one of them.
+
+    >>> print(stepnet.ops("FC"))
+
+    That is its inputs, outputs and arguments, its formula and its gradient, as ``rnn_runner ops FC`` prints them.
+
+    Raises:
+        InvalidArgumentError: for an operator that there is not.
+    """
+    return _stepnet.ops() if name is None else _stepnet.op(name)
 
 
 def show(

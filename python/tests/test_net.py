@@ -206,6 +206,15 @@ def test_ops_and_expand_tell_what_there_is(cells):
     ops = stepnet.ops()
     assert "linear unit" in ops["Relu"].lower()
     assert all(ops.values())
+    text = stepnet.ops("FC")
+    assert text.startswith("FC\n") and ops["FC"] in text
+    for part in ("inputs\n  x ", "outputs\n  y ", "arguments\n  axis ", "\ngradient: ", "\nkernels: cpu"):
+        assert part in text
+    assert "\nformula: " in stepnet.ops("Relu")
+    with pytest.raises(stepnet.InvalidArgumentError, match='no operator type "Rellu"; did you mean "?Relu"?[?]'):
+        stepnet.ops("Rellu")
+    with pytest.raises(stepnet.TypeMismatchError, match="name is 3; it must be a text"):
+        stepnet.ops(3)
     text = stepnet.expand(cells / "lstm.cell", H=3)
     assert text.count("RecurrentNetwork") >= 1
     assert stepnet.check(text) == []

@@ -1,4 +1,4 @@
-#include "stepnet/tools/rnn_runner/gradient_text.h"
+#include "stepnet/report/gradient_text.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "stepnet/nets/decomposition.h"
 #include "stepnet/proto/net.pb.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 // An operator of the type with all of its inputs, or those that it must have.
@@ -176,4 +176,4 @@ std::string GradientFormulaText(const OperatorSchema& schema) {
   }
 }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

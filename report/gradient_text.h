@@ -6,7 +6,7 @@
 
 #include "stepnet/core/operator.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 
 // The gradient of an operator of the type whose blobs have the names of its declaration, gradients "d" in front.
 struct SampleGradient {
@@ -25,4 +25,4 @@ std::string GradientText(const OperatorSchema& schema);
 // there are none.
 std::string GradientFormulaText(const OperatorSchema& schema);
 
-}  // namespace stepnet::runner
+}  // namespace stepnet
