@@ -12,6 +12,7 @@ from . import errors
 from .cell import Argument, Cell, module_name
 from .gradients import Array, Given, Pullback, arrays_of, inputs_of
 from .layers import is_for_one_step
+from .source import did_you_mean, kind_of
 from .torch_layers import tensor_of
 
 
@@ -165,6 +166,23 @@ def _refuse_transforms(cell: Cell, tensors: Sequence[torch.Tensor]) -> None:
         )
 
 
+def _drawn_seed() -> int:
+    """By PyTorch's generator: another one each time, and the same behind the same ``torch.manual_seed``."""
+    return int(torch.randint(2**62, ()))
+
+
+def _check_output(cell: Cell, output: Any) -> None:
+    """Raises where ``output`` is no name of an output of the cell, nor of its field."""
+    if not isinstance(output, str):
+        raise errors.TypeMismatchError(f"type mismatch: output is {kind_of(output)}; it must be the name of an output")
+    fields = cell._outputs._fields
+    if output not in cell.outputs and output not in fields:
+        raise errors.InvalidArgumentError(
+            f"invalid argument: {cell.name} has no output {output!r}; its outputs are {', '.join(cell.outputs)}"
+            + did_you_mean(output, [*cell.outputs, *fields])
+        )
+
+
 class Module(torch.nn.Module):
     """A cell with its parameters, to be trained with other modules.
 
@@ -179,8 +197,18 @@ class Module(torch.nn.Module):
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
     """
 
-    def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
-        """``params`` are copied; without them the cell's own, drawn from ``seed``.
+    _output: str | None = None
+
+    def __init__(
+        self,
+        cell: Cell,
+        params: Mapping[str, Array] | None = None,
+        *,
+        seed: int | None = None,
+        output: str | None = None,
+    ) -> None:
+        """``params`` are copied; without them the cell's own, drawn from ``seed``. With the name of an ``output`` the module
+        gives that tensor alone, as ``torch.nn.Sequential`` hands it on.
 
         Without a seed it is one that follows from ``torch.manual_seed``, another one for each module. What dropout and
         zoneout draw follows from the seed and, in each call, from PyTorch's generator: after the same
@@ -188,15 +216,19 @@ class Module(torch.nn.Module):
 
         Raises:
             TypeMismatchError: for what is no cell, and for parameters of another dtype.
-            InvalidArgumentError, ShapeMismatchError: for parameters that are missing, unknown or of another shape.
+            InvalidArgumentError, ShapeMismatchError: for parameters that are missing, unknown or of another shape, and for
+                an output that the cell does not have.
         """
         super().__init__()
         if not isinstance(cell, Cell):
             raise errors.TypeMismatchError(
                 f"type mismatch: the cell is a {type(cell).__name__}; stepnet.cell, layers and from_torch make cells"
             )
+        if output is not None:
+            _check_output(cell, output)
+            self._output = output
         if seed is None:
-            seed = int(torch.randint(2**62, ()))
+            seed = _drawn_seed()
             cell = cell.with_options(seed=seed)
         self.cell = cell
         self._forms: dict[tuple[bool, bool, str], Cell] = {}
@@ -218,6 +250,13 @@ class Module(torch.nn.Module):
                 raise errors.InvalidArgumentError(
                     f"invalid argument: the parameter {each.name!r} of {cell.name} has the name of an attribute of the module"
                 ) from None
+
+    def reset_parameters(self, seed: int | None = None) -> None:
+        """Fills the parameters anew, in place, as ``cell.init`` does; without a seed by one from PyTorch's generator."""
+        values = self.cell.init(_drawn_seed() if seed is None else seed)
+        with torch.no_grad():
+            for each, name in zip(self.cell.params, self._param_names):
+                getattr(self, name).copy_(torch.from_numpy(values[each.name]))
 
     def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
         """The value of a parameter, which is as the cell says."""
@@ -290,10 +329,12 @@ class Module(torch.nn.Module):
         device = self._device_of(names, tensors)
         cell = self._form(torch.float64 in [param.dtype for param in params], device)
         # By PyTorch's generator, which torch.utils.checkpoint puts back where it was before it runs a module again.
-        draw = int(torch.randint(2**62, ())) if cell._cell.draws else None
+        draw = _drawn_seed() if cell._cell.draws else None
         if torch.is_grad_enabled():
-            return cell._make(_Run.apply(cell, names, draw, *tensors))
-        return cell._make(_run(cell, names, draw, tensors))
+            outputs = cell._make(_Run.apply(cell, names, draw, *tensors))
+        else:
+            outputs = cell._make(_run(cell, names, draw, tensors))
+        return outputs if self._output is None else outputs[self._output]
 
     def __prepare_scriptable__(self) -> Any:
         """For ``torch.jit.script``, which would read the text of ``forward``."""

@@ -511,3 +511,44 @@ def test_dtypes_of_pytorch_are_known(cells, lstm):
         assert stepnet.layers("gru", 3, 4, dtype=dtype).params[0].dtype == name
     with pytest.raises(stepnet.TypeMismatchError, match="dtype is torch.float16; it must be float32 or float64"):
         lstm.with_options(dtype=torch.float16)
+
+
+def test_a_module_gives_one_output_alone(cells):
+    cell = stepnet.layers("lstm", 5, 4, num_layers=2)
+    model = torch.nn.Sequential(stepnet.torch.Module(cell, seed=1, output="h"), torch.nn.Linear(4, 3))
+    every = stepnet.torch.Module(cell, seed=1)
+    assert list(every.state_dict()) == list(model[0].state_dict())
+    x = torch.randn(7, 2, 5)
+    assert torch.equal(model[0](x), every(x).h)
+    model(x).sum().backward()
+    assert model[0].get_parameter("layer0/weight_ih").grad.abs().sum() > 0
+    with torch.no_grad():
+        assert model(x).shape == (7, 2, 3)
+    for name in ("layer0/h_last", "layer0_h_last"):
+        assert torch.equal(stepnet.torch.Module(cell, seed=1, output=name)(x), every(x).layer0_h_last)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), model(x))
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no output 'hlast'; its outputs are h, .*; did you mean h_last[?]"):
+        stepnet.torch.Module(cell, output="hlast")
+    with pytest.raises(stepnet.TypeMismatchError, match="output is 0; it must be the name of an output"):
+        stepnet.torch.Module(cell, output=0)
+
+
+def test_parameters_are_filled_anew(lstm):
+    module = stepnet.torch.Module(lstm, seed=1)
+    params = dict(module.named_parameters())
+    for dtype in (torch.float32, torch.float64):
+        module.to(dtype).reset_parameters(seed=7)
+        for name, value in lstm.init(seed=7).items():
+            assert params[name] is getattr(module, name) and params[name].dtype == dtype
+            assert params[name].requires_grad and numpy.array_equal(params[name].detach().numpy(), value)
+    drawn = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        module.reset_parameters()
+        drawn.append(module.w.detach().clone())
+        module.reset_parameters()
+        assert not torch.equal(module.w, drawn[-1])
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[1], drawn[2])
