@@ -83,6 +83,25 @@ nb::dict Filled(LoadedNet& net) {
   return arrays;
 }
 
+// What runs, with the outputs of calls.
+nb::object TextOfNet(const LoadedNet& net) {
+  NetDef def = net.def().net;
+  def.mutable_external_output()->Assign(net.outputs().begin(), net.outputs().end());
+  return StrOf(PrintMessageText(def));
+}
+
+// The net as it was given, as text, the tensors that it keeps, by name, and how many runs there were.
+nb::tuple Parts(const LoadedNet& net) {
+  return WithFile(net.file(), [&] {
+    std::uint64_t num_runs = 0;
+    nb::dict arrays;
+    for (const auto& [name, tensor] : CallOnDevice(net.place(), [&] { return net.KeptTensors(&num_runs); })) {
+      arrays[StrOf(name)] = ArrayOf(tensor);
+    }
+    return nb::make_tuple(StrOf(PrintMessageText(net.GivenNetDef())), arrays, num_runs);
+  });
+}
+
 nb::object ExplainNet(LoadedNet& net, const nb::dict& given, nb::handle format) {
   const std::string form = TextOf("format", format);
   return WithFile(net.file(), [&] {
@@ -169,6 +188,9 @@ void BindModel(nb::module_& module) {
       .def("vjp", &Vjp)
       .def("read", &Read)
       .def("restore", &Restore)
+      .def("text", &TextOfNet)
+      .def("parts", &Parts)
+      .def("set_num_runs", &LoadedNet::SetNumRuns)
       .def("explain", &ExplainNet, nb::arg(), Anything());
   module.def("load_net", &Load, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
   module.def("train_net", &Train, nb::arg(), nb::arg(), nb::arg(), Anything(), nb::arg(), nb::arg(), Anything(),

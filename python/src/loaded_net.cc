@@ -196,6 +196,7 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
   state_ = made.state;
   iteration_ = made.iteration;
   if (std::ranges::count(outputs_, training.loss) == 0) outputs_.push_back(training.loss);
+  loss_net_ = net;
   def_.net = made.net;
   def_.outputs = outputs_;
   program_ = std::make_shared<Program>(def_);
@@ -238,6 +239,29 @@ void LoadedNet::Load(const ModelOfFiles& files, const RunOptions& options) {
   });
   def_.inputs = inputs_;
   def_.outputs = outputs_;
+}
+
+NetDef LoadedNet::GivenNetDef() const {
+  NetDef net = iteration_.empty() ? def_.net : loss_net_;
+  net.mutable_external_output()->Assign(outputs_.begin(), outputs_.end());
+  return net;
+}
+
+std::map<std::string, Tensor> LoadedNet::KeptTensors(std::uint64_t* num_runs) const {
+  std::set<std::string> used;
+  AddBlobs(GivenNetDef(), &used);
+  std::vector<std::string> names = state_;
+  std::ranges::copy_if(filled_, std::back_inserter(names), [&](const auto& name) { return used.contains(name); });
+  for (const std::string& name : names) {
+    const Blob* const blob = def_.shared->workspace.FindBlob(name);
+    const bool has_numbers = blob != nullptr && blob->HasTensor() && blob->GetTensor().dtype() != DType::kString &&
+                             blob->GetTensor().dtype() != DType::kBFloat16;
+    if (has_numbers) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(Described(), " keeps \"", name,
+                       "\", which is no array of NumPy, so it cannot be copied or pickled; ", "load its files again"));
+  }
+  return program_->ReadShared(names, num_runs);
 }
 
 std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {

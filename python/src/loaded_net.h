@@ -78,6 +78,14 @@ class LoadedNet {
   // there; nothing has changed then. Needs the GIL.
   void Restore(const nanobind::dict& tensors);
 
+  // What another net is made of that goes on as this one does: the net as it was given, which of a net that trains is
+  // the one that computes the loss, with the outputs of calls; the tensors that it keeps; and how many runs there were.
+  // KeptTensors throws kInvalidArgument where it keeps something else.
+  NetDef GivenNetDef() const;
+  std::map<std::string, Tensor> KeptTensors(std::uint64_t* num_runs) const;
+  // The next run draws what it would behind `num_runs`.
+  void SetNumRuns(std::uint64_t num_runs) { *def_.num_runs = num_runs; }
+
   const ProgramDef& def() const { return def_; }
 
  private:
@@ -92,6 +100,7 @@ class LoadedNet {
   std::vector<std::string> state_;
   std::string iteration_;  // of the state; "" without training
   std::vector<std::string> filled_;
+  NetDef loss_net_;  // of a net that trains; empty otherwise
   ProgramDef def_;
   std::shared_ptr<Program> program_;
   std::mutex mutex_;

@@ -289,8 +289,9 @@ std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradien
   return {std::move(outputs), std::make_unique<Pullback>(shared_from_this(), session.Release())};
 }
 
-std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>& blobs) {
+std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>& blobs, std::uint64_t* num_runs) {
   const std::lock_guard turn(turn_);
+  if (num_runs != nullptr) *num_runs = *def_.num_runs;
   std::map<std::string, Tensor> tensors;
   {
     const std::lock_guard lock(def_.shared->mutex);

@@ -90,7 +90,8 @@ class Program : public std::enable_shared_from_this<Program> {
   // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes, for runs that begin later:
   // all at once, also for other programs that share them; between runs of a net that writes to it. What no run writes
   // is constant from then on (SetConstant in nets/model.h). The next run draws what it would behind `num_runs`.
-  std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs);
+  // ReadShared also says how many runs there were then.
+  std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs, std::uint64_t* num_runs = nullptr);
   void WriteShared(const std::map<std::string, Tensor>& tensors, std::optional<std::int64_t> num_runs = {});
 
  private:

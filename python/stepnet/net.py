@@ -53,9 +53,12 @@ class Net:
     """
 
     _kind = "Net"
+    _load = staticmethod(_stepnet.load_net)
 
-    def __init__(self, net: _stepnet.LoadedNet) -> None:
+    def __init__(self, net: _stepnet.LoadedNet, options: tuple[Any, ...]) -> None:
+        """``options``: what ``_load`` was given behind the net and what fills it."""
         self._net = net
+        self._options = options
         self._call = net.call
         self._where = f"\n  in file {net.file}" if net.file else ""
         """What errors end with."""
@@ -70,6 +73,16 @@ class Net:
 
     def __repr__(self) -> str:
         return f"<stepnet.{self._kind} {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
+
+    def __reduce__(self) -> Any:
+        """For ``pickle`` and ``copy``: the net goes with what it keeps, so that its files are not needed."""
+        text, arrays, num_runs = self._net.parts()
+        state = {name: arrays.pop(name) for name in self._net.state}
+        return _again, (type(self), (text, self._net.file), arrays, self._options, state, num_runs, self._more())
+
+    def _more(self) -> tuple[Any, ...]:
+        """What ``__init__`` is given behind the options."""
+        return ()
 
     def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the net on an array for each of ``self.inputs``, by name: ``x=x``, or in a dictionary, ``{"x": x}``.
@@ -207,6 +220,7 @@ class TrainingNet(Net):
     """
 
     _kind = "TrainingNet"
+    _load = staticmethod(_stepnet.train_net)  # type: ignore[assignment]
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
@@ -217,6 +231,23 @@ class TrainingNet(Net):
         Read-only, as ``params``: :meth:`restore` takes them, too.
         """
         return self._read([*self._net.parameters, *self._net.state])
+
+
+def _again(
+    kind: type[Net],
+    net: tuple[str, str],
+    arrays: dict[str, numpy.ndarray],
+    options: tuple[Any, ...],
+    state: dict[str, numpy.ndarray],
+    num_runs: int,
+    more: tuple[Any, ...],
+) -> Net:
+    """The net of which ``Net.__reduce__`` gave the rest."""
+    loaded = kind._load(net, ("", ""), arrays, *options)
+    if state:
+        loaded.restore(state)
+    loaded.set_num_runs(num_runs)
+    return kind(loaded, options, *more)
 
 
 Filler = Union[Source, Mapping[str, Array], None]
@@ -253,7 +284,8 @@ def load(
         InvalidArgumentError: for an array by a name that the net neither reads nor writes.
         InvalidNetError: with everything that is wrong with the net.
     """
-    return Net(_stepnet.load_net(*_model_of(net, init), threads, device, opt_level, seed))
+    options = (threads, device, opt_level, seed)
+    return Net(_stepnet.load_net(*_model_of(net, init), *options), options)
 
 
 def train_net(
@@ -292,12 +324,9 @@ def train_net(
     """
     if isinstance(init, Mapping) and any(str(name).startswith("optimizer/") for name in init):
         raise InvalidArgumentError("invalid argument: init has a state of the optimizer, which TrainingNet.restore takes")
-    options = {name: _field_text(name, value) for name, value in optimizer.items()}
-    return TrainingNet(
-        _stepnet.train_net(
-            *_model_of(net, init), loss, names_of("parameters", parameters), options, threads, device, opt_level, seed
-        )
-    )
+    by_name = {name: _field_text(name, value) for name, value in optimizer.items()}
+    options = (loss, names_of("parameters", parameters), by_name, threads, device, opt_level, seed)
+    return TrainingNet(_stepnet.train_net(*_model_of(net, init), *options), options)
 
 
 def _field_text(name: str, value: float | bool | str) -> str:

@@ -7,24 +7,28 @@ from typing import Mapping, Union, overload
 
 from . import _stepnet
 from .cell import Cell
+from .net import Net
 from .source import Source, all_sizes, path_of, text_or_path
 
 Described = Union[Source, Cell]
 """A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
+Shown = Union[Described, Net]
 
 
 def _described(
-    source: Described, sizes: dict[str, int], training: bool = False, carry: bool = False
+    source: Shown, sizes: dict[str, int], training: bool = False, carry: bool = False
 ) -> tuple[str, bool, dict[str, int], bool, bool, bool]:
     """The text or path, whether it is a text, and what holds for it; at last whether it is in double."""
+    if isinstance(source, Net):
+        return source._net.text(), True, sizes, training, carry, False
     if not isinstance(source, Cell):
         return *text_or_path(source), sizes, training, carry, False
     own = source._options
     return source.text, True, {**own["sizes"], **sizes}, training or own["training"], carry or own["carry"], own["in_double"]
 
 
-def check(source: Described, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
-    """Everything that is wrong with a cell or a net, which is a text or the path of a file. Nothing: an empty list."""
+def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
+    """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list."""
     return _stepnet.check(*_described(source, all_sizes(sizes, named_sizes))[:3])
 
 
@@ -83,7 +87,7 @@ def ops(name: str | None = None, /) -> dict[str, str] | str:
 
 
 def show(
-    source: Described,
+    source: Shown,
     /,
     *,
     sizes: Mapping[str, int] | None = None,
@@ -93,7 +97,8 @@ def show(
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
 
-    ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong.
+    ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong. That of
+    a :class:`TrainingNet` is the one with gradients and optimizer.
     """
     text, is_text, all_of_them, trains, *_ = _described(source, all_sizes(sizes, named_sizes), training)
     return _stepnet.show(text, is_text, all_of_them, trains, format)

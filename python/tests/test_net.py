@@ -17,6 +17,12 @@ external_output: "sum" external_output: "copy"
 FILL_SUM = 'op { type: "ConstantFill" output: "sum" arg { name: "shape" ints: 2 } arg { name: "value" f: 1 } }'
 IN_PLACE = 'name: "in_place" op { type: "Relu" input: "x" output: "x" } external_output: "x"'
 PRODUCT = 'name: "product" op { type: "FC" input: "x" input: "w" input: "b" output: "y" }'
+FILL_PRODUCT = """
+op { type: "GaussianFill" output: "w" arg { name: "shape" ints: 2 ints: 3 } }
+op { type: "ConstantFill" output: "b" arg { name: "shape" ints: 2 } }"""
+HALF = ' op { type: "Cast" input: "v" output: "w" arg { name: "to" s: "bfloat16" } }'
+TEMPORARY = 'op { type: "Relu" input: "sum" output: "temporary" }'  # the net does not know it
+DRAW = 'op { type: "UniformFill" output: "y" arg { name: "shape" ints: 5 } } external_output: "y"'
 THROUGH_A_VIEW = """
 op { type: "Reshape" input: "x" output: "y" output: "old" arg { name: "shape" ints: 4 } }
 op { type: "Relu" input: "y" output: "y" }
@@ -278,6 +284,39 @@ def test_params_are_a_dictionary_that_is_read_only(tmp_path):
         other["w"] = zeros
         net.restore(other)
         assert not net.params["w"].any()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_a_net_is_copied_with_what_it_keeps(tmp_path, again):
+    counter = load(tmp_path, COUNTER, FILL_SUM + TEMPORARY)
+    x = numpy.array([1, 2], "float32")
+    counter(x=x)
+    other = again(counter)
+    for name in ("net.pbtxt", "init.pbtxt"):
+        (tmp_path / name).unlink()
+    assert (other.name, other.inputs, other.outputs, repr(other)) == ("counter", ("x",), ("sum", "copy"), repr(counter))
+    assert stepnet.show(other) == stepnet.show(counter) and stepnet.check(other) == []
+    for net in (counter, other, again(other)):
+        assert net(x=x).sum.tolist() == [3, 5]
+    with pytest.raises(stepnet.ShapeMismatchError, match="in file .*net.pbtxt"):
+        other(x=numpy.zeros(5, "float32"))
+
+    drawing = stepnet.load(DRAW, seed=3)
+    drawing()
+    other = again(drawing)
+    first = drawing().y
+    assert numpy.array_equal(other().y, first) and not numpy.array_equal(other().y, first)
+
+    net = load(tmp_path, PRODUCT, FILL_PRODUCT, threads=1)
+    other = again(net)
+    net.restore({"w": numpy.zeros((2, 3), "float32")})
+    assert list(other.params) == list(net.params) and other.params["w"].all()
+
+
+def test_a_net_that_keeps_what_is_no_array_is_not_copied(tmp_path):
+    net = load(tmp_path, PRODUCT, FILL_PRODUCT.replace('type: "GaussianFill" output: "w"', 'type: "GaussianFill" output: "v"') + HALF)
+    with pytest.raises(stepnet.InvalidArgumentError, match='product" keeps "w", which is no array of NumPy, so it cannot be'):
+        pickle.dumps(net)
 
 
 def test_arrays_by_name_are_those_of_the_net(tmp_path):

@@ -1,6 +1,8 @@
 """Loaded models are trained and exported again: their parameters are the file's initializers, with their gradients."""
 
+import copy
 import itertools
+import pickle
 
 import numpy
 import onnx
@@ -389,3 +391,13 @@ def test_indices_that_are_inputs_count_from_both_ends(axis, dtype, tmp_path):
         with pytest.raises(stepnet.InvalidArgumentError, match="the data have"):
             net(at=at - 6)
     assert counts == [0, 1, 1, 1]
+
+
+def test_a_graph_is_copied(tmp_path):
+    net = loaded(model_of(*NETS_PRODUCT), tmp_path)
+    net.restore({"w": draw(4, 5)})
+    x = draw(3, 4)
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert type(other) is stepnet.onnx.Graph and other.arguments == net.arguments
+        assert numpy.array_equal(other(x=x).y, net(x=x).y)
+        assert numpy.array_equal(other.params["w"], net.params["w"])

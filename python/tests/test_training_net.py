@@ -1,3 +1,5 @@
+import copy
+import pickle
 import threading
 import time
 
@@ -329,3 +331,20 @@ def test_what_fails_behind_an_iteration_says_that_it_is_done():
     training = stepnet.train_net(net, {"w": numpy.ones(1, "float32")}, loss="loss", method="sgd", learning_rate=1)
     with pytest.raises(stepnet.TypeMismatchError, match="cannot be an array; the run itself is done"):
         training()
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_training_is_copied_and_goes_on(tmp_path, batch, again):
+    net = NET.replace('input: "x"', 'input: "kept"', 1)
+    net = 'op { type: "Dropout" input: "x" output: "kept" output: "mask" arg { name: "ratio" f: 0.5 } }' + net
+    options = {"loss": "loss", "parameters": "w", "learning_rate": 0.05, "seed": 5}
+    training = stepnet.train_net(*files(tmp_path, net), **options)
+    for _ in range(3):
+        training(**batch)
+    other = again(training)
+    assert isinstance(other, stepnet.TrainingNet) and other.outputs == training.outputs
+    assert stepnet.show(other) == stepnet.show(training)
+    for _ in range(2):
+        assert training(**batch).loss == other(**batch).loss
+    for name, tensor in training.state.items():
+        assert numpy.array_equal(other.state[name], tensor), name

@@ -31,6 +31,7 @@ class Graph(Net):
     def __init__(
         self,
         net: _stepnet.LoadedNet,
+        options: tuple[Any, ...],
         arguments: tuple[Argument, ...],
         defaults: Mapping[str, numpy.ndarray],
         fixed: Iterable[str],
@@ -38,7 +39,7 @@ class Graph(Net):
     ) -> None:
         """``text``: of ``net``; ``defaults``: what inputs are where a call is not given them; ``fixed``: constants that
         are no parameters."""
-        super().__init__(net)
+        super().__init__(net, options)
         self._text = text
         self._fixed = frozenset(fixed)
         self.arguments = arguments
@@ -47,6 +48,9 @@ class Graph(Net):
         self._inputs_read = set(net.inputs)
         self.defaults = dict(defaults)
         """What optional inputs are where they are left out."""
+
+    def _more(self) -> tuple[Any, ...]:
+        return self.arguments, self.defaults, self._fixed, self._text
 
     def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
@@ -93,8 +97,9 @@ def load(
     text = scope.net.text()
     known = scope.net.read.union(scope.net.outputs)
     params = {name: array for name, array in scope.model.params.items() if name in known}
-    net = _stepnet.load_net((text, str(file)), ("", ""), params, threads, device, opt_level, seed)
-    return Graph(net, arguments, defaults, scope.model.fixed, text)
+    options = (threads, device, opt_level, seed)
+    net = _stepnet.load_net((text, str(file)), ("", ""), params, *options)
+    return Graph(net, options, arguments, defaults, scope.model.fixed, text)
 
 
 FIRST_WITH_DEFAULTS = 4
