@@ -171,8 +171,8 @@ def _drawn_seed() -> int:
     return int(torch.randint(2**62, ()))
 
 
-def _check_output(cell: Cell, output: Any) -> None:
-    """Raises where ``output`` is no name of an output of the cell, nor of its field."""
+def _name_of_output(cell: Cell, output: Any) -> str:
+    """The name of an output of the cell, which is given by that or by its field; raises for others."""
     if not isinstance(output, str):
         raise errors.TypeMismatchError(f"type mismatch: output is {kind_of(output)}; it must be the name of an output")
     fields = cell._outputs._fields
@@ -181,6 +181,7 @@ def _check_output(cell: Cell, output: Any) -> None:
             f"invalid argument: {cell.name} has no output {output!r}; its outputs are {', '.join(cell.outputs)}"
             + did_you_mean(output, [*cell.outputs, *fields])
         )
+    return cell._outputs._name_of.get(output, output)
 
 
 class Module(torch.nn.Module):
@@ -225,8 +226,7 @@ class Module(torch.nn.Module):
                 f"type mismatch: the cell is a {type(cell).__name__}; stepnet.cell, layers and from_torch make cells"
             )
         if output is not None:
-            _check_output(cell, output)
-            self._output = output
+            self._output = _name_of_output(cell, output)
         if seed is None:
             seed = _drawn_seed()
             cell = cell.with_options(seed=seed)
@@ -257,6 +257,13 @@ class Module(torch.nn.Module):
         with torch.no_grad():
             for each, name in zip(self.cell.params, self._param_names):
                 getattr(self, name).copy_(torch.from_numpy(values[each.name]))
+
+    def _for_inference(self) -> tuple[Cell, dict[str, torch.Tensor]]:
+        """The cell as it runs in evaluation, in the parameters' dtype and on the host, with its parameters."""
+        params = {each.name: getattr(self, name).detach().cpu() for each, name in zip(self.cell.params, self._param_names)}
+        is_double = torch.float64 in [param.dtype for param in params.values()]
+        dtype = "float64" if is_double else "float32"
+        return self.cell.with_options(training=False, dtype=dtype, device="cpu"), params
 
     def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
         """The value of a parameter, which is as the cell says."""

@@ -367,6 +367,26 @@ def test_parameters_of_pytorch_have_no_dots_in_their_names(random, tmp_path):
     expect_equal(h, module(torch.from_numpy(x)).h.detach().numpy())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_modules_of_pytorch(random, tmp_path, dtype):
+    torch = pytest.importorskip("torch")
+    module_type = pytest.importorskip("stepnet.torch").Module
+    cell = stepnet.layers("lstm", 5, 4, num_layers=2, dropout=0.5).with_options(training=True)
+    path = tmp_path / "module.onnx"
+    x = random.standard_normal((5, 2, 5)).astype(dtype)
+    for output, names in ((None, ["h", "layer0/h_last", "layer0/c_last", "h_last", "c_last"]), ("layer0_h_last", ["layer0/h_last"])):
+        module = module_type(cell, seed=1, output=output).to(getattr(torch, dtype)).eval()
+        stepnet.onnx.export(module, path)
+        expected = module(torch.from_numpy(x))
+        assert sorted(each.name for each in session(path).get_outputs()) == sorted(names)
+        for name, got in zip(names, session(path).run(names, {"x": x})):
+            expect_equal(got, (expected if output else expected[name]).detach().numpy())
+    zeros = {name: numpy.zeros_like(each) for name, each in stepnet.layers("lstm", 5, 4, num_layers=2).init().items()}
+    if dtype == "float32":
+        stepnet.onnx.export(module, path, zeros)
+        assert not session(path).run(None, {"x": x})[0].any()
+
+
 def test_dynamic_axes_may_be_listed(tmp_path):
     net = stepnet.load('op { type: "Add" input: "x" input: "w" output: "y" arg { name: "broadcast" i: 1 } }')
     x, w, path = numpy.ones((2, 3), "float32"), numpy.ones(3, "float32"), tmp_path / "x.onnx"

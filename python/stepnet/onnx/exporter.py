@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
 from pathlib import Path
-from typing import Iterable, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
 
 import numpy
 import onnx
@@ -23,6 +24,9 @@ from .graph import GraphWriter, Value
 from .loader import Graph
 from .nets import Blobs, value_named, write_operators
 
+if TYPE_CHECKING:
+    from ..torch import Module
+
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
 IR_VERSION = 8
@@ -36,7 +40,7 @@ DynamicAxes = Mapping[str, Union[Mapping[int, str], Sequence[int]]]
 
 
 def export(
-    model: Cell | Net,
+    model: Cell | Net | Module,
     path: str | os.PathLike[str],
     params: Mapping[str, Array] | None = None,
     *,
@@ -47,7 +51,8 @@ def export(
     """Writes a cell or net as a file of ONNX, opset 18, with the parameters in it.
 
     Args:
-        model: a cell, as it was made: its sizes, options and dtype; or a net.
+        model: a cell, as it was made: its sizes, options and dtype; or a net; or a ``stepnet.torch.Module``, of which it is
+            the cell with its parameters, in evaluation, and the ``output`` of the module alone where it has one.
         path: of the file. Parameters of more than 1 GiB lie in a second file, ``path`` with ``.data`` behind it.
         params: an array for each of the cell's parameters, by its name, or that of a ``stepnet.torch.Module``; of a net,
             what takes the place of the parameters that it has, or of some of its inputs.
@@ -65,6 +70,10 @@ def export(
     """
     file = Path(path_of("path", path))
     arrays = None if params is None else named_arrays("params", params)
+    if isinstance(model, module_type()):
+        outputs = model._output if outputs is None else outputs
+        model, own = model._for_inference()
+        arrays = own if arrays is None else arrays
     if isinstance(model, Cell):
         if inputs is not None or dynamic_axes is not None:
             raise InvalidArgumentError(
@@ -75,9 +84,15 @@ def export(
         given = of_net(model, arrays or {}, named_arrays("inputs", inputs or {}), axes_of(dynamic_axes or {}))
     else:
         raise TypeMismatchError(
-            f"type mismatch: the model is a {type(model).__name__}; it must be a stepnet.Cell or a stepnet.Net"
+            f"type mismatch: the model is a {type(model).__name__}; it must be a stepnet.Cell, a stepnet.Net "
+            "or a stepnet.torch.Module"
         )
     save(build(given, chosen_outputs(model, outputs)), file)
+
+
+def module_type() -> Any:
+    """``stepnet.torch.Module`` where that has been imported: no type otherwise, as there is no module either."""
+    return getattr(sys.modules.get("stepnet.torch"), "Module", ())
 
 
 def named_arrays(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
