@@ -209,12 +209,16 @@ def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
     """The names that were given as ``argument``, as a list: one may be given alone."""
     if isinstance(names, str):
         return [names]
-    if not isinstance(names, Iterable):
-        raise TypeMismatchError(f"type mismatch: {argument} is {kind_of(names)}; it must be a name or names")
-    given = list(names)
-    for name in given:
+    try:
+        each = iter(names)
+    except TypeError:  # also of an array without dimensions
+        raise TypeMismatchError(f"type mismatch: {argument} is {kind_of(names)}; it must be a name or names") from None
+    given = []
+    for name in each:  # looked at as they come: there may be very many
         if not isinstance(name, str):
-            raise TypeMismatchError(f"type mismatch: a name of {argument} is {repr_of(name)}; it must be a text")
+            what = repr_of(name) if isinstance(name, (int, float, type(None))) else kind_of(name)
+            raise TypeMismatchError(f"type mismatch: a name of {argument} is {what}; it must be a text")
+        given.append(name)
     return given
 
 

@@ -122,7 +122,8 @@ class Net:
     def _read(self, names: Sequence[str]) -> dict[str, numpy.ndarray]:
         arrays = self._net.read(list(names))
         for each in arrays.values():
-            each.setflags(write=False)
+            if isinstance(each, numpy.ndarray):  # which has no bfloat16
+                each.setflags(write=False)
         return Copies(arrays)
 
     def _check_parameters(self, argument: str, names: Iterable[str]) -> None:

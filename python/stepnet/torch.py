@@ -193,7 +193,8 @@ class Module(torch.nn.Module):
     InvalidArgumentError.
 
     It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
-    into PyTorch's current stream. Inputs must be there, too.
+    into PyTorch's current stream. Inputs must be there, too. Those that are not contiguous are copied, as PyTorch's own
+    layers do, without the warning that calls of a cell give.
 
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
     """
