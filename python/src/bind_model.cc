@@ -183,7 +183,8 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("parameters", &LoadedNet::parameters)
       .def_prop_ro("state", &LoadedNet::state)
       .def("filled", &Filled)
-      .def("operators", [](const LoadedNet& net) { return OperatorsOf(Decomposed(net.def().net, NetUse::kInference).net); })
+      .def("operators",
+           [](const LoadedNet& net) { return OperatorsOf(Decomposed(net.def().net, NetUse::kInference).net); })
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("read", &Read)
