@@ -32,7 +32,8 @@ void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y,
   AddOp(net, "Slice", {x}, {y}).Ints("starts", starts).Ints("ends", std::vector<std::int64_t>(rank, -1));
 }
 
-// Of an operator whose arguments follow from sizes, or that is in no step: CheckCell has not seen it as it is.
+// Throws what is wrong with an operator that CheckCell has not seen as it is, because its arguments follow from sizes
+// or it is in no step.
 void ThrowIfWrong(const OperatorDef& op) {
   NetDef net;
   *net.add_op() = op;
