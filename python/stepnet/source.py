@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Union
 
 from .errors import InvalidArgumentError, TypeMismatchError
 
-Source = Union[str, "os.PathLike[str]"]
+Source = Union[str, os.PathLike[str]]
 
 
 def text_or_path(source: Source, name: str = "the source") -> tuple[str, bool]:
