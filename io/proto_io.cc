@@ -307,6 +307,8 @@ MessageKind DetectTextKind(const std::string& content) {
     text += StrCat(", it looks like a ", MessageKindName(kind));
   } else if (what.ends_with(".onnx")) {
     text += "; `python -m stepnet.onnx MODEL.onnx NET.pbtxt PARAMS.safetensors` makes a net of a model in ONNX";
+  } else if (what.ends_with(".safetensors")) {
+    text += ", nor safetensors, which begin with the length of a header in 8 bytes and the header, in braces";
   } else if (!why.empty()) {
     text += StrCat(": ", why);
   }

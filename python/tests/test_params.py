@@ -161,6 +161,14 @@ def test_what_is_written_can_be_read(file, name, tmp_path):
     assert list(stepnet.load_params(tmp_path / file)) == [longest]
 
 
+def test_a_file_called_safetensors_that_is_none_is_told_so(lstm, tmp_path):
+    stepnet.save_params(lstm.init(), tmp_path / "a.safetensors")
+    whole = (tmp_path / "a.safetensors").read_bytes()
+    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 8 + whole[8:])
+    with pytest.raises(stepnet.InputOutputError, match=r"a\.safetensors does not hold a NetDef, nor safetensors, which begin"):
+        stepnet.load_params(tmp_path / "a.safetensors")
+
+
 @pytest.mark.parametrize("ending", [".pt", ".pth", ".bin"])
 def test_names_of_files_of_pytorch_are_refused(ending, lstm, tmp_path):
     path = tmp_path / f"model{ending}"
