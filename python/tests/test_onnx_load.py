@@ -427,6 +427,8 @@ OPERATORS = [
     ("Conv", [draw(2, 4, 7)], {1: draw(6, 2, 3), 2: draw(6)}, {"group": 2, "pads": [2, 1], "strides": [2]}),
     ("Conv", [draw(2, 4, 7)], {1: draw(6, 4, 3)}, {"dilations": [2]}),
     ("Conv", [draw(2, 4, 7), draw(6, 4, 3)], {}, {}),
+    ("Swish", [X], {}, {}),
+    ("Swish", [X], {}, {"alpha": 0.5}),
     ("Mod", [X], {1: numpy.float32(2)}, {"fmod": 1}),
     ("Mod", [draw(2, 3, dtype="int64")], {1: numpy.int64(3)}, {}),
     ("Mod", [draw(2, 3, dtype="int32")], {1: numpy.int32(3)}, {"fmod": 1}),
@@ -434,6 +436,9 @@ OPERATORS = [
     ("BatchNormalization", [draw(2, 3)], {1: draw(3), 2: draw(3), 3: draw(3), 4: draw(3, low=0.5)}, {}),
     ("Conv", [draw(2, 4, 5, 6), draw(6, 2, 3, 2), draw(6)], {}, {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}),
 ]  # fmt: skip
+
+
+OPSETS = {"Mish": 18, "Swish": 24}
 
 
 @pytest.mark.parametrize(
@@ -449,7 +454,7 @@ def test_operators_are_those_of_onnxruntime(op_type, given, constants, attribute
         if array is not None:
             arrays[f"x{i}"] = array
     node = helper.make_node(op_type, names, ["y"], **attributes)
-    model = model_of([node], arrays, {"y": 0}, fixed, opset=18 if op_type == "Mish" else 17)
+    model = model_of([node], arrays, {"y": 0}, fixed, opset=OPSETS.get(op_type, 17))
     kind = onnx.shape_inference.infer_shapes(model_of([node], arrays, {}, fixed)).graph.value_info
     model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else TensorProto.FLOAT
     expect_as_runtime(model, arrays, tmp_path)
