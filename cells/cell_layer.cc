@@ -32,13 +32,11 @@ void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y,
   AddOp(net, "Slice", {x}, {y}).Ints("starts", starts).Ints("ends", std::vector<std::int64_t>(rank, -1));
 }
 
-// Throws what is wrong with an operator that CheckCell has not seen as it is, because its arguments follow from sizes
-// or it is in no step.
-void ThrowIfWrong(const OperatorDef& op) {
-  NetDef net;
-  *net.add_op() = op;
+// For operators that CheckCell has not seen as they are, because their arguments follow from sizes or they are in no
+// step.
+void ThrowFaultsOf(const OperatorDef& op) {
   std::vector<std::string> faults;
-  for (const NetProblem& problem : CheckNet(net)) {
+  for (const NetProblem& problem : CheckOperator(op)) {
     faults.push_back(StrCat("`", problem.op_text, "`: ", problem.message));
   }
   if (!faults.empty()) throw Error(ErrorCode::kInvalidArgument, Join(faults, "\n"));
@@ -147,7 +145,7 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   const OperatorSchema& schema = GetOperator(op.type());
   const bool has_expressions = !ExpressionsOf(op, SizesOf(cell())).empty();
   ReplaceSizes(context_.sizes, &op);
-  if (has_expressions) ThrowIfWrong(op);
+  if (has_expressions) ThrowFaultsOf(op);
   const bool drops =
       schema.FindArgument("is_test") != nullptr && schema.outputs.size() == 2 && schema.outputs[1].name == "mask";
   if (drops) {
@@ -264,7 +262,7 @@ void CellLayer::WriteParameters(CellNet* result) const {
     if (parameter.has_initializer()) {
       context_.cell->At(CellPart::kParameter, i, [&] {
         ReplaceSizes(context_.sizes, &fill);
-        ThrowIfWrong(fill);
+        ThrowFaultsOf(fill);
       });
     }
     result->parameters.push_back(name);

@@ -40,11 +40,9 @@ bool IsDecomposed(const NetDef& net) {
   });
 }
 
-// What is wrong with the operator by itself; nothing else of a net concerns its parts.
+// Nothing else of a net concerns the parts of the operator.
 void ThrowIfWrong(const OperatorDef& op) {
-  NetDef alone;
-  *alone.add_op() = op;
-  const std::vector<NetProblem> problems = CheckNet(alone, {.blob_exists = [](const std::string&) { return true; }});
+  const std::vector<NetProblem> problems = CheckOperator(op);
   if (!problems.empty()) throw Error(ErrorCode::kInvalidNet, problems.front().message);
 }
 

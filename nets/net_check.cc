@@ -196,6 +196,12 @@ std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& optio
   return Checker(net, options).Run();
 }
 
+std::vector<NetProblem> CheckOperator(const OperatorDef& op) {
+  NetDef alone;
+  *alone.add_op() = op;
+  return CheckNet(alone, {.blob_exists = [](const std::string&) { return true; }});
+}
+
 void ThrowIfProblems(const std::vector<NetProblem>& problems) {
   if (problems.empty()) return;
   if (problems.size() == 1) {

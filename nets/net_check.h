@@ -38,6 +38,9 @@ struct NetCheckOptions {
 // other (nets/net_rule.h).
 std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options = {});
 
+// Those of an operator by itself, whatever writes what it reads.
+std::vector<NetProblem> CheckOperator(const OperatorDef& op);
+
 // Throws kInvalidNet with all problems in its message when there are any.
 void ThrowIfProblems(const std::vector<NetProblem>& problems);
 

@@ -89,26 +89,12 @@ void ParseNet(const std::string& text, const std::string& what, NetDef* net) {
   if (net->ByteSizeLong() == 0) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a NetDef is needed"));
 }
 
-// Adds what a net reads or writes, its step nets, too, which see blobs of the net around them.
-void AddBlobs(const NetDef& net, std::set<std::string>* blobs) {
-  for (const OperatorDef& op : net.op()) {
-    blobs->insert(op.input().begin(), op.input().end());
-    blobs->insert(op.output().begin(), op.output().end());
-    for (const Argument& argument : op.arg()) {
-      if (argument.has_n()) AddBlobs(argument.n(), blobs);
-    }
-  }
-  blobs->insert(net.external_input().begin(), net.external_input().end());
-  blobs->insert(net.external_output().begin(), net.external_output().end());
-}
-
 // Throws kInvalidArgument for a name that nothing of the model knows. A file may hold more than a net needs, as a
 // checkpoint does; a name that a caller writes, and that no net knows, is a mistake.
 void CheckIsUsed(const std::map<std::string, Tensor>& params, const Model& model) {
   if (params.empty()) return;
-  std::set<std::string> blobs;
-  AddBlobs(model.net, &blobs);
-  AddBlobs(model.init_net, &blobs);
+  std::set<std::string> blobs = BlobsOf(model.net);
+  blobs.merge(BlobsOf(model.init_net));
   for (const auto& [name, tensor] : params) {
     if (blobs.contains(name)) continue;
     const std::string net = model.net.name().empty() ? "the net" : StrCat("the net \"", model.net.name(), "\"");
@@ -248,8 +234,7 @@ NetDef LoadedNet::GivenNetDef() const {
 }
 
 std::map<std::string, Tensor> LoadedNet::KeptTensors(std::uint64_t* num_runs) const {
-  std::set<std::string> used;
-  AddBlobs(GivenNetDef(), &used);
+  const std::set<std::string> used = BlobsOf(GivenNetDef());
   std::vector<std::string> names = state_;
   std::ranges::copy_if(filled_, std::back_inserter(names), [&](const auto& name) { return used.contains(name); });
   for (const std::string& name : names) {

@@ -18,7 +18,25 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
+void AddBlobs(const NetDef& net, std::set<std::string>* blobs) {
+  for (const OperatorDef& op : net.op()) {
+    blobs->insert(op.input().begin(), op.input().end());
+    blobs->insert(op.output().begin(), op.output().end());
+    for (const Argument& argument : op.arg()) {
+      if (argument.has_n()) AddBlobs(argument.n(), blobs);
+    }
+  }
+  blobs->insert(net.external_input().begin(), net.external_input().end());
+  blobs->insert(net.external_output().begin(), net.external_output().end());
+}
+
 }  // namespace
+
+std::set<std::string> BlobsOf(const NetDef& net) {
+  std::set<std::string> blobs;
+  AddBlobs(net, &blobs);
+  return blobs;
+}
 
 void CheckBlobName(const std::string& blob) {
   if (blob.find('\0') != std::string::npos) {

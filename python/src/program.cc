@@ -13,6 +13,7 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/python/src/names.h"
 
 namespace stepnet::python {
 namespace {
@@ -21,15 +22,6 @@ namespace {
 std::string TakeName(std::string name, std::set<std::string>* taken) {
   while (!taken->insert(name).second) name += "_";
   return name;
-}
-
-std::set<std::string> BlobsOf(const NetDef& net) {
-  std::set<std::string> blobs;
-  for (const OperatorDef& op : net.op()) {
-    blobs.insert(op.input().begin(), op.input().end());
-    blobs.insert(op.output().begin(), op.output().end());
-  }
-  return blobs;
 }
 
 // Makes each of the gradients that is by rows one tensor, by operators that it adds to the net.
