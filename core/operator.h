@@ -263,6 +263,8 @@ struct Formal {
   bool variadic = false;  // the last one only: one or more (none or more when optional)
 };
 
+// Whether an operator draws random numbers.
+using DrawsRule = std::function<bool(const OperatorCall&)>;
 class Expansion;
 // Says what an operator that has no formula is made of: core/expansion.h.
 using ExpansionRule = std::function<void(Expansion&)>;
@@ -303,6 +305,7 @@ struct OperatorSchema {
   std::optional<std::string> derived_gradient;  // DerivedGradient: its documentation
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
+  DrawsRule draws;  // null: no random numbers
   std::map<DeviceKind, Kernel> kernels;
 
   int min_inputs() const;
@@ -366,6 +369,8 @@ class Operator {
   // repeated over it (broadcast=1), and then this holds of the other inputs.
   Operator& Elementwise();
   Operator& HasSideEffects();    // must run even if nobody reads its outputs
+  // What it gives depends on the seed and the run, too. The rule is for those that draw by some arguments alone.
+  Operator& DrawsRandomNumbers(DrawsRule rule = [](const OperatorCall&) { return true; });
   Operator& OutputsMayRepeat();  // the kernel or a check says what a blob gets that is listed more than once
   Operator& Private();           // for the library's own nets; left out of the docs
 

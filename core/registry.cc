@@ -321,6 +321,10 @@ Operator& Operator::HasSideEffects() {
   schema_.has_side_effects = true;
   return *this;
 }
+Operator& Operator::DrawsRandomNumbers(DrawsRule rule) {
+  schema_.draws = std::move(rule);
+  return *this;
+}
 Operator& Operator::OutputsMayRepeat() {
   schema_.outputs_may_repeat = true;
   return *this;

@@ -35,6 +35,16 @@ bool HasSideEffects(const OperatorCall& op) {
          });
 }
 
+bool DrawsRandomNumbers(const OperatorDef& op) {
+  const DrawsRule& draws = GetOperator(op.type()).draws;
+  return (draws && draws(OperatorCall(op))) ||
+         std::ranges::any_of(op.arg(), [](const Argument& arg) { return arg.has_n() && DrawsRandomNumbers(arg.n()); });
+}
+
+bool DrawsRandomNumbers(const NetDef& net) {
+  return std::ranges::any_of(net.op(), [](const OperatorDef& op) { return DrawsRandomNumbers(op); });
+}
+
 std::vector<bool> ChangesWhatLasts(const NetDef& net) {
   std::unordered_set<std::string> read_first, written;
   std::vector<bool> changes;

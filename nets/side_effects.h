@@ -1,4 +1,5 @@
-// What operators do that lasts: beyond their outputs (a file, a print, a count), or beyond the run.
+// What operators do beyond computing outputs from inputs: what lasts (a file, a print, a count, what the next run
+// finds), and random numbers that they draw.
 #pragma once
 
 #include <vector>
@@ -14,6 +15,11 @@ class OperatorDef;
 // REQUIRES: the type is registered.
 bool HasSideEffects(const OperatorDef& op);
 bool HasSideEffects(const OperatorCall& op);
+
+// Whether it draws random numbers, or an operator of a net among its arguments does.
+// REQUIRES: the type is registered, and so are those in nets among its arguments.
+bool DrawsRandomNumbers(const OperatorDef& op);
+bool DrawsRandomNumbers(const NetDef& net);  // whether one of its operators does
 
 // Says of each operator whether it changes what the next run of the net finds, or whoever looks after one that has
 // failed: it has side effects, writes what an operator at or before it reads, or adds to a gradient

@@ -38,6 +38,7 @@ const Registration dropout =
         .Output("y", "the shape of x")
         .OptionalOutput("mask", "bool, the shape of x: true where x is kept; all true with is_test")
         .Args(DropoutArgs())
+        .DrawsRandomNumbers([](const OperatorCall& op) { return !op.Bool("is_test"); })
         .Check(CheckRatio)
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloat(query, 0);

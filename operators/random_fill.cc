@@ -74,7 +74,7 @@ ShapeRule RandomFillShapes(int min_rank) {
 
 Operator RandomFill(const char* type, const char* doc, int min_rank = 0) {
   Operator op = FillOperator(type);
-  op.Doc(doc).Check(CheckFill).Shapes(RandomFillShapes(min_rank));
+  op.Doc(doc).DrawsRandomNumbers().Check(CheckFill).Shapes(RandomFillShapes(min_rank));
   return DTypeArg(op, "1 float, 13 double. Default: that of an input of float or double whose shape y takes, or float");
 }
 
@@ -153,6 +153,7 @@ constexpr double kInt32Max = 0x1p31 - 1;
 const Registration uniform_int_fill =
     FillOperator("UniformIntFill")
         .Doc("Integers uniform from min to max, both included.")
+        .DrawsRandomNumbers()
         .Arg("min", 0, "least", Between(kInt32Min, kInt32Max))
         .Arg("max", 1, "greatest", Between(kInt32Min, kInt32Max))
         .Check(CheckRangeFill)

@@ -68,6 +68,7 @@ std::string PropertiesText(const OperatorSchema& schema) {
   std::vector<std::string> items;
   if (IsElementwise(schema)) items.push_back("elementwise");
   if (schema.has_side_effects) items.push_back("has side effects");
+  if (schema.draws) items.push_back("draws random numbers");
   if (schema.files) items.push_back("opens files");
   if (schema.arguments_as_in_file) items.push_back("accepts any argument");
   std::vector<std::string> values;

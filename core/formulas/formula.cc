@@ -125,6 +125,10 @@ Expr Formula::Uniform(DType dtype, bool same_each_step) {
   const auto value = [&](int which, const char* name) {
     return ReadInput({.input = which, .access = Access::kScalar, .name = name});
   };
+  const OperatorSchema& declared = forward_ != nullptr ? *forward_ : query_.op().schema();
+  if (!declared.draws) {
+    FailInFormula(query_, "draws random numbers and its declaration does not say so (Operator::DrawsRandomNumbers)");
+  }
   draws_ = true;
   const Expr step = same_each_step ? Expr(0) : value(kStepOfRun, "step");
   return stepnet::Uniform(dtype, value(kSeedOfRun, "seed"), value(kOperatorOfRun, "operator"),

@@ -1,7 +1,6 @@
 #include "stepnet/python/src/cell.h"
 
 #include <algorithm>
-#include <set>
 
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/error.h"
@@ -10,6 +9,7 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/double_net.h"
 #include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/names.h"
@@ -37,18 +37,6 @@ std::string QuotedList(const std::vector<std::string>& names) {
   return Join(quoted, ", ");
 }
 
-// Whether its operators, or those of step nets in it, draw random numbers.
-bool Draws(const NetDef& net) {
-  static const std::set<std::string> kTypes = {"Dropout",     "GaussianFill",   "MSRAFill",
-                                               "UniformFill", "UniformIntFill", "XavierFill"};
-  return std::ranges::any_of(net.op(), [](const OperatorDef& op) {
-    const Argument* const is_test = FindArgument(op, "is_test");
-    if (kTypes.contains(op.type()) && (is_test == nullptr || is_test->i() == 0)) return true;
-    return std::ranges::any_of(op.arg(),
-                               [](const Argument& argument) { return argument.has_n() && Draws(argument.n()); });
-  });
-}
-
 }  // namespace
 
 Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& options, bool in_double)
@@ -63,7 +51,7 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
     net_.net = InDouble(net_.net);
     net_.init_net = InDouble(net_.init_net);
   }
-  draws_ = Draws(net_.net);
+  draws_ = DrawsRandomNumbers(net_.net);
   outputs_ = net_.outputs;
   for (const DType dtype : net_.output_dtypes) output_dtypes_.push_back(InPlaceOf(dtype, in_double));
   Workspace filled;

@@ -141,6 +141,7 @@ void BindOperator(nb::module_& module) {
       .def_prop_ro("inputs", [](const Operator& op) { return ListOf(op.call().inputs()); })
       .def_prop_ro("outputs", [](const Operator& op) { return ListOf(op.call().outputs()); })
       .def_prop_ro("text", [](const Operator& op) { return StrOf(op.call().Text()); })
+      .def_prop_ro("draws", [](const Operator& op) { return op.call().schema().draws != nullptr; })
       .def("has_argument", [](const Operator& op, const std::string& name) { return op.call().HasArg(name); })
       .def("arguments", &Operator::Arguments)
       .def("infer_shapes", &Operator::InferShapes)

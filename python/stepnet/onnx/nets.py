@@ -80,7 +80,7 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
         return
     inputs = [value_of(blobs, name) for name in op.inputs]
     if op.type not in TABLE:
-        raise Refusal(why_not(op.type))
+        raise Refusal(why_not(op))
     infos = op.infer_shapes([(value.dtype, value.shape, value.sizes) for value in inputs])
     call = Call(graph, op, inputs, infos, wanted)
     names = TABLE[op.type](call)
@@ -130,10 +130,7 @@ def value_of(blobs: Blobs, name: str) -> Value:
         raise Refusal(f'it reads "{name}", which nothing has written') from None
 
 
-def why_not(op_type: str) -> str:
-    if op_type in RANDOM:
-        return f"{op_type} draws random numbers, which ONNX's operators cannot repeat"
-    return f"{op_type} has no counterpart among ONNX's operators here"
-
-
-RANDOM = ("GaussianFill", "MSRAFill", "UniformFill", "UniformIntFill", "XavierFill")
+def why_not(op: _stepnet.Operator) -> str:
+    if op.draws:
+        return f"{op.type} draws random numbers, which ONNX's operators cannot repeat"
+    return f"{op.type} has no counterpart among ONNX's operators here"

@@ -105,11 +105,15 @@ const Registration masked = TestOperator("test.FormulaMasked")
                                     {.checks_values = true});
 
 FormulaRule bad_rule;  // of test.FormulaBad, which each test sets
-const Registration bad = TestOperator("test.FormulaBad")
-                             .Input("a", "any shape")
-                             .Input("b", "any shape")
-                             .Output("y", "whatever")
-                             .Formula([](Formula& f) { bad_rule(f); });
+Operator BadOperator(const char* type) {
+  return TestOperator(type)
+      .Input("a", "any shape")
+      .Input("b", "any shape")
+      .Output("y", "whatever")
+      .Formula([](Formula& f) { bad_rule(f); });
+}
+const Registration bad = BadOperator("test.FormulaBad");
+const Registration bad_random = BadOperator("test.FormulaBadRandom").DrawsRandomNumbers();
 
 OperatorCall CallOf(const std::string& type, const std::vector<std::string>& inputs,
                     const std::vector<std::string>& outputs) {
@@ -125,9 +129,10 @@ FormulaRegion RegionOf(const OperatorCall& call, const std::vector<TensorInfo>& 
 }
 
 // What the formula says of two inputs of these shapes.
-void ExpectBad(FormulaRule rule, const TensorInfo& a, const TensorInfo& b, const std::string& text) {
+void ExpectBad(FormulaRule rule, const TensorInfo& a, const TensorInfo& b, const std::string& text,
+               const char* type = "test.FormulaBad") {
   bad_rule = std::move(rule);
-  const OperatorCall call = CallOf("test.FormulaBad", {"first", "second"}, {"y"});
+  const OperatorCall call = CallOf(type, {"first", "second"}, {"y"});
   ExpectError([&] { call.schema().shapes(ShapeQuery(call, std::vector<TensorInfo>{a, b})); }, text);
 }
 
@@ -247,10 +252,16 @@ TEST(Formula, RefusesShapesOfItsOwnThatDoNotFit) {
         f.Over(Shape({1, 1, 1, 1, 2}));
       },
       a, b, "internal error: the formula of test.FormulaBad computes over [1, 1, 1, 1, 2], of more than 4 dimensions");
-  ExpectBad([](Formula& f) { f.Out({f.In("a") * f.Uniform(DType::kFloat)}); }, a, b,
-            "shape mismatch: test.FormulaBad draws random numbers for [2, 3] elements, which are not one row: its "
-            "formula can make them one by RowsFrom from 0 on, or by Over of one dimension; its inputs are first float "
-            "[2, 3], second float [3]");
+  const auto draws = [](Formula& f) { f.Out({f.In("a") * f.Uniform(DType::kFloat)}); };
+  ExpectBad(
+      draws, a, b,
+      "shape mismatch: test.FormulaBadRandom draws random numbers for [2, 3] elements, which are not one row: its "
+      "formula can make them one by RowsFrom from 0 on, or by Over of one dimension; its inputs are first float "
+      "[2, 3], second float [3]",
+      "test.FormulaBadRandom");
+  ExpectBad(draws, a, b,
+            "internal error: the formula of test.FormulaBad draws random numbers and its declaration does not say so "
+            "(Operator::DrawsRandomNumbers)");
 }
 
 TEST(Formula, ReportsAFault) {
