@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <ranges>
@@ -57,6 +58,15 @@ double Task::PartMicroseconds() const {
   const std::int64_t pieces = (units + OpRun::kUnitsOfPart - 1) / OpRun::kUnitsOfPart;
   const std::int64_t longest = (pieces + parts - 1) / parts;
   return microseconds * static_cast<double>(longest) / static_cast<double>(pieces);
+}
+
+std::int64_t Schedule::StepsOfLastPieces(std::int64_t steps) const {
+  if (sharing != Sharing::kTasks || steps_at_once == 1 || steps_at_once == kAllSteps) return 0;
+  const std::int64_t pieces = (steps + steps_at_once - 1) / steps_at_once, last = pieces % threads;
+  if (pieces < threads || last == 0) return 0;
+  const std::int64_t steps_of_last = steps - (pieces - last) * steps_at_once;
+  const Schedule* const of_last = For(steps_of_last);
+  return of_last != nullptr && of_last != this && of_last->sharing == Sharing::kTasks ? steps_of_last : 0;
 }
 
 int Task::NumPredecessors(std::int64_t step) const {
@@ -146,12 +156,18 @@ Task TaskInParts(const StepPlan& plan, int begin, int end, int threads) {
   Task task{.units = are_several ? last.units : 0};
   for (int i = begin; i < end; ++i) AddInstruction(plan, i, &task);
   const std::int64_t max_parts = are_several ? last.units / OpRun::kUnitsOfPart : last.max_parts;
-  const auto worth = static_cast<std::int64_t>(task.microseconds / plan.target->min_lockstep_microseconds);
+  const Target& target = *plan.target;
+  const auto worth = static_cast<std::int64_t>(task.microseconds / target.min_lockstep_microseconds);
   std::int64_t parts = std::clamp<std::int64_t>(worth, 1, std::min<std::int64_t>(max_parts, threads));
   // More parts of which one still has as many pieces would end no sooner.
   if (are_several) {
     const std::int64_t longest = (max_parts + parts - 1) / parts;
     parts = (max_parts + longest - 1) / longest;
+  }
+  if (threads > 1 && parts == threads) {
+    const double cuts =
+        std::min(static_cast<double>(max_parts), task.microseconds / target.min_cut_microseconds) / threads;
+    task.cuts = static_cast<int>(std::clamp(cuts, 1.0, static_cast<double>(target.max_cuts_of_part)));
   }
   task.parts = static_cast<int>(parts);
   return task;
@@ -173,7 +189,7 @@ Schedule LockstepSchedule(const StepPlan& plan, const Stage& stage, const Depend
   std::vector<int> task_of(stage.end - stage.begin);
   for (Task& task : std::ranges::reverse_view(tasks)) {
     const bool joins = task.parts == 1 && !schedule.tasks.empty() && schedule.tasks.back().parts == 1;
-    if (!joins) schedule.tasks.push_back({.parts = task.parts, .units = task.units});
+    if (!joins) schedule.tasks.push_back({.parts = task.parts, .cuts = task.cuts, .units = task.units});
     for (const int i : task.instructions) {
       AddInstruction(plan, i, &schedule.tasks.back());
       task_of[i - stage.begin] = static_cast<int>(schedule.tasks.size()) - 1;
@@ -274,13 +290,18 @@ Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependen
     return best;
   }
   const auto of_shorter_runs = std::make_shared<const Schedule>(best);
-  const auto consider_in_step = [&](Schedule other) {
+  const auto consider_in_step = [&](Schedule other, double margin) {
     if (other.min_steps > of_shorter_runs->min_steps) other.of_shorter_runs = of_shorter_runs;
-    consider(std::move(other), 1);
+    consider(std::move(other), margin);
   };
-  if (can_split) consider_in_step(LockstepSchedule(plan, stage, dependencies, threads));
+  if (can_split) consider_in_step(LockstepSchedule(plan, stage, dependencies, threads), 1);
   std::optional<Schedule> of_batch = BatchSchedule(plan, stage, dependencies, threads);
-  if (of_batch) consider_in_step(std::move(*of_batch));
+  if (of_batch) {
+    static const double kGain = getenv("BATCH_GAIN") ? atof(getenv("BATCH_GAIN")) : plan.target->min_gain_of_whole;
+    // Cuts even out what estimates do not know, and rows do not.
+    const bool is_cut = std::ranges::any_of(best.tasks, [](const Task& task) { return task.cuts > 1; });
+    consider_in_step(std::move(*of_batch), is_cut ? 1 / kGain : 1);
+  }
   return best;
 }
 
@@ -452,7 +473,7 @@ StepPlan InRunsOf(std::int64_t steps, StepPlan plan) {
     if (chosen == nullptr) {
       of_run.sharing = Sharing::kTasks;
       of_run.threads = 1;
-      for (Task& task : of_run.tasks) task.parts = 1;
+      for (Task& task : of_run.tasks) task.parts = task.cuts = 1;
     }
     schedule = std::make_shared<Schedule>(std::move(of_run));
   }

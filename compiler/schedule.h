@@ -25,6 +25,7 @@ struct Task {
   double microseconds = 0;  // estimate, for one step of the run
   double tail = 0;          // microseconds of the longest chain of tasks of its step that begins with this one
   int parts = 1;            // into how many parts, which threads take at the same time, its instruction is cut up
+  int cuts = 1;             // in lockstep: into how many a part is cut again, which others take when theirs are done
   std::int64_t units = 0;   // not 0: parts are of so many units, and go through several instructions each
   std::vector<Successor> successors = {};
   std::vector<int> predecessor_deltas = {};  // the delta of each edge that ends here
@@ -59,6 +60,10 @@ struct Schedule {
     if (steps < min_steps) return of_shorter_runs == nullptr ? nullptr : of_shorter_runs->For(steps);
     return threads < 2 ? nullptr : this;
   }
+  // Where threads take pieces of many steps, each by itself, some are left when all have had as many. Of a run of so many
+  // steps: how many steps these last pieces have, where a run of them alone (For) has another schedule, by which threads
+  // share each piece; otherwise 0.
+  std::int64_t StepsOfLastPieces(std::int64_t steps) const;
   bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }
   // A thread takes the ready task for which this is least: when it must begin for the run to be as fast as its
   // longest chain, in microseconds of a step of the run (highest level first; Adam, Chandy and Dickson, A comparison of

@@ -120,6 +120,7 @@ std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int 
   const int parts = schedule.tasks[task].parts;
   if (parts > 1)
     text += StrCat(schedule.sharing == Sharing::kBatch ? " for rows of the batch, in " : " in ", parts, " parts");
+  if (const int cuts = schedule.tasks[task].cuts; cuts > 1) text += StrCat(", each cut in ", cuts);
   text += StrCat("; reads ", PlacesText(plan, instruction.steps_at_once, instruction.inputs), "; writes ",
                  PlacesText(plan, instruction.steps_at_once, instruction.outputs), "\n");
   for (const Dependency& edge : schedule.dependencies.edges) {

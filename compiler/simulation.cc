@@ -207,11 +207,16 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
 
 double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
                     std::optional<int> threads) {
+  const auto simulate = [&](const Schedule& schedule, int count, std::int64_t of_steps) {
+    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count, *plan.target);
+    return Simulate(schedule, count, of_steps, under_way, costs).microseconds;
+  };
   const auto run = [&](const Schedule& schedule) {
     const int count = threads.value_or(schedule.threads);
     if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
-    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count, *plan.target);
-    return Simulate(schedule, count, steps, under_way, costs).microseconds;
+    const std::int64_t last = count == schedule.threads ? schedule.StepsOfLastPieces(steps) : 0;
+    const double time = simulate(schedule, count, steps - last);
+    return last == 0 ? time : time + simulate(*schedule.For(last), count, last);
   };
   const Schedule* const of_shorter_runs = plan.pipeline == nullptr ? PipelineFor(steps, plan) : nullptr;
   const Schedule* const pipeline = plan.pipeline != nullptr ? plan.pipeline.get() : of_shorter_runs;

@@ -368,7 +368,7 @@ class Operator {
   // Element i of the output depends on element i of the inputs alone. Inputs of another shape than the output's are
   // repeated over it (broadcast=1), and then this holds of the other inputs.
   Operator& Elementwise();
-  Operator& HasSideEffects();    // must run even if nobody reads its outputs
+  Operator& HasSideEffects();  // must run even if nobody reads its outputs
   // What it gives depends on the seed and the run, too. The rule is for those that draw by some arguments alone.
   Operator& DrawsRandomNumbers(DrawsRule rule = [](const OperatorCall&) { return true; });
   Operator& OutputsMayRepeat();  // the kernel or a check says what a blob gets that is listed more than once

@@ -29,23 +29,23 @@ bool RecordedRun::has_given_up() const { return num_refused_ == kMaxRefused; }
 void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
   if (has_given_up() || recorder_ == nullptr) return work();
   // Where something is thrown, nothing is known.
-  Stage stage = std::exchange(stage_, Stage::kUnknown);
-  if (stage != Stage::kUnknown && !state_->IsAsNoted()) {  // somebody else has changed it
-    stage = Stage::kUnknown;
+  Knowledge knowledge = std::exchange(knowledge_, Knowledge::kUnknown);
+  if (knowledge != Knowledge::kUnknown && !state_->IsAsNoted()) {  // somebody else has changed it
+    knowledge = Knowledge::kUnknown;
     num_refused_ = 0;
   }
-  if (stage == Stage::kRecorded || (stage == Stage::kProven && Record(context, work))) {
+  if (knowledge == Knowledge::kRecorded || (knowledge == Knowledge::kProven && Record(context, work))) {
     if (PlayOrDo(context, work)) return;
-    stage = Stage::kUnknown;
+    knowledge = Knowledge::kUnknown;
   }
-  if (stage != Stage::kNoted) {
+  if (knowledge != Knowledge::kNoted) {
     work();
   } else if (Watch(context, work)) {
-    stage_ = Stage::kProven;
+    knowledge_ = Knowledge::kProven;
     return;
   }
   state_->Note();
-  stage_ = Stage::kNoted;
+  knowledge_ = Knowledge::kNoted;
 }
 
 bool RecordedRun::Refused(std::string_view why) {
@@ -113,7 +113,7 @@ bool RecordedRun::PlayOrDo(RunContext& context, const std::function<void()>& wor
     const ScopedValue<RecordingNotes*> noted(context.recording, &notes);
     work();
   }
-  stage_ = Stage::kRecorded;
+  knowledge_ = Knowledge::kRecorded;
   if (!is_ready) return true;
   num_refused_ = 0;
   refusal_.clear();

@@ -38,7 +38,7 @@ class RecordedRun {
   // also between pieces of what is played (Recorder::Cut); it is played again the next time.
   void Run(RunContext& context, const std::function<void()>& work);
   // The work has been, or will be, done otherwise.
-  void Forget() { stage_ = Stage::kUnknown; }
+  void Forget() { knowledge_ = Knowledge::kUnknown; }
 
   HostState& state() const { return *state_; }
   Recorder* recorder() const { return recorder_.get(); }  // null where the device has none
@@ -50,7 +50,7 @@ class RecordedRun {
   std::int64_t num_step_operators() const;
 
  private:
-  enum class Stage {
+  enum class Knowledge {
     kUnknown,   // of what the last run left
     kNoted,     // the state is as the last run left it
     kProven,    // and the work leaves it so
@@ -67,7 +67,7 @@ class RecordedRun {
   const Device device_;
   const std::unique_ptr<HostState> state_;
   const std::unique_ptr<Recorder> recorder_;
-  Stage stage_ = Stage::kUnknown;
+  Knowledge knowledge_ = Knowledge::kUnknown;
   int num_refused_ = 0;
   bool is_kept_ = false;  // by the recorder: what the notes tell of
   std::string refusal_;

@@ -1,6 +1,8 @@
 // A round is one task of one step, or for the batch the whole stage; rounds follow each other. A thread is told of
 // nothing: it sees in the counters of all parts that a round is over. Parts of threads that have not come are done by
-// those that wait, so the caller alone can do everything. Where other processes keep threads from their cores again and
+// those that wait, so the caller alone can do everything. Where a thread has several parts, others also take those that
+// it has not begun when they have done theirs: cores are not equally fast, as where two are one that is shared, or
+// another program has a share. Where other processes keep threads from their cores again and
 // again, so that hardly more than one is awake, helpers leave between two rounds, and the caller goes on alone.
 //
 // tests/models/lockstep.pml is LockstepRun as a model that is checked; changes here are made there too.
@@ -39,8 +41,10 @@ class LockstepRun : public SharedWork {
         begin_(begin),
         end_(end),
         num_rounds_(schedule.sharing == Sharing::kBatch ? 1 : num_tasks_ * (end - begin)),
-        parts_(schedule.threads) {
-    for (const Task& task : schedule.tasks) parts_of_task_.push_back(task.parts);
+        num_threads_(schedule.threads),
+        parts_(MostParts(schedule)),
+        has_thread_(schedule.threads) {
+    for (const Task& task : schedule.tasks) shares_.push_back({.threads = task.parts, .cuts = task.cuts});
   }
 
   void Join(int lane) override {
@@ -63,13 +67,27 @@ class LockstepRun : public SharedWork {
   void Check() { failure_.Rethrow(); }
 
  private:
-  // What belongs to one thread, if it comes. The counters only grow.
+  // The counters only grow.
   struct alignas(kLineBytes) Part {
     std::atomic<std::int64_t> begun = 0;  // rounds whose part somebody has taken
     std::atomic<std::int64_t> done = 0;   // and how many of them have ended
-    std::atomic<bool> has_thread = false;
   };
   static constexpr std::int64_t kNeverMore = std::int64_t{1} << 62;
+
+  // Of a task: how many threads have parts of it, and how many each. Thread k has those from k * cuts on, if it comes.
+  struct Shares {
+    int threads;
+    int cuts;
+
+    int parts() const { return threads * cuts; }
+    int FirstOf(int lane) const { return std::min(lane, threads) * cuts; }
+  };
+
+  static int MostParts(const Schedule& schedule) {
+    int parts = 1;
+    for (const Task& task : schedule.tasks) parts = std::max(parts, task.parts * task.cuts);
+    return parts;
+  }
 
   // What a thread throws ends the run.
   template <typename Body>
@@ -85,14 +103,14 @@ class LockstepRun : public SharedWork {
 
   // A helper may come when the caller is gone. It finds no part to take then, and touches nothing of the caller's.
   void GoThrough(int lane) {
-    parts_[lane].has_thread.store(true, std::memory_order_relaxed);
+    has_thread_[lane].store(true, std::memory_order_relaxed);
     for (std::int64_t round = FirstOpen(); round < num_rounds_ && !over_.load(std::memory_order_relaxed); ++round) {
       if (lane > 0 && sleeps_much_.load(std::memory_order_relaxed)) break;
-      const int parts = parts_of_task_[round % num_tasks_];
-      if (lane < parts) TryPart(lane, lane, round);
-      if (!IsDone(round, parts)) WaitFor(lane, round, parts);
+      const Shares& shares = shares_[round % num_tasks_];
+      for (int p = shares.FirstOf(lane); p < shares.FirstOf(lane + 1); ++p) TryPart(lane, p, round);
+      if (!IsDone(round, shares.parts())) WaitFor(lane, round, shares);
     }
-    parts_[lane].has_thread.store(false, std::memory_order_relaxed);
+    has_thread_[lane].store(false, std::memory_order_relaxed);
   }
 
   // All rounds that some part has ended are over, but for the last of them.
@@ -129,20 +147,24 @@ class LockstepRun : public SharedWork {
       return RunSerially(state_, stage_, begin_, end_, context, part);
     }
     const std::int64_t step = begin_ + round / num_tasks_;
-    const InstructionPart part{.part = p, .parts = task.parts, .units = task.units};
+    const InstructionPart part{.part = p, .parts = task.parts * task.cuts, .units = task.units};
     for (const int i : task.instructions) state_.RunInstruction(i, step, context, part);
   }
 
   // Returns when the round or the run is over. Meanwhile it takes the parts of those who are not there at once, and
   // those of others when they do not come for long.
-  void WaitFor(int lane, std::int64_t round, int parts) {
+  void WaitFor(int lane, std::int64_t round, const Shares& shares) {
+    const int parts = shares.parts();
     const auto is_over = [&] { return IsDone(round, parts) || over_.load(std::memory_order_relaxed); };
     const auto help = [&](bool all) {
-      for (int p = 0; p < parts; ++p) {
-        if (all || !parts_[p].has_thread.load(std::memory_order_relaxed)) TryPart(lane, p, round);
+      for (int k = 1; k < num_threads_; ++k) {  // each begins with another one
+        const int owner = (lane + k) % num_threads_;
+        if (!all && has_thread_[owner].load(std::memory_order_relaxed)) continue;
+        // From the other end, so that the owner finds what it comes to next.
+        for (int p = shares.FirstOf(owner + 1); p-- > shares.FirstOf(owner);) TryPart(lane, p, round);
       }
     };
-    help(/*all=*/false);
+    help(/*all=*/shares.cuts > 1);
     std::optional<ObservedScope> waits;
     const auto watch = [&] {
       if (is_watched_) waits.emplace(context_.lanes[lane].observers, state_.LoopEvent(RunEventKind::kWait));
@@ -158,7 +180,7 @@ class LockstepRun : public SharedWork {
       watch();
       Sleep(is_over);
       // Who has no part sleeps in any case.
-      if (parts == static_cast<int>(parts_.size())) CountSleep(end);
+      if (shares.threads == num_threads_) CountSleep(end);
     }
   }
 
@@ -169,7 +191,7 @@ class LockstepRun : public SharedWork {
     const auto slept = static_cast<std::int64_t>(Microseconds(now - since).count());
     const std::int64_t all = slept_us_.fetch_add(slept, std::memory_order_relaxed) + slept;
     const double elapsed = Microseconds(now - begun_).count();
-    const double awake = static_cast<double>(parts_.size()) - static_cast<double>(all) / elapsed;
+    const double awake = static_cast<double>(num_threads_) - static_cast<double>(all) / elapsed;
     if (++num_sleeps_ >= min_sleeps_ && awake < min_awake_) sleeps_much_ = true;
   }
 
@@ -234,8 +256,10 @@ class LockstepRun : public SharedWork {
   const std::int64_t begin_;  // steps [begin, end)
   const std::int64_t end_;
   const std::int64_t num_rounds_;
-  std::vector<int> parts_of_task_;
+  const int num_threads_;
+  std::vector<Shares> shares_;  // by task
   std::vector<Part> parts_;
+  std::vector<std::atomic<bool>> has_thread_;  // by lane
   FirstFailure failure_;
   std::atomic<bool> over_ = false;         // it has failed
   std::atomic<int> sleepers_ = 0;          // read by all, changed rarely

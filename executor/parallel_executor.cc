@@ -400,7 +400,9 @@ class ParallelExecutor : public Executor {
     const Schedule* const chosen = schedule.For(state.num_steps());
     if (chosen == nullptr) return RunSerially(state, stage, begin, end, context);
     if (chosen->sharing != Sharing::kTasks) return RunInLockstep(state, stage, begin, end, *chosen, context);
-    RunTasks(state, *chosen, begin, end, context);
+    const std::int64_t last = chosen->StepsOfLastPieces(end - begin);
+    RunTasks(state, *chosen, begin, end - last, context);
+    if (last > 0) RunTasks(state, *chosen->For(last), end - last, end, context);
   }
 
   static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t begin, std::int64_t end,

@@ -232,7 +232,8 @@ class Explainer {
     const auto task =
         std::ranges::find_if(schedule.tasks, [&](const Task& t) { return std::ranges::count(t.instructions, i) > 0; });
     if (task == schedule.tasks.end() || task->parts < 2) return "";
-    const std::string parts = StrCat(task->parts, " parts, one a thread");
+    std::string parts = StrCat(task->parts, " parts, one a thread");
+    if (task->cuts > 1) parts += StrCat(", each cut in ", task->cuts, ", which others take when theirs are done");
     if (schedule.sharing == Sharing::kBatch) return StrCat("cut by rows of the batch, apart in all steps: ", parts);
     if (task->units > 0 && task->instructions.size() > 1) {
       const int first = task->instructions.front(), last = task->instructions.back();

@@ -22,12 +22,14 @@ class ColumnPrograms {
            int parts);
 
  private:
-  struct OfParts {
-    std::vector<RegionProgram> programs;  // by part; none where it has no columns
+  // Parts of so many columns, wherever they begin.
+  struct OfColumns {
+    std::int64_t columns;
+    RegionProgram program;
 
-    bool IsFor(int parts) const { return static_cast<int>(programs.size()) == parts; }
+    bool IsFor(std::int64_t other) const { return columns == other; }
   };
-  ProgramsByShapes<OfParts> programs_;
+  ProgramsByShapes<OfColumns> programs_;
 };
 
 }  // namespace stepnet

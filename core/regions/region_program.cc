@@ -141,7 +141,7 @@ void RegionProgram::RunFlat(RegionInputs inputs, RegionOutputs outputs, std::int
 std::string RegionProgram::Text() const {
   if (!codes_->kinds) return RegionCodeText(codes_->all);
   const Codes::Kinds& kinds = *codes_->kinds;
-  const auto input = [](const RowComparison::Operand& of) { return StrCat("input ", of.input); };
+  const auto input = [](const RowComparison::Number& of) { return StrCat("input ", of.input); };
   const std::string condition =
       kinds.comparison ? StrCat(input(kinds.comparison->a), " ", kinds.comparison->is_less ? "<" : "<=", " ",
                                 input(kinds.comparison->b), "\n")

@@ -40,7 +40,7 @@ int NumComputed(const Region& region) {
 std::optional<RowComparison> ComparisonOf(const Region& condition) {
   const ExprNode& node = *condition.outputs[0].value;
   if (node.op != ExprOp::kLess && node.op != ExprOp::kLessEqual) return {};
-  RowComparison::Operand operands[2];
+  RowComparison::Number operands[2];
   for (int k = 0; k < 2; ++k) {
     if (node.operands[k]->op != ExprOp::kInput) return {};
     const int input = node.operands[k]->number;

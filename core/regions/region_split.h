@@ -11,14 +11,14 @@ namespace stepnet {
 
 // A condition of rows that compares one number of the row, or of all, with another: as lengths with the step.
 struct RowComparison {
-  struct Operand {
+  struct Number {
     int input = 0;
     std::int64_t offset = 0;
     std::int64_t stride = 0;
   };
   bool is_less = true;  // a < b; else a <= b
-  Operand a;
-  Operand b;
+  Number a;
+  Number b;
 
   // `input` returns where an input of the region begins.
   template <typename Input>
@@ -29,7 +29,7 @@ struct RowComparison {
 
  private:
   template <typename Input>
-  static std::int32_t NumberOf(const Operand& of, const Input& input, std::int64_t row) {
+  static std::int32_t NumberOf(const Number& of, const Input& input, std::int64_t row) {
     return static_cast<const std::int32_t*>(input(of.input))[of.offset + row * of.stride];
   }
 };

@@ -115,6 +115,10 @@ TEST(MakeSchedule, LetsThreadsShareEachPieceOfARunOfFewPieces) {
   EXPECT_EQ(parts_in_runs_of(8), 4) << "three threads would have nothing to do";
   EXPECT_EQ(parts_in_runs_of(24), 4);
   EXPECT_EQ(parts_in_runs_of(25), 1) << "each thread has a piece";
+  EXPECT_EQ(schedule.StepsOfLastPieces(32), 0) << "of four pieces each thread has one";
+  EXPECT_EQ(schedule.StepsOfLastPieces(41), 9) << "two pieces are left, of 8 steps and of one";
+  EXPECT_EQ(schedule.StepsOfLastPieces(24), 0);
+  EXPECT_EQ(schedule.For(24)->StepsOfLastPieces(24), 0);
 }
 
 }  // namespace

@@ -97,6 +97,22 @@ TEST(Lockstep, AProductAndTheRegionBehindItGoThroughPartsOfTheUnits) {
   }
 }
 
+TEST(Lockstep, PartsAreCutAgainWhereThatIsWorthIt) {
+  const NetDef def = Lstm().Build();
+  constexpr Target kCut = {.assumed_scheduling = kCheap.assumed_scheduling,
+                           .min_lockstep_microseconds = kCheap.min_lockstep_microseconds,
+                           .max_cuts_of_part = 3,
+                           .min_cut_microseconds = 1e-6};
+  for (const auto& [batch, units, cuts] : {std::tuple{1, 64, 2}, {1, 80, 2}, {4, 128, 3}}) {
+    const Shared shared = RunOn(2, def, batch, units, &kCut);
+    ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
+    EXPECT_EQ(shared.schedule.tasks.at(0).parts, 2);
+    EXPECT_EQ(shared.schedule.tasks.at(0).cuts, cuts) << units << " units";
+    ExpectSame(shared.h, RunOn(0, def, batch, units).h, StrCat(units, " units"));
+  }
+  EXPECT_EQ(RunOn(2, def, 1, 128).schedule.tasks.at(0).cuts, 1) << "they would be too short";
+}
+
 // Units that are no whole pieces, or columns of which something is computed together, are no parts of their own.
 TEST(Lockstep, OthersWaitForAllPartsOfTheProduct) {
   const auto lstm_with_softmax = [] { return Lstm({ParseOp("m = Softmax(tc)"), ParseOp("h_next = Mul(so, m)")}); };
@@ -216,6 +232,46 @@ TEST(Lockstep, HelpersThatOthersWaitForAgainAndAgainLeave) {
   ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
   ExpectSame(shared.h, expected, "with a slow helper");
   EXPECT_LT(parts_of_helpers, kSteps / 2);
+}
+
+std::atomic<std::int64_t> parts_done = 0;
+
+// Part 0 of each step ends when the others have, or after some seconds.
+RunFn MakeLastInFirst(const OperatorCall&) {
+  return [](const OpRun& run) {
+    const auto [begin, end] = run.Share(run.In(0).size());
+    std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+    const std::int64_t others = (run.step() + 1) * (run.parts() - 1);
+    if (run.part() > 0) ++parts_done;
+    const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (run.part() == 0 && parts_done < others && std::chrono::steady_clock::now() < last) std::this_thread::yield();
+  };
+}
+
+const Registration last_in_first =
+    Operator("test.LastInFirst")
+        .Doc("y = x, in parts of which the first ends last.")
+        .Input("x", "any")
+        .Output("y", "as x")
+        .Shapes(SameAsInput(0))
+        .StopsGradient()
+        .Cpu({.make = MakeLastInFirst, .max_parts = [](const ShapeQuery&, std::span<const TensorInfo>) { return 6; }});
+
+// As where one core is slower than the other.
+TEST(Lockstep, AThreadThatIsAheadTakesWhatAnotherHasNotBegun) {
+  constexpr Target kCut = {.microseconds_to_look_out = 60'000'000,
+                           .assumed_scheduling = kCheap.assumed_scheduling,
+                           .min_lockstep_microseconds = kCheap.min_lockstep_microseconds,
+                           .min_cut_microseconds = 1e-9};
+  const NetDef def = Lstm({ParseOp("copy = test.LastInFirst(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
+  parts_done = 0;
+  const Tensor expected = RunOn(0, def, 4, 64).h;
+  parts_done = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  const Shared shared = RunOn(2, def, 4, 64, &kCut);
+  ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
+  ExpectSame(shared.h, expected, "with a slow first part");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "the first part waited in vain";
 }
 
 TEST(Lockstep, ShortRunsAreSharedInAnotherWay) {

@@ -51,6 +51,7 @@
 #define ALL 1   /* one, in a part for each thread */
 #define FEWER 2 /* one of those, and one in a part less */
 #define ALONE 3 /* one in one part, and one in two */
+#define MORE 4  /* one in two parts for each thread, and one in a part for each */
 
 /* parts_of_task_ */
 #if TASKS_OF == ALL
@@ -59,12 +60,24 @@
 #define PARTS(round) (THREADS - (round) % 2)
 #elif TASKS_OF == ALONE
 #define PARTS(round) (1 + (round) % 2)
+#elif TASKS_OF == MORE
+#define PARTS(round) (THREADS * (2 - (round) % 2))
 #endif
+
+#if TASKS_OF == MORE
+#define MOST_PARTS (2 * THREADS)
+#else
+#define MOST_PARTS THREADS
+#endif
+
+#define FIRST_PART_OF(lane) \
+  (PARTS(round) > THREADS -> PARTS(round) * (lane) / THREADS : ((lane) < PARTS(round) -> (lane) : PARTS(round)))
+#define OWNER_OF(part) (PARTS(round) > THREADS -> (part) * THREADS / PARTS(round) : (part))
 
 #define NEVER_MORE (ROUNDS + 1)
 
-byte begun[THREADS];
-byte done[THREADS];
+byte begun[MOST_PARTS];
+byte done[MOST_PARTS];
 bool has_thread[THREADS];
 
 bool failure_;
@@ -85,8 +98,8 @@ short failed;           /* ghost */
 byte left;              /* ghost: threads that have left Join, or never come */
 bool caller_left;       /* ghost */
 
-#define BIT(round, part) (1 << ((round) * THREADS + (part)))
-#define HAS_ENDED(round) (((~ended >> ((round) * THREADS)) & ((1 << PARTS(round)) - 1)) == 0)
+#define BIT(round, part) (1 << ((round) * MOST_PARTS + (part)))
+#define HAS_ENDED(round) (((~ended >> ((round) * MOST_PARTS)) & ((1 << PARTS(round)) - 1)) == 0)
 
 #define LOCK(mutex) atomic { !mutex -> mutex = true }
 #define UNLOCK(mutex) mutex = false
@@ -167,12 +180,19 @@ inline IsDone() {
   :: d_step { LOOKS_AT(1) -> is_over = done[1] > round }
   :: else
   fi;
-#if THREADS == 3
+#if THREADS == 3 || TASKS_OF == MORE
   if
   :: d_step { LOOKS_AT(2) -> is_over = done[2] > round }
   :: else
-  fi
+  fi;
 #endif
+#if TASKS_OF == MORE
+  if
+  :: d_step { LOOKS_AT(3) -> is_over = done[3] > round }
+  :: else
+  fi;
+#endif
+  skip
 }
 
 inline IsOver() {
@@ -245,7 +265,7 @@ inline TryPart(part) {
 
 inline StopParts() {
   do
-  :: p < THREADS ->
+  :: p < MOST_PARTS ->
      atomic {
        expected = begun[p];
 #if MUTANT != STOPS_WITHOUT_EXCHANGE
@@ -264,7 +284,7 @@ inline StopParts() {
 #endif
      od;
      atomic { expected = 0; p++ }
-  :: atomic { p == THREADS -> p = 0; break }
+  :: atomic { p == MOST_PARTS -> p = 0; break }
   od
 }
 
@@ -305,8 +325,8 @@ proctype Thread(byte lane) {
   has_thread[lane] = true; /* GoThrough */
   round = 1; /* FirstOpen */
   do
-  :: d_step { p < THREADS -> round = (done[p] > round -> done[p] : round); p++ }
-  :: p == THREADS -> break
+  :: d_step { p < MOST_PARTS -> round = (done[p] > round -> done[p] : round); p++ }
+  :: p == MOST_PARTS -> break
   od;
   p = 0;
 #if MUTANT != STARTS_BEHIND_FIRST_OPEN
@@ -322,14 +342,15 @@ proctype Thread(byte lane) {
 #else
   :: round < ROUNDS ->
 #endif
-     if
 #if MUTANT == TAKES_PART_BEYOND
-     :: true -> TryPart(lane)
+     TryPart(lane);
 #else
-     :: lane < PARTS(round) -> TryPart(lane)
-     :: else
+     p = FIRST_PART_OF(lane);
+     do
+     :: p < FIRST_PART_OF(lane + 1) -> TryPart(p); p++
+     :: atomic { p == FIRST_PART_OF(lane + 1) -> p = 0; break }
+     od;
 #endif
-     fi;
      IsDone();
      if
      :: is_over
@@ -337,10 +358,10 @@ proctype Thread(byte lane) {
 #ifdef WATCHED
         TOUCH;
 #endif
-        do /* help */
+        do /* help, which in the code begins elsewhere in each thread */
         :: p < PARTS(round) ->
            if
-           :: has_thread[p]
+           :: PARTS(round) <= THREADS && has_thread[OWNER_OF(p)]
            :: else -> TryPart(p)
            fi;
            p++
