@@ -7,6 +7,7 @@
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
@@ -19,10 +20,11 @@ namespace stepnet {
 namespace {
 
 // What a state starts as: 0 where it is learned or given.
-float StartOf(const CellState& state) { return FloatOf(state.initial()).value_or(0); }
+double StartOf(const CellState& state) { return RealOf(state.initial()).value_or(0); }
 
-void AddFill(const std::string& name, const Shape& shape, float value, NetDef* net) {
-  AddOp(net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector()).Float("value", value);
+void AddFill(const std::string& name, const Shape& shape, double value, NetDef* net) {
+  AddOp(net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector());
+  SetDouble(value, NewArgument(net->mutable_op(net->op_size() - 1), "value"));
 }
 
 // Row `first` of x, of `rank` dimensions, and all behind it.
@@ -144,7 +146,7 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   for (std::string& output : *op.mutable_output()) rename(&output);
   const OperatorSchema& schema = GetOperator(op.type());
   const bool has_expressions = !ExpressionsOf(op, SizesOf(cell())).empty();
-  ReplaceSizes(context_.sizes, &op);
+  ReplaceSizes(context_.sizes, context_.use->exact_numbers, &op);
   if (has_expressions) ThrowFaultsOf(op);
   const bool drops =
       schema.FindArgument("is_test") != nullptr && schema.outputs.size() == 2 && schema.outputs[1].name == "mask";
@@ -261,7 +263,7 @@ void CellLayer::WriteParameters(CellNet* result) const {
     OpBuilder(&fill).Ints("shape", shape.ToVector());
     if (parameter.has_initializer()) {
       context_.cell->At(CellPart::kParameter, i, [&] {
-        ReplaceSizes(context_.sizes, &fill);
+        ReplaceSizes(context_.sizes, context_.use->exact_numbers, &fill);
         ThrowFaultsOf(fill);
       });
     }
@@ -285,7 +287,8 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   if (state.initial() == "learned") result->parameters.push_back(name);
   // One row, for every item of the batch.
   const Shape shape = item.Inserted(0, 1).Inserted(0, state.window());
-  AddFill(name, shape, StartOf(state), &result->init_net);
+  const double start = StartOf(state);
+  AddFill(name, shape, context_.use->exact_numbers ? start : static_cast<float>(start), &result->init_net);
   return name;
 }
 
@@ -378,7 +381,7 @@ void CellLayer::CarryStates(CellNet* result) {
                               .last = op.outputs.back(),
                               .rows = window,
                               .item = StateShape(i),
-                              .start = StartOf(cell().state(i))});
+                              .start = static_cast<float>(StartOf(cell().state(i)))});
   }
 }
 

@@ -9,6 +9,7 @@
 #include "stepnet/cells/cell_step_writer.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/name_characters.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/proto_io.h"
@@ -138,7 +139,8 @@ class CellParser : private CellReader {
     step_.Declare(parameter.name(), StepBlob::kShared, is_single ? 0 : parameter.shape_size());
     if (!TakeIf('=')) return;
     OperatorDef& fill = *parameter.mutable_initializer();
-    if (Next().kind == CellToken::kName) {
+    const bool is_type = Next().kind == CellToken::kName && !Next().IsName("sqrt") && !is_size_(Next().text);
+    if (is_type) {
       const CellToken& type = Take();
       CheckType(type);
       fill.set_type(type.text);
@@ -147,8 +149,21 @@ class CellParser : private CellReader {
       fill.set_type("ConstantFill");
       Argument& value = *fill.add_arg();
       value.set_name("value");
-      value.set_f(ExpectFloat());
+      InitialNumber(&fill, &value);
     }
+  }
+
+  // `0.1`, `1/sqrt(H)`: of a parameter, which is of floats.
+  void InitialNumber(OperatorDef* fill, Argument* value) {
+    const CellToken& first = Next();
+    const std::string text = ValueText();
+    const std::vector<std::string> names = At(first, [&] { return NamesInNumber(text); });
+    if (names.empty()) return SetWritten(At(first, [&] { return EvaluateNumber(text, {}); }), value);
+    CheckSizes(first, names, "");
+    value->set_s(text);
+    Argument& dtype = *fill->add_arg();
+    dtype.set_name("dtype");
+    dtype.set_i(TensorProto::FLOAT);
   }
 
   // `state c initial=given window=3 dropout=0.2 zoneout=0.1`
@@ -361,21 +376,28 @@ class CellParser : private CellReader {
     return Write(type, [&] { return step_.Call(std::move(op)); });
   }
 
-  // Throws for a number behind the inputs that an operator needs, where other languages have arguments without names:
-  // `Clip(x, -1, 1)`.
-  void CheckNoArgument(const CellToken& token, const OperatorDef& op, double number, int depth) {
+  // Throws for a number beside the inputs that an operator needs, where other languages have arguments without names:
+  // `Clip(x, -1, 1)`, `Clip(-1, x)`. Whatever it reads, the operand is an error.
+  void CheckNoArgument(const CellToken& token, const OperatorDef& op, double first, int depth) {
     const OperatorSchema& schema = GetOperator(op.type());
-    if (op.input_size() < schema.min_inputs()) return;  // an input that needs a shape
+    std::vector<double> numbers = {first};
+    int num_inputs = op.input_size();
+    while (TakeIf(',') && !Next().Is(')') && !Next(1).Is('=')) {
+      const StepOperand next = Sum(depth + 1);
+      if (next.kind == StepOperand::kNumber) {
+        numbers.push_back(next.number);
+      } else {
+        ++num_inputs;
+      }
+    }
+    if (num_inputs < schema.min_inputs()) return;  // an input that needs a shape
     std::vector<std::string> items = {"…"};
     for (const ArgumentSpec& spec : schema.arguments) {
+      if (items.size() > numbers.size()) break;
+      const double number = numbers[items.size() - 1];
       const bool takes_it = spec.type == ArgumentType::kFloat || spec.type == ArgumentType::kNumber ||
                             (spec.type == ArgumentType::kInt && number == std::floor(number));
-      if (!takes_it) continue;
-      items.push_back(StrCat(spec.name, "=", ShortestText(number)));
-      if (!TakeIf(',') || Next().Is(')') || Next(1).Is('=')) break;
-      const StepOperand next = Sum(depth + 1);
-      if (next.kind != StepOperand::kNumber) break;
-      number = next.number;
+      if (takes_it) items.push_back(StrCat(spec.name, "=", ShortestText(number)));
     }
     if (items.size() == 1) return;
     FailAt(token, StrCat("arguments of operators are named: ", op.type(), "(", Join(items, ", "), ")"));
@@ -419,9 +441,9 @@ class CellParser : private CellReader {
     if (spec != nullptr && !FloatOf(text)) At(token, [&] { NamesInArgument(*spec, text); });
     return text;
   }
-  void CheckSizeOfAny(const CellToken& token, const std::string& text) {
-    for (const std::string& name : NamesInNumber(text)) {
-      if (!is_size_(name)) FailAt(token, StrCat("there is no size ", name, " so far; a string stands in quotes"));
+  void CheckSizes(const CellToken& token, const std::vector<std::string>& names, const char* hint) {
+    for (const std::string& name : names) {
+      if (!is_size_(name)) FailAt(token, StrCat("there is no size ", name, " so far", hint));
     }
   }
 
@@ -433,11 +455,12 @@ class CellParser : private CellReader {
     const std::optional<float> number = FloatOf(text);
     const std::optional<std::int64_t> integer = IntegerOf(text);
     if (number && (IsFloat(spec) || !integer)) {
-      argument->set_f(*number);
+      SetWritten(*RealOf(text), argument);
     } else if (integer) {
       argument->set_i(*integer);
     } else {
-      if (spec != nullptr && spec->type == ArgumentType::kAny) CheckSizeOfAny(token, text);
+      if (spec != nullptr && spec->type == ArgumentType::kAny)
+        CheckSizes(token, NamesInNumber(text), "; a string stands in quotes");
       argument->set_s(text);
     }
   }

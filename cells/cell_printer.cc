@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <optional>
 #include <set>
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/name_characters.h"
 #include "stepnet/core/operator.h"
 
@@ -26,8 +28,9 @@ const std::string& Name(const std::string& name) {
   return name;
 }
 
-// The shortest text that reads as the same float and not as an integer.
-std::string FloatText(float value) {
+// The shortest text that reads as the same number and not as an integer.
+template <typename Number>
+std::string FloatText(Number value) {
   std::string text = ShortestText(value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   if (text.find_first_of("in") != std::string::npos) Refuse(StrCat("the number ", text));
@@ -46,7 +49,7 @@ std::string StringText(const std::string& value) {
 
 // How many of the argument's fields that hold a value hold one.
 int NumValues(const Argument& argument) {
-  return argument.has_f() + argument.has_i() + argument.has_s() + (argument.floats_size() > 0) +
+  return (argument.has_f() || argument.has_t()) + argument.has_i() + argument.has_s() + (argument.floats_size() > 0) +
          (argument.ints_size() > 0) + (argument.strings_size() > 0);
 }
 
@@ -58,10 +61,12 @@ std::string ArgumentText(const Argument& argument, const ArgumentSpec* spec, con
     return text;
   };
   if (argument.has_n() || argument.nets_size() > 0) Refuse(StrCat("the argument ", argument.name(), ", a net"));
-  if (argument.has_t() || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
+  const std::optional<double> number = DoubleOf(argument);
+  if ((argument.has_t() && !number) || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
     Refuse(StrCat("the argument ", argument.name(), ", a tensor"));
   }
   if (NumValues(argument) > 1) Refuse(StrCat("the argument ", argument.name(), ", which has values of several types"));
+  if (number) return FloatText(*number);
   if (argument.has_f()) return FloatText(argument.f());
   if (argument.has_i()) return StrCat(argument.i());
   if (argument.has_s()) return string_text(argument.s());

@@ -22,6 +22,7 @@ std::optional<Number> NumberOf(const std::string& text) {
 
 std::optional<std::int64_t> IntegerOf(const std::string& text) { return NumberOf<std::int64_t>(text); }
 std::optional<float> FloatOf(const std::string& text) { return NumberOf<float>(text); }
+std::optional<double> RealOf(const std::string& text) { return NumberOf<double>(text); }
 
 const CellToken& CellReader::Next(size_t ahead) const {
   return tokens_.tokens[std::min(at_ + ahead, tokens_.tokens.size() - 1)];
@@ -139,7 +140,9 @@ std::string CellReader::ValueText() {
   const CellToken& first = Next();
   const size_t sign = first.Is('-') ? 1 : 0;
   const CellToken& behind = Next(sign + 1);
-  const bool is_number = Next(sign).kind == CellToken::kNumber && (behind.Is(',') || behind.Is(')') || behind.Is(']'));
+  const bool ends = behind.kind == CellToken::kNewline || behind.kind == CellToken::kEnd ||
+                    (behind.text.size() == 1 && std::string(",)];}").find(behind.text) != std::string::npos);
+  const bool is_number = Next(sign).kind == CellToken::kNumber && ends;
   if (!is_number) {
     const std::string text = ExpressionText();
     At(first, [&] { NamesInNumber(text); });

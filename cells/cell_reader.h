@@ -65,5 +65,6 @@ class CellReader {
 // The number that the whole text is; nothing for other text and for what the type cannot hold.
 std::optional<std::int64_t> IntegerOf(const std::string& text);
 std::optional<float> FloatOf(const std::string& text);
+std::optional<double> RealOf(const std::string& text);
 
 }  // namespace stepnet

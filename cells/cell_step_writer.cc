@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 
@@ -21,7 +22,7 @@ void AddFloat(const char* name, double value, OperatorDef* op) {
   }
   Argument& argument = *op->add_arg();
   argument.set_name(name);
-  argument.set_f(static_cast<float>(value));
+  SetWritten(value, &argument);
 }
 
 const char* TypeOf(char sign) {

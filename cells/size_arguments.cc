@@ -1,7 +1,10 @@
 #include "stepnet/cells/size_arguments.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -21,6 +24,24 @@ bool IsOfFloats(const ArgumentSpec& spec, const std::string& text) {
     return false;
   } catch (const Error&) {
     return true;
+  }
+}
+
+// Whether the operator makes floats of a value that may be of any kind.
+bool MakesFloats(const OperatorDef& op) {
+  static const std::set<std::int64_t> kFloats = {TensorProto::FLOAT, TensorProto::DOUBLE, TensorProto::FLOAT16,
+                                                 TensorProto::BFLOAT16};
+  return std::ranges::any_of(
+      op.arg(), [](const Argument& argument) { return argument.name() == "dtype" && kFloats.contains(argument.i()); });
+}
+
+std::int64_t WholeNumber(const ArgumentSpec& spec, const std::string& text, const CellSizes& sizes) {
+  if (spec.type != ArgumentType::kAny || text.find('/') == std::string::npos) return EvaluateSize(text, sizes);
+  try {
+    return EvaluateSize(text, sizes);
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat(error.message(), "; ", spec.name,
+                                     " may be a whole number, so a fraction has a point in it, as 1.0/H"));
   }
 }
 
@@ -68,20 +89,24 @@ std::vector<ArgumentExpression> ExpressionsOf(const OperatorDef& op, const IsSiz
   return expressions;
 }
 
-void ReplaceSizes(const CellSizes& sizes, OperatorDef* op) {
+void ReplaceSizes(const CellSizes& sizes, bool exact_numbers, OperatorDef* op) {
   const OperatorSchema* const schema = FindOperator(op->type());
   if (schema == nullptr) return;
   const IsSize is_size = [&](const std::string& name) { return sizes.contains(name); };
+  const auto set = [&](double value, Argument* argument) {
+    SetWritten(exact_numbers ? value : AsWritten(static_cast<float>(value)), argument);
+  };
   for (Argument& argument : *op->mutable_arg()) {
     const ArgumentSpec* const spec = schema->FindArgument(argument.name());
     if (spec == nullptr) continue;
+    if (const std::optional<double> number = DoubleOf(argument)) set(*number, &argument);
     if (argument.has_s() && IsSizeExpression(*spec, argument.s(), is_size)) {
       const std::string text = argument.s();
       argument.clear_s();
-      if (IsOfFloats(*spec, text)) {
-        argument.set_f(static_cast<float>(EvaluateNumber(text, sizes)));
+      if (IsOfFloats(*spec, text) || (spec->type == ArgumentType::kAny && MakesFloats(*op))) {
+        set(EvaluateNumber(text, sizes), &argument);
       } else {
-        argument.set_i(EvaluateSize(text, sizes));
+        argument.set_i(WholeNumber(*spec, text, sizes));
       }
     } else if (spec->type == ArgumentType::kInts) {
       for (const std::string& text : argument.strings()) argument.add_ints(EvaluateSize(text, sizes));

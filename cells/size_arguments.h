@@ -32,8 +32,10 @@ struct ArgumentExpression {
 };
 std::vector<ArgumentExpression> ExpressionsOf(const OperatorDef& op, const IsSize& is_size);
 
-// Puts numbers in place of the operator's expressions: doubles, rounded, where an argument takes floats, and integers
-// where it takes ints. Where it takes either, an expression with a fraction (1.0/H) or a root in it is a float.
-void ReplaceSizes(const CellSizes& sizes, OperatorDef* op);
+// Puts numbers in place of the operator's expressions: doubles where an argument takes floats, and integers where it
+// takes ints. Where it takes either, an expression with a fraction (1.0/H) or a root in it is a float, and any where
+// the operator's dtype is one. Doubles, those that stand in the cell, too, are rounded unless the numbers shall be
+// exact.
+void ReplaceSizes(const CellSizes& sizes, bool exact_numbers, OperatorDef* op);
 
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
@@ -33,6 +34,7 @@ std::string ArgumentValue::Description() const {
 
 ArgumentValue ParseArgument(const Argument& proto, const std::shared_ptr<const NetDef>& owner) {
   ArgumentValue value;
+  if (proto.has_t()) value.f = DoubleOf(proto);
   if (proto.has_f()) value.f = proto.f();
   if (proto.has_i()) value.i = proto.i();
   if (proto.has_s()) value.s = proto.s();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/operator_text.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/proto/net.pb.h"
@@ -56,8 +57,8 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vect
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(def.type(), " has the argument \"", name, "\" twice, with different values"));
     }
-    const int num_kinds = (proto.has_f() ? 1 : 0) + (proto.has_i() ? 1 : 0) + (proto.has_s() ? 1 : 0) +
-                          (proto.has_n() ? 1 : 0) + (proto.floats_size() > 0 ? 1 : 0) +
+    const int num_kinds = (proto.has_f() || DoubleOf(proto) ? 1 : 0) + (proto.has_i() ? 1 : 0) +
+                          (proto.has_s() ? 1 : 0) + (proto.has_n() ? 1 : 0) + (proto.floats_size() > 0 ? 1 : 0) +
                           (proto.ints_size() > 0 ? 1 : 0) + (proto.strings_size() > 0 ? 1 : 0);
     if (num_kinds > 1) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -105,7 +106,10 @@ float OperatorCall::Float(std::string_view name) const {
   return value.f ? static_cast<float>(*value.f) : static_cast<float>(value.i.value_or(0));
 }
 double OperatorCall::Number(std::string_view name) const {
-  const ArgumentValue& value = Value(name, ArgumentType::kNumber);
+  const ArgumentSpec* spec = schema_->FindArgument(name);
+  const bool is_float = spec != nullptr && spec->type == ArgumentType::kFloat;
+  if (is_float && !HasArg(name)) return Float(name);
+  const ArgumentValue& value = Value(name, is_float ? ArgumentType::kFloat : ArgumentType::kNumber);
   return value.f ? *value.f : static_cast<double>(value.i.value_or(0));
 }
 std::int64_t OperatorCall::Int(std::string_view name) const { return Value(name, ArgumentType::kInt).i.value_or(0); }

@@ -1,9 +1,12 @@
 #include "stepnet/nets/double_net.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
+#include "stepnet/core/exact_number.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -32,7 +35,25 @@ bool FillsFloat(const OperatorDef& op) {
   return value == nullptr || value->has_f() || !(value->has_i() || value->has_s());
 }
 
+// Numbers that were rounded to float become what was written, and those that the operator has by default stand there,
+// where a float is not exactly that.
+void WriteNumbers(OperatorDef* op) {
+  for (Argument& argument : *op->mutable_arg()) {
+    if (argument.has_f()) SetDouble(AsWritten(argument.f()), &argument);
+  }
+  const OperatorSchema* const schema = FindOperator(op->type());
+  if (schema == nullptr) return;
+  for (const ArgumentSpec& spec : schema->arguments) {
+    const std::optional<double> number = spec.default_value.f;
+    if (spec.type != ArgumentType::kFloat || !number || FindArgument(*op, spec.name) != nullptr) continue;
+    const auto rounded = static_cast<float>(*number);
+    const double exact = rounded == *number ? AsWritten(rounded) : *number;
+    if (exact != rounded) SetDouble(exact, NewArgument(op, spec.name));
+  }
+}
+
 void Rewrite(OperatorDef* op) {
+  WriteNumbers(op);
   if (FillsFloat(*op)) SetDouble(op, "dtype");
   for (const char* name : {"to", "from_type"}) {
     const Argument* dtype = FindArgument(*op, name);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "stepnet/core/declared_gradient.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/nets/rename.h"
 
 namespace stepnet {
@@ -20,7 +21,7 @@ void AddArgument(const std::string& name, const ArgumentValue& value, OperatorDe
   if (argument == nullptr) argument = op->add_arg();
   argument->Clear();
   argument->set_name(name);
-  if (value.f) argument->set_f(static_cast<float>(*value.f));
+  if (value.f) SetDouble(*value.f, argument);
   if (value.i) argument->set_i(*value.i);
   if (value.s) argument->set_s(*value.s);
   for (const float item : value.floats) argument->add_floats(item);

@@ -71,10 +71,10 @@ HWY_EXPORT(UpdateDouble);
 
 struct Adam {
   explicit Adam(const OperatorCall& op)
-      : beta1(op.Float("beta1")),
-        beta2(op.Float("beta2")),
-        epsilon(op.Float("epsilon")),
-        weight_decay(op.Float("weight_decay")),
+      : beta1(op.Number("beta1")),
+        beta2(op.Number("beta2")),
+        epsilon(op.Number("epsilon")),
+        weight_decay(op.Number("weight_decay")),
         corrects_first(op.Bool("bias_corrected_epsilon")),
         iteration_name(op.inputs()[5]) {}
 

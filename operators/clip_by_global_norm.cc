@@ -95,7 +95,7 @@ const Registration clip_by_global_norm =
         })
         .Cpu([](const OperatorCall& op) {
           return FloatKernel(
-              op, [max_norm = double{op.Float("max_norm")}]<typename T>(const OpRun& run) { Clip<T>(run, max_norm); });
+              op, [max_norm = op.Number("max_norm")]<typename T>(const OpRun& run) { Clip<T>(run, max_norm); });
         });
 
 }  // namespace

@@ -31,18 +31,20 @@ const Registration elu_gradient = ActivationGradientByOutput("Elu", "dx = dy whe
                                       .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
                                       .Formula([](Formula& f) { f.Out({EluGradient(f, 1)}); });
 
-constexpr float kSeluAlpha = 1.6732632423543772848f;
-constexpr float kSeluScale = 1.0507009873554804934f;
+ArgumentSpec SeluNumber(const char* name, double value, const char* doc) {
+  return {
+      .name = name, .type = ArgumentType::kFloat, .default_value = {.f = value}, .doc = doc, .constraint = AtLeast(0)};
+}
+ArgumentSpec SeluAlpha(const char* doc) { return SeluNumber("alpha", 1.6732632423543772848, doc); }
+ArgumentSpec SeluScale(const char* doc) { return SeluNumber("scale", 1.0507009873554804934, doc); }
 
 const Registration selu = ActivationByOutput("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
-                              .Arg("alpha", kSeluAlpha, "y tends to -scale * alpha as x falls", AtLeast(0))
-                              .Arg("scale", kSeluScale, "slope above 0", AtLeast(0))
+                              .Args({SeluAlpha("y tends to -scale * alpha as x falls"), SeluScale("slope above 0")})
                               .Formula([](Formula& f) { f.Out({Elu(f, f.Number("scale"))}); });
 
 const Registration selu_gradient =
     ActivationGradientByOutput("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
-        .Arg("alpha", kSeluAlpha, "as in Selu", AtLeast(0))
-        .Arg("scale", kSeluScale, "as in Selu", AtLeast(0))
+        .Args({SeluAlpha("as in Selu"), SeluScale("as in Selu")})
         .Formula([](Formula& f) { f.Out({EluGradient(f, f.Number("scale"))}); });
 
 }  // namespace

@@ -100,8 +100,8 @@ const Registration momentum_sgd_update =
         // By hand, because six arrays at once take half as long as instructions on blocks.
         .Cpu([](const OperatorCall& op) -> RunFn {
           const MomentumFactors given = {.rate = 0,
-                                         .momentum = op.Float("momentum"),
-                                         .weight_decay = op.Float("weight_decay"),
+                                         .momentum = op.Number("momentum"),
+                                         .weight_decay = op.Number("weight_decay"),
                                          .nesterov = op.Bool("nesterov")};
           return [given](const OpRun& run) {
             MomentumFactors factors = given;

@@ -37,7 +37,7 @@ const Registration reciprocal =
     });
 
 // The powers that cells use need no std::pow.
-Expr Power(const Expr& x, float exponent) {
+Expr Power(const Expr& x, double exponent) {
   if (exponent == 0) return Cast(x.dtype(), 1);
   if (exponent == 1) return x;
   if (exponent == 2) return x * x;
@@ -48,7 +48,7 @@ Expr Power(const Expr& x, float exponent) {
 
 const Registration pow = Activation("Pow", "y = x^exponent, element by element.")
                              .RequiredArg("exponent", ArgumentType::kFloat, "the power that x is raised to")
-                             .Formula([](Formula& f) { f.Out({Power(f.In("x"), f.op().Float("exponent"))}); });
+                             .Formula([](Formula& f) { f.Out({Power(f.In("x"), f.Number("exponent"))}); });
 
 // No DerivativeOf: that of x * x * x rounds at each product, and that of 1 / x reads y; this form rounds three times
 // for every exponent.
@@ -56,7 +56,7 @@ const Registration pow_gradient =
     ActivationGradient("Pow", "dx = dy * exponent * x^(exponent - 1), and 0 where exponent is 0.")
         .RequiredArg("exponent", ArgumentType::kFloat, "as in Pow")
         .Formula([](Formula& f) {
-          const float exponent = f.op().Float("exponent");
+          const double exponent = f.Number("exponent");
           if (exponent == 0) return f.Out({Expr(0)});
           f.Out({f.In("dy") * (exponent * Power(f.In("x"), exponent - 1))});
         });

@@ -107,7 +107,7 @@ struct SequenceMask {
       : mode(ModeArgument(op)),
         layout(op),
         radius(op.Int("radius")),
-        fill(op.Bool("grad") ? 0 : op.Float("fill_val")),
+        fill(op.Bool("grad") ? 0 : op.Number("fill_val")),
         lengths_name(op.num_inputs() > 1 ? op.inputs()[1] : "") {}
 
   template <typename T>
@@ -138,7 +138,7 @@ struct SequenceMask {
   Mode mode;
   Layout layout;
   std::int64_t radius;
-  float fill;
+  double fill;
   std::string lengths_name;
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 struct LossArgs {
   explicit LossArgs(const OperatorCall& op)
-      : axis(op.Int("axis")), label_prob(op.Bool("label_prob")), scale(op.Float("scale")) {}
+      : axis(op.Int("axis")), label_prob(op.Bool("label_prob")), scale(op.Number("scale")) {}
 
   Rows RowsOf(const Shape& x) const {
     const int first = x.CanonicalAxis(axis);
@@ -30,7 +30,7 @@ struct LossArgs {
 
   std::int64_t axis;
   bool label_prob;
-  float scale;
+  double scale;
 };
 
 // Checks inputs 0 (x), 1 (labels) and, where has_weights, 2.

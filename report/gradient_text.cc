@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/formulas/formula_text.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/strings.h"
@@ -71,7 +72,7 @@ std::vector<ArgumentValue> ValuesOf(const ArgumentSpec& spec) {
 void AddArgument(const std::string& name, const ArgumentValue& value, OperatorDef* op) {
   Argument* argument = op->add_arg();
   argument->set_name(name);
-  if (value.f) argument->set_f(static_cast<float>(*value.f));
+  if (value.f) SetDouble(*value.f, argument);
   if (value.i) argument->set_i(*value.i);
   if (value.s) argument->set_s(*value.s);
   for (const std::int64_t item : value.ints) argument->add_ints(item);

@@ -1,11 +1,13 @@
 #include "stepnet/report/net_text.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/placement.h"
@@ -233,6 +235,8 @@ class TextWriter {
 std::string ArgumentText(const Argument& argument) {
   std::vector<std::string> values;
   if (argument.has_f()) values.push_back(ShortestText(argument.f()));
+  const std::optional<double> number = DoubleOf(argument);
+  if (number) values.push_back(ShortestText(*number));
   if (argument.has_i()) values.push_back(StrCat(argument.i()));
   if (argument.has_s()) values.push_back(StringText(argument.s()));
   if (argument.floats_size() > 0)
@@ -241,7 +245,8 @@ std::string ArgumentText(const Argument& argument) {
   if (argument.strings_size() > 0) values.push_back(Listed(argument.strings(), StringText));
   if (argument.has_n()) values.push_back(StrCat("a net of ", Count(argument.n().op_size(), "operator")));
   if (argument.nets_size() > 0) values.push_back(Count(argument.nets_size(), "net"));
-  if (argument.has_t() || argument.tensors_size() > 0 || argument.qtensors_size() > 0) values.push_back("tensors");
+  if ((argument.has_t() && !number) || argument.tensors_size() > 0 || argument.qtensors_size() > 0)
+    values.push_back("tensors");
   return values.empty() ? "[]" : Join(values, " ");
 }
 

@@ -162,8 +162,8 @@ std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
 }
 
 double Formula::Number(std::string_view argument) const {
-  const bool is_float = SpecOf(query_.op(), argument).type == ArgumentType::kFloat;
-  return is_float ? static_cast<double>(query_.op().Float(argument)) : query_.op().Number(argument);
+  SpecOf(query_.op(), argument);  // throws for one that is not declared
+  return query_.op().Number(argument);
 }
 std::int64_t Formula::Int(std::string_view argument) const { return query_.op().Int(argument); }
 bool Formula::Bool(std::string_view argument) const { return query_.op().Bool(argument); }

@@ -70,8 +70,10 @@ NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) 
 // double.
 nb::object Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle init,
                   nb::handle training, nb::handle carry, bool in_double) {
-  const CellUse use{
-      .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
+  const CellUse use{.sizes = SizesOf(sizes),
+                    .training = TruthOf("training", training),
+                    .carry = TruthOf("carry", carry),
+                    .exact_numbers = in_double};
   const bool is_init = TruthOf("init", init);
   return StrOf(CallWithoutGil([&] {
     const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);

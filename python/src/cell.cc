@@ -21,6 +21,11 @@ namespace {
 
 DType InPlaceOf(DType dtype, bool in_double) { return in_double && dtype == DType::kFloat ? DType::kDouble : dtype; }
 
+CellUse WithNumbers(CellUse use, bool exact) {
+  use.exact_numbers = exact;
+  return use;
+}
+
 const char* KindOf(const Cell::Argument& argument) {
   if (argument.is_parameter) return "parameter";
   return argument.is_start || argument.input.is_state ? "initial state" : "input";
@@ -43,7 +48,7 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
     : name_(source.def.name()),
       doc_(source.def.doc()),
       text_(LooksLikeText(source.text) ? source.text : PrintMessageText(source.def)),
-      net_(ExpandCell(source, use)),
+      net_(ExpandCell(source, WithNumbers(use, in_double))),
       options_(options) {
   CheckBlobNames(net_.net);
   CheckBlobNames(net_.init_net);

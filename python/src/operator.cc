@@ -45,10 +45,10 @@ nb::object AnyOf(const ArgumentValue& value) {
   return ListOf(value.strings);
 }
 
-nb::object ArgumentOf(const ArgumentValue& value, ArgumentType type) {
-  const auto number = [&] { return value.f ? *value.f : static_cast<double>(value.i.value_or(0)); };
+nb::object ArgumentOf(const OperatorCall& call, const std::string& name, const ArgumentValue& value,
+                      ArgumentType type) {
   switch (type) {
-    case ArgumentType::kFloat: return nb::cast(number());
+    case ArgumentType::kFloat: return nb::cast(call.Number(name));
     case ArgumentType::kInt: return nb::cast(value.i.value_or(0));
     case ArgumentType::kBool: return nb::cast(value.i.value_or(0) != 0);
     case ArgumentType::kString: return StrOf(value.s.value_or(""));
@@ -84,7 +84,8 @@ nb::dict Operator::Arguments() const {
     const ArgumentValue& value = is_given ? given->second : spec.default_value;
     const bool is_list =
         spec.type == ArgumentType::kFloats || spec.type == ArgumentType::kInts || spec.type == ArgumentType::kStrings;
-    arguments[StrOf(spec.name)] = value.empty() && !is_list ? nb::none() : ArgumentOf(value, spec.type);
+    arguments[StrOf(spec.name)] =
+        value.empty() && !is_list ? nb::none() : ArgumentOf(call_, spec.name, value, spec.type);
   }
   return arguments;
 }

@@ -40,6 +40,90 @@ def test_double_is_double_throughout(cells, random):
     numpy.testing.assert_allclose(out.h, references.lstm(params, x)[0], rtol=1e-12)
 
 
+NUMBERS = """
+cell numbers(x[2]; h[2]) {
+  size H = 3
+  param p[2] = 0.1
+  param q[2] = 1/H
+  state h initial=0.7
+  scaled = 0.1 * x
+  shifted = x - 0.3
+  third = x / 3
+  long = 0.123456789012345 * x
+  named = Scale(x, scale=1/sqrt(H))
+  leaky = LeakyRelu(x)
+  steep = LeakyRelu(x, alpha=0.2)
+  selu = Selu(x)
+  normed = LayerNorm(x, axis=-1)
+  bounded = Clip(x, min=-0.1, max=0.1)
+  powered = Pow(Abs(x), exponent=0.3)
+  h = h * p + q
+  output h
+  output scaled
+  output shifted
+  output third
+  output long
+  output named
+  output leaky
+  output steep
+  output selu
+  output normed
+  output bounded
+  output powered
+}
+"""
+
+
+def expected_numbers(x):
+    """What the cell gives as all its numbers are read in the dtype of x."""
+    number = x.dtype.type
+    alpha, scale = number(1.6732632423543772848), number(1.0507009873554804934)
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    h, states = numpy.full(x.shape[1:], 0.7, x.dtype), []
+    for _ in x:
+        h = h * number(0.1) + number(1) / number(3)
+        states.append(h)
+    return {
+        "h": numpy.stack(states),
+        "scaled": number(0.1) * x,
+        "shifted": x - number(0.3),
+        "third": x / number(3),
+        "long": number(0.123456789012345) * x,
+        "named": number(1 / 3**0.5) * x,
+        "leaky": numpy.where(x < 0, number(0.01) * x, x),
+        "steep": numpy.where(x < 0, number(0.2) * x, x),
+        "selu": scale * numpy.where(x < 0, alpha * numpy.expm1(x), x),
+        "normed": (x - mean) / numpy.sqrt(variance + number(1e-5)),
+        "bounded": numpy.clip(x, number(-0.1), number(0.1)),
+        "powered": numpy.abs(x) ** number(0.3),
+    }
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 4e-15)])
+def test_numbers_of_a_cell_are_of_its_dtype(random, dtype, tolerance):
+    cell = stepnet.cell(NUMBERS, dtype=dtype)
+    x = random.normal(size=(4, 3, 2)).astype(dtype)
+    out = cell(cell.init(), x=x)
+    for name, expected in expected_numbers(x).items():
+        numpy.testing.assert_allclose(getattr(out, name), expected, rtol=tolerance, atol=tolerance / 10, err_msg=name)
+    assert out.scaled.tobytes() == expected_numbers(x)["scaled"].tobytes()
+
+
+def test_gradients_of_a_cell_in_double_have_its_numbers(random):
+    cell = stepnet.cell("cell c(x[2]; ) {\n  y = Selu(0.1 * x) + LeakyRelu(x, alpha=0.3)\n  output y\n}", dtype="float64")
+    x = random.normal(size=(2, 2, 2))
+    _, gradients = cell.value_and_grad({}, "y", x=x)
+    alpha, scale = 1.6732632423543772848, 1.0507009873554804934
+    expected = 0.1 * scale * numpy.where(x < 0, alpha * numpy.exp(0.1 * x), 1) + numpy.where(x < 0, 0.3, 1)
+    numpy.testing.assert_allclose(gradients.inputs["x"], expected, rtol=1e-14)
+
+
+def test_the_net_of_a_cell_in_double_says_its_numbers():
+    text = stepnet.expand(stepnet.cell("cell c(x[2]; ) {\n  y = 0.1 * x\n  output y\n}", dtype="float64"))
+    assert "double_data: 0.1" in text
+    assert "scale: 0.1}" in stepnet.show(text)
+
+
 def test_no_steps_and_no_batch_give_no_elements(lstm):
     params = lstm.init()
     assert lstm(params, x=numpy.zeros((0, 3, 5), "float32")).h.shape == (0, 3, 4)

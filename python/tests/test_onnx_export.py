@@ -2,6 +2,7 @@ import json
 
 import numpy
 import onnx
+import onnx.reference
 import pytest
 from conftest import ROOT
 from onnx_models import (
@@ -111,6 +112,25 @@ def test_a_cell_in_double_is_exported_in_double(random, tmp_path):
     inputs = inputs_of(cell, random, 5, 3, with_states=True)
     for output, got in run(tmp_path / "cell.onnx", cell.outputs, inputs).items():
         expect_equal(got, cell(params, **inputs)[output], tolerance=1e-12)
+
+
+def test_numbers_of_a_cell_in_double_are_exported_as_they_are(random, tmp_path):
+    values = {
+        "scaled": "0.1 * x",
+        "leaky": "LeakyRelu(x)",
+        "elu": "Elu(x, alpha=0.3)",
+        "selu": "Selu(x)",
+        "hard": "HardSigmoid(x)",
+        "normed": "LayerNorm(x, axis=-1)",
+        "bounded": "Clip(x, min=-0.1, max=0.1)",
+    }
+    lines = [f"{name} = {value}\n output {name}" for name, value in values.items()]
+    cell = stepnet.cell("cell c(x[3]; ) {\n" + "\n".join(lines) + "\n}", dtype="float64")
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", {})
+    x = random.normal(size=(5, 2, 3))
+    got = onnx.reference.ReferenceEvaluator(str(tmp_path / "cell.onnx")).run(cell.outputs, {"x": x})
+    for output, value in zip(cell.outputs, got):
+        numpy.testing.assert_allclose(value, cell({}, x=x)[output], rtol=1e-14, atol=1e-15, err_msg=output)
 
 
 def test_steps_and_batch_have_any_size_and_their_names(lstm, tmp_path):

@@ -146,6 +146,8 @@ TEST(CellErrors, OfExpressions) {
 TEST(CellErrors, OfArgumentsWithoutNames) {
   ExpectSyntaxFault("h = Clip(x, -1, 1)", "4:13: arguments of operators are named: Clip(…, min=-1, max=1)");
   ExpectSyntaxFault("h = Clip(x, -1, max=1)", "4:13: arguments of operators are named: Clip(…, min=-1)");
+  ExpectSyntaxFault("h = Clip(-1, x)", "4:10: arguments of operators are named: Clip(…, min=-1)");
+  ExpectSyntaxFault("h = Clip(-1, x, 1)", "4:10: arguments of operators are named: Clip(…, min=-1, max=1)");
   ExpectSyntaxFault("h = Pow(x * 2, 2)", "4:16: arguments of operators are named: Pow(…, exponent=2)");
   ExpectSyntaxFault("h = Dropout(x, 0.3)", "4:16: arguments of operators are named: Dropout(…, ratio=0.3)");
 }
@@ -259,6 +261,13 @@ TEST(CellErrors, OfSizes) {
 }
 
 TEST(CellErrors, ShowTheLine) {
+  ExpectFault(
+      CellOf("h = ConstantFill(x, value=1/H)\noutput h"),
+      "invalid argument: c:4:5: \"1/H\" is no size: 1 cannot be divided by 3; value may be a whole number, so a "
+      "fraction has a point in it, as 1.0/H");
+  ExpectSyntaxFault("param p[H] = 1/K\nh = Tanh(x * p)\noutput h", "4:14: there is no size K so far");
+  ExpectFault(CellOf("param p[H] = 1/(H - 3)\nh = Tanh(x * p)\noutput h"),
+              "invalid argument: c:4:7: \"1/(H - 3)\" is no number: it divides by 0");
   ExpectError([] { ParseCell(CellOf("param w[H, D]\nh = Tanh(x @ w) + w2\noutput h\n"), "c"); },
               "syntax error: c:5:19: there is no blob \"w2\" so far; did you mean \"w\"?\n  5 | h = Tanh(x @ w) + w2\n"
               "    |                   ^");

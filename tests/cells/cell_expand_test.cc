@@ -7,7 +7,10 @@
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/nets/op_arguments.h"
+#include "stepnet/report/net_text.h"
 #include "stepnet/tests/examples/cell_case.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
@@ -162,6 +165,47 @@ TEST(ExpandCell, NumbersOfSizesNeedBeNoIntegers) {
   EXPECT_EQ(net.init_net.op(0).arg(1).f(), 0.25F);
   const Tensors given = {{"x", Tensor::Of<double>({1, 1, 1}, {10})}, {"p", Tensor::Of<double>({4}, {5, 0, 0, 0})}};
   EXPECT_EQ(RunCell(net, given).at("y").data<double>()[0], -2.5 + 0.25 + 5);
+}
+
+TEST(ExpandCell, ParametersStartAsExpressions) {
+  const CellNet net = ExpandCell(
+      Cell("cell c(x[4]; ) {\n  size K = 4\n  param p[K] = 1/sqrt(K)\n  param q[K] = K\n  param r[K] = -3/8\n"
+           "  y = x * p + q * r + ConstantFill(x, value=1/K, dtype=1)\n  output y\n}\n"));
+  Workspace filled;
+  RunNetOnce(net.init_net, filled);
+  EXPECT_EQ(filled.GetTensor("p").data<float>()[3], 0.5F);
+  EXPECT_EQ(filled.GetTensor("q").data<float>()[3], 4);
+  EXPECT_EQ(filled.GetTensor("r").data<float>()[3], -0.375F);
+}
+
+// A float in a net for float is as ever; what exact_numbers leaves is what InDouble reads.
+TEST(ExpandCell, KeepsTheNumbersOfACellExactOnRequest) {
+  const CellSource cell = Cell(
+      "cell c(x[1]; h[1]) {\n  size K = 3\n  param p[1] = 1/K\n  state h initial=0.123456789012\n"
+      "  h = 0.1 * x + x / 3 + 0.123456789012 * h + Scale(x, scale=1/K) * p\n  output h\n}\n");
+  const auto numbers = [](const NetDef& net) {
+    std::vector<std::string> texts;
+    for (const OperatorDef& op : net.op()) {
+      for (const Argument& argument : op.arg()) {
+        if (argument.name() == "scale" || argument.name() == "value") texts.push_back(ArgumentText(argument));
+      }
+    }
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  const auto step = [](const CellNet& net) {
+    for (const OperatorDef& op : net.net.op()) {
+      if (const Argument* step = FindArgument(op, "step_net")) return step->n();
+    }
+    return NetDef();
+  };
+  const CellNet rounded = ExpandCell(cell);
+  EXPECT_EQ(numbers(step(rounded)), (Texts{"0.1", "0.33333334", "0.12345679", "0.33333334"}));
+  EXPECT_EQ(numbers(rounded.init_net), (Texts{"0.33333334", "0.12345679"}));
+  EXPECT_EQ(PrintMessageText(rounded.net).find("double_data"), std::string::npos);
+  const CellNet exact = ExpandCell(cell, {.exact_numbers = true});
+  EXPECT_EQ(numbers(step(exact)), (Texts{"0.1", "0.3333333333333333", "0.123456789012", "0.3333333333333333"}));
+  EXPECT_EQ(numbers(exact.init_net), (Texts{"0.3333333333333333", "0.123456789012"}));
 }
 
 // Integers are shown too, 0 where the mask is false; they have no gradient.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -142,7 +143,7 @@ class SequenceRunner {
 
   // Keeps of the past `rows` what zoneout is expected to keep, and all of it where the step does not count.
   void UpdateState(const CellState& state, const Vector& rows, bool valid, Vector* row) const {
-    const double zoneout = state.has_zoneout() ? state.zoneout() : options_.zoneout();
+    const double zoneout = AsWritten(state.has_zoneout() ? state.zoneout() : options_.zoneout());
     for (size_t k = 0; k < row->size(); ++k) {
       const double before = rows[rows.size() - row->size() + k];
       (*row)[k] = valid ? zoneout * before + (1 - zoneout) * (*row)[k] : before;

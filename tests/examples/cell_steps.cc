@@ -38,8 +38,7 @@ Vector Normalised(const Vector& v) {
   for (const double x : v) mean += x / static_cast<double>(v.size());
   double variance = 0;
   for (const double x : v) variance += (x - mean) * (x - mean) / static_cast<double>(v.size());
-  // The operator takes epsilon as a float.
-  return Map(v, [&](double x) { return (x - mean) / std::sqrt(variance + static_cast<double>(1e-5F)); });
+  return Map(v, [&](double x) { return (x - mean) / std::sqrt(variance + 1e-5); });
 }
 
 Vectors Elman(const Vectors& p) {

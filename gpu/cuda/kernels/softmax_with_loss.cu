@@ -178,7 +178,7 @@ void RunForward(const OpRun& run, const OperatorCall& op, const KernelFault& fau
   const double* sums = SumsOf(run, of.rows, of.classes, ElementOf<T>{p, of.classes});
   ForEach(run, elements, DivideByRow<T>{p, sums, of.classes});
   const double* totals = SumsOf(run, 2, of.rows, LossOfRow<T>{of, sums, picked});
-  ForEach(run, 1, WriteLoss<T>{totals, double{op.Float("scale")}, run.Out(1).As<T>()});
+  ForEach(run, 1, WriteLoss<T>{totals, op.Number("scale"), run.Out(1).As<T>()});
 }
 
 template <typename T>
@@ -225,7 +225,7 @@ void RunBackward(const OpRun& run, const OperatorCall& op, const KernelFault& fa
   if (of.probabilities == nullptr) ForEach(run, of.rows, CheckLabelOfRow<T>{of});
   const double* total = SumsOf(run, 1, of.rows, WeightOfRow<T>{of});
   ForEach(run, run.Out(0).size(),
-          LossGradient<T>{of, run.In(last - 1).As<T>(), run.In(last).As<T>(), total, double{op.Float("scale")},
+          LossGradient<T>{of, run.In(last - 1).As<T>(), run.In(last).As<T>(), total, op.Number("scale"),
                           run.Out(0).As<T>()});
 }
 

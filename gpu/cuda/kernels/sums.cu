@@ -57,7 +57,7 @@ struct Clip {
 };
 
 RunFn MakeClip(const OperatorCall& op) {
-  return [max_norm = double{op.Float("max_norm")}](const OpRun& run) {
+  return [max_norm = op.Number("max_norm")](const OpRun& run) {
     ForFloats(run.Out(0).dtype, [&](auto zero) {
       using T = decltype(zero);
       auto* squares = run.ScratchOf<double>(1);

@@ -107,18 +107,44 @@ def gelu(call: Call) -> Sequence[str]:
     return [call.emit("Mul", half, call.emit("Add", erf, call.number(1)))]
 
 
-@operator("Elu", "LeakyRelu")
-def with_alpha(call: Call) -> Sequence[str]:
-    return [call.emit(call.type, call.names[0], alpha=call["alpha"])]
+def are_floats(*values: float) -> bool:
+    """Whether attributes of ONNX, which are float32, can be these numbers, as those of a cell in float64 need not."""
+    return all(float(numpy.float32(value)) == value for value in values)
+
+
+def slope_below(call: Call, alpha: float, y: str) -> str:
+    """y, times alpha where the input is below 0."""
+    x = call.names[0]
+    return call.emit("Where", call.emit("Less", x, call.number(0)), call.emit("Mul", y, call.number(alpha)), y)
+
+
+@operator("LeakyRelu")
+def leaky_relu(call: Call) -> Sequence[str]:
+    if not are_floats(call["alpha"]):
+        return [slope_below(call, call["alpha"], call.names[0])]
+    return [call.emit("LeakyRelu", call.names[0], alpha=call["alpha"])]
+
+
+@operator("Elu")
+def elu(call: Call) -> Sequence[str]:
+    if not are_floats(call["alpha"]):
+        return [slope_below(call, call["alpha"], call.emit("Elu", call.names[0]))]
+    return [call.emit("Elu", call.names[0], alpha=call["alpha"])]
 
 
 @operator("HardSigmoid")
 def hard_sigmoid(call: Call) -> Sequence[str]:
+    if not are_floats(call["alpha"], call["beta"]):
+        line = call.emit("Add", call.emit("Mul", call.names[0], call.number(call["alpha"])), call.number(call["beta"]))
+        return [call.emit("Clip", line, call.number(0), call.number(1))]
     return [call.emit("HardSigmoid", call.names[0], alpha=call["alpha"], beta=call["beta"])]
 
 
 @operator("Selu")
 def selu(call: Call) -> Sequence[str]:
+    if not are_floats(call["alpha"], call["scale"]):
+        y = slope_below(call, call["alpha"], call.emit("Elu", call.names[0]))
+        return [call.emit("Mul", y, call.number(call["scale"]))]
     return [call.emit("Selu", call.names[0], alpha=call["alpha"], gamma=call["scale"])]
 
 
@@ -293,16 +319,22 @@ def softmax(call: Call) -> Sequence[str]:
     return [by_rows(call, call.type)]
 
 
-@operator("LayerNorm")
-def layer_norm(call: Call) -> Sequence[str]:
+def normalized(call: Call, axis: int) -> str:
     x = call.inputs[0]
-    axis = x.axis(call["axis"])
     if call.graph.is_free(*x.shape[axis:]):
         ones = call.emit("Expand", call.number(1), call.graph.sizes(x.name, axis))
     else:
         ones = call.graph.constant(numpy.ones(x.shape[axis:], x.dtype))
-    y = call.emit("LayerNormalization", x.name, ones, axis=axis, epsilon=call["epsilon"])
-    if not (call.wants(1) or call.wants(2)):
+    return call.emit("LayerNormalization", x.name, ones, axis=axis, epsilon=call["epsilon"])
+
+
+@operator("LayerNorm")
+def layer_norm(call: Call) -> Sequence[str]:
+    x = call.inputs[0]
+    axis = x.axis(call["axis"])
+    is_named = are_floats(call["epsilon"])
+    y = normalized(call, axis) if is_named else ""
+    if is_named and not (call.wants(1) or call.wants(2)):
         return [y]
     axes = call.graph.ints(*range(axis, x.rank))
     mean = call.emit("ReduceMean", x.name, axes)
@@ -310,6 +342,7 @@ def layer_norm(call: Call) -> Sequence[str]:
     variance = call.emit("ReduceMean", call.emit("Mul", difference, difference), axes)
     deviation = call.emit("Sqrt", call.emit("Add", variance, call.number(call["epsilon"])))
     ones_behind = range(axis + 1, x.rank)
+    y = y or call.emit("Div", difference, deviation)
     return [y, call.graph.squeeze(mean, *ones_behind), call.graph.squeeze(deviation, *ones_behind)]
 
 
