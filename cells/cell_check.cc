@@ -34,6 +34,7 @@ class CellChecker {
     CheckUse();
     CheckStates();
     CheckOptions();
+    CheckEffects();
     if (problems_.empty()) return;
     if (more_ > 0) problems_.push_back(MoreText(more_));
     throw Error(CodeOfFaults(), Join(problems_, "\n"));
@@ -291,15 +292,44 @@ class CellChecker {
     }
   }
 
-  // It would do nothing, without an error, where no operator reads the first state.
-  void CheckRecurrentDropout() {
-    const bool is_read = cell_.state_size() > 0 && read_.contains(PreviousOf(cell_.state(0)));
-    if (is_read) return;
-    Report(CellPart::kOptions, CellOptions::kRecurrentDropoutFieldNumber,
-           cell_.state_size() == 0
-               ? "recurrent_dropout is of the first state, and the cell has none"
-               : StrCat("recurrent_dropout is of the first state, \"", cell_.state(0).name(),
-                        "\", which the step never reads; of another one it is: state NAME dropout=…"));
+  bool IsRead(const CellState& state) const { return read_.contains(PreviousOf(state)); }
+
+  // What is said, and would do nothing without an error.
+  void CheckEffects() {
+    const CellOptions& options = cell_.options();
+    const auto report = [&](int field, const std::string& message) { Report(CellPart::kOptions, field, message); };
+    for (int i = 0; i < cell_.state_size(); ++i) {
+      const CellState& state = cell_.state(i);
+      if (state.dropout() == 0 || IsRead(state)) continue;
+      Report(CellPart::kStateOption, StateOption(i, CellState::kDropoutFieldNumber),
+             StrCat("dropout is of what the step reads of the state, and it never reads \"", state.name(), "\""));
+    }
+    if (options.recurrent_dropout() != 0) {
+      const std::string problem = RecurrentDropoutProblem();
+      if (!problem.empty()) report(CellOptions::kRecurrentDropoutFieldNumber, "recurrent_dropout is of " + problem);
+    }
+    if (options.zoneout() != 0 && cell_.state_size() == 0) {
+      report(CellOptions::kZoneoutFieldNumber, "zoneout is of all states, and the cell has none");
+    }
+    if (options.layers() != 1) return;
+    if (options.dropout() != 0) {
+      report(
+          CellOptions::kDropoutFieldNumber,
+          "dropout is between layers, and the cell has one; in the step it is Dropout(…), of a state that steps hand "
+          "on: state NAME dropout=…");
+    }
+    if (options.residual()) {
+      report(CellOptions::kResidualFieldNumber, "residual adds from the second layer on, and the cell has one");
+    }
+  }
+
+  std::string RecurrentDropoutProblem() const {
+    if (cell_.state_size() == 0) return "the first state, and the cell has none";
+    const CellState& state = cell_.state(0);
+    const std::string first = StrCat("the first state, \"", state.name(), "\", ");
+    if (state.has_dropout()) return first + "which has a dropout of its own";
+    if (IsRead(state)) return "";
+    return first + "which the step never reads; of another one it is: state NAME dropout=…";
   }
 
   void CheckOptions() {
@@ -314,7 +344,6 @@ class CellChecker {
     CheckProbability(CellPart::kOptions, CellOptions::kRecurrentDropoutFieldNumber, "recurrent_dropout",
                      options.recurrent_dropout());
     CheckProbability(CellPart::kOptions, CellOptions::kZoneoutFieldNumber, "zoneout", options.zoneout());
-    if (options.recurrent_dropout() > 0) CheckRecurrentDropout();
     if (options.has_lengths() && options.has_mask())
       report(CellOptions::kMaskFieldNumber, "a cell has lengths or a mask, not both");
     if (options.has_beyond_length() && !options.has_lengths() && !options.has_mask()) {

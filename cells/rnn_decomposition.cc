@@ -65,7 +65,7 @@ CellSource CellOf(const OperatorCall& op) {
   options.set_layers(op.Int("num_layers"));
   if (op.Bool("bidirectional")) options.set_direction(CellOptions::BIDIRECTIONAL);
   if (op.Bool("use_sequence_length")) options.set_lengths("lengths");
-  if (op.Float("p") > 0) options.set_dropout(op.Float("p"));
+  if (op.Float("p") > 0 && options.layers() > 1) options.set_dropout(op.Float("p"));
   for (OperatorDef& step_op : *cell.def.mutable_op()) {
     if (step_op.type() != "LSTMStateClip") continue;
     OpBuilder(&step_op)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numbers
 import re
+import warnings
 from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
 
 from . import errors
@@ -148,7 +149,7 @@ class Layers(NamedTuple):
             yield "direction = bidirectional"
         if self.lengths:
             yield "lengths = lengths"
-        if self.dropout:
+        if self.dropout and self.num_layers > 1:
             yield f"dropout = {self.dropout!r}"
         if self.batch_first:
             yield "batch_major = true"
@@ -193,7 +194,7 @@ def layers(
     Args:
         mode: ``"rnn_tanh"``, ``"rnn_relu"``, ``"lstm"`` or ``"gru"``; its reset gate acts on the product.
         batch_first: whether sequences are ``[B, T, …]`` and not ``[T, B, …]``; states are ``[1, B, …]``.
-        dropout: of what all layers but the last give, in training alone.
+        dropout: of what all layers but the last give, in training alone; a ``UserWarning`` says that there is one layer.
         lengths: whether there is an input ``lengths``, int32 or int64 ``[B]``. Behind its end a sequence gives zeros, and
             the last states are those at its own end.
 
@@ -213,6 +214,8 @@ def layers(
     fault = described.fault()
     if fault:
         raise errors.InvalidArgumentError(f"invalid argument: {fault}")
+    if described.dropout and num_layers == 1:
+        warnings.warn("dropout is between layers, and there is one: it does nothing", UserWarning, stacklevel=2)
     return cell(described.text(), dtype=dtype)
 
 

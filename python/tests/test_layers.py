@@ -186,3 +186,9 @@ def test_the_text_is_a_cell_to_go_on_from():
 def test_what_no_layers_have_is_refused(arguments, message):
     with pytest.raises(stepnet.InvalidArgumentError, match=message):
         stepnet.layers(**{"mode": "lstm", "input_size": 3, "hidden_size": 4, **arguments})
+
+
+def test_dropout_between_no_layers_warns_and_does_nothing():
+    with pytest.warns(UserWarning, match="dropout is between layers, and there is one"):
+        cell = stepnet.layers("gru", 4, 8, dropout=0.25)
+    assert cell.text == stepnet.layers("gru", 4, 8).text

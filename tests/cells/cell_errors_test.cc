@@ -203,7 +203,8 @@ TEST(CellErrors, OfValues) {
   const std::string step = kStep;
   ExpectSyntaxFault(step + "option layers = 0", "7:8: layers is 0, must be between 1 and 1000");
   ExpectSyntaxFault(step + "option layers = 1001", "7:8: layers is 1001, must be between 1 and 1000");
-  ExpectSyntaxFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "option layers = 2\noption dropout = 1",
+                    "8:8: dropout is 1, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "option recurrent_dropout = -0.5",
                     "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
   ExpectSyntaxFault(
@@ -212,6 +213,20 @@ TEST(CellErrors, OfValues) {
       "is: state NAME dropout=…");
   ExpectFault("cell c(x[2]; ) {\n  y = Tanh(x)\n  output y\n  option recurrent_dropout = 0.5\n}",
               "syntax error: c:4:10: recurrent_dropout is of the first state, and the cell has none");
+  ExpectFault("cell c(x[2]; ) {\n  y = Tanh(x)\n  output y\n  option zoneout = 0.5\n}",
+              "syntax error: c:4:10: zoneout is of all states, and the cell has none");
+  ExpectSyntaxFault(step + "state h dropout=0.5",
+                    "7:9: dropout is of what the step reads of the state, and it never reads \"h\"");
+  ExpectSyntaxFault(
+      "h = Tanh(x + Slice(h, starts=[0, 0, 0], ends=[-1, -1, D]))\noutput h\nstate h dropout=0.5\n"
+      "option recurrent_dropout = 0.5",
+      "7:8: recurrent_dropout is of the first state, \"h\", which has a dropout of its own");
+  ExpectSyntaxFault(step + "option dropout = 0.5",
+                    "7:8: dropout is between layers, and the cell has one; in the step it is Dropout(…), of a state "
+                    "that steps hand on: state NAME dropout=…");
+  ExpectSyntaxFault(step + "option residual = true",
+                    "7:8: residual adds from the second layer on, and the cell has one");
+  ExpandCell(ParseCell(CellOf(step + "option dropout = 0\noption residual = false\noption zoneout = 0"), "c"));
   ExpectSyntaxFault(step + "option zoneout = 1.5", "7:8: zoneout is 1.5, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "state h dropout=2", "7:9: dropout is 2, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "state h window=0", "7:9: the state \"h\" has a window of 0, must be at least 1");
@@ -246,6 +261,13 @@ TEST(CellErrors, OfSizes) {
               "shape mismatch: c:1:8: the sizes of [B, 9000000000000000000] multiply to more than 2^63");
   ExpectFault(CellOf("h = Slice(x, starts=[H/2], ends=[D])\noutput h"),
               "invalid argument: c:4:5: \"H/2\" is no size: 3 cannot be divided by 2");
+  ExpectFault(
+      CellOf("h = ConstantFill(x, value=1/H)\noutput h"),
+      "invalid argument: c:4:5: \"1/H\" is no size: 1 cannot be divided by 3; value may be a whole number, so a "
+      "fraction has a point in it, as 1.0/H");
+  ExpectSyntaxFault("param p[H] = 1/K\nh = Tanh(x * p)\noutput h", "4:14: there is no size K so far");
+  ExpectFault(CellOf("param p[H] = 1/(H - 3)\nh = Tanh(x * p)\noutput h"),
+              "invalid argument: c:4:7: \"1/(H - 3)\" is no number: it divides by 0");
   const CellSource cell = ParseCell(CellOf(kStep), "c");
   ExpectError(
       [&] {
@@ -261,13 +283,6 @@ TEST(CellErrors, OfSizes) {
 }
 
 TEST(CellErrors, ShowTheLine) {
-  ExpectFault(
-      CellOf("h = ConstantFill(x, value=1/H)\noutput h"),
-      "invalid argument: c:4:5: \"1/H\" is no size: 1 cannot be divided by 3; value may be a whole number, so a "
-      "fraction has a point in it, as 1.0/H");
-  ExpectSyntaxFault("param p[H] = 1/K\nh = Tanh(x * p)\noutput h", "4:14: there is no size K so far");
-  ExpectFault(CellOf("param p[H] = 1/(H - 3)\nh = Tanh(x * p)\noutput h"),
-              "invalid argument: c:4:7: \"1/(H - 3)\" is no number: it divides by 0");
   ExpectError([] { ParseCell(CellOf("param w[H, D]\nh = Tanh(x @ w) + w2\noutput h\n"), "c"); },
               "syntax error: c:5:19: there is no blob \"w2\" so far; did you mean \"w\"?\n  5 | h = Tanh(x @ w) + w2\n"
               "    |                   ^");
