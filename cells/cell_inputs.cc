@@ -13,6 +13,12 @@ namespace {
 std::string Quoted(const std::string& name) { return StrCat("\"", name, "\""); }
 std::string Count(std::int64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
+// As Tensor::Description.
+std::string Described(const Tensor& given, DTypeText dtype_text) {
+  const std::string text = StrCat(dtype_text(given.dtype()), " ", given.shape());
+  return given.device().IsHost() ? text : StrCat(text, " on ", given.device());
+}
+
 }  // namespace
 
 std::string ExpectedShapeText(const CellNetInput& input, std::int64_t steps, std::int64_t batch) {
@@ -25,12 +31,15 @@ std::string ExpectedShapeText(const CellNetInput& input, std::int64_t steps, std
   return StrCat("[", Join(dims, ", "), "]", means.empty() ? "" : StrCat(", of ", Join(means, " and ")));
 }
 
-void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
+std::string OwnDTypeText(DType dtype) { return DTypeName(dtype); }
+
+void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch,
+                    DTypeText dtype_text) {
   const Shape& shape = given.shape();
   if (NumInitialRows(shape) != input.dims[0]) {
     throw Error(
         ErrorCode::kShapeMismatch,
-        StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(), "; steps see ",
+        StrCat("the initial state ", Quoted(input.blob), " is ", Described(given, dtype_text), "; steps see ",
                Count(input.dims[0], "row"), " of the state, so it must be ", ExpectedShapeText(input, steps, batch)));
   }
   const auto num_item_dims = std::ssize(input.dims) - 2;
@@ -39,17 +48,19 @@ void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t
   for (std::int64_t d = 0; fits && d < num_item_dims; ++d) fits = shape[num_leading + d] == input.dims[2 + d];
   if (fits && num_leading > 0) fits = shape[num_leading - 1] == 1 || shape[num_leading - 1] == batch;
   if (fits) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(),
-                                                "; it must be ", ExpectedShapeText(input, steps, batch)));
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("the initial state ", Quoted(input.blob), " is ", Described(given, dtype_text), "; it must be ",
+                     ExpectedShapeText(input, steps, batch)));
 }
 
-void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
-  if (input.is_state) return CheckCellStart(input, given, steps, batch);
+void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch,
+                    DTypeText dtype_text) {
+  if (input.is_state) return CheckCellStart(input, given, steps, batch, dtype_text);
   std::vector<std::int64_t> dims = input.dims;
   std::ranges::replace(dims, CellNetInput::kSteps, steps);
   std::ranges::replace(dims, CellNetInput::kBatch, batch);
   if (std::ranges::equal(given.shape().dims(), dims)) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", given.Description(),
+  throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", Described(given, dtype_text),
                                                 "; it must be ", ExpectedShapeText(input, steps, batch)));
 }
 

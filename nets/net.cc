@@ -22,6 +22,20 @@
 namespace stepnet {
 namespace {
 
+// What the blobs hold that an operator, "y, h_last = RNN(x, w)", reads. Parts of it have others, of which whoever wrote
+// the net knows nothing.
+std::string InputsText(const std::string& whole, const Workspace& workspace) {
+  std::vector<std::string> items;
+  for (size_t at = whole.find('('); at != std::string::npos && whole[at] != ')';) {
+    const size_t begin = at + (whole[at] == '(' ? 1 : 2);  // behind "(" or ", "
+    at = std::min(whole.find(", ", begin), whole.rfind(')'));
+    if (at == std::string::npos || at < begin) break;
+    const std::string name = whole.substr(begin, at - begin);
+    if (const Blob* blob = workspace.FindBlob(name)) items.push_back(StrCat(name, " ", blob->Description()));
+  }
+  return Join(items, ", ");
+}
+
 class SimpleNet : public Net {
  protected:
   void RunOperators() override {
@@ -246,7 +260,11 @@ void Net::ThrowLateFaults(LateFaults* late_faults) {
 
 Error Net::ErrorAt(int i, Error error) const {
   const NetOperator& op = *operators_[i];
-  return error.At({.net = name_, .op_index = origins_[i], .op_text = TextOf(i, op.text()), .blobs = op.InputsText()});
+  const bool is_part = wholes_.contains(origins_[i]);
+  return error.At({.net = name_,
+                   .op_index = origins_[i],
+                   .op_text = TextOf(i, op.text()),
+                   .blobs = is_part ? InputsText(TextOf(i, ""), workspace()) : op.InputsText()});
 }
 
 std::string Net::TextOf(int i, const std::string& part) const {

@@ -232,9 +232,9 @@ void Cell::CheckArguments(const std::vector<Tensor>& tensors) const {
                                                     tensor.shape(), "; it must be ", argument.shape));
     }
     if (argument.is_start) {
-      CheckCellStart(input, tensor, steps, batch);
+      CheckCellStart(input, tensor, steps, batch, NumpyName);
     } else {
-      CheckCellInput(input, tensor, steps, batch);
+      CheckCellInput(input, tensor, steps, batch, NumpyName);
     }
   }
 }

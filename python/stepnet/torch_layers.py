@@ -13,9 +13,12 @@ from .layers import GATES, Layers, check_types, layers_of
 
 if TYPE_CHECKING:
     import torch
+    from torch.nn import Module
+else:  # hints can be read where there is no PyTorch, too
+    Module = Any
 
 
-def from_torch(module: torch.nn.Module, *, lengths: bool = False) -> tuple[Cell, dict[str, numpy.ndarray]]:
+def from_torch(module: Module, *, lengths: bool = False) -> tuple[Cell, dict[str, numpy.ndarray]]:
     """The cell that computes what a recurrent module of PyTorch does, and its parameters.
 
     The cell's ``text`` is there to go on from. It takes and gives sequences as the module does, ``[T, B, …]``, or with
@@ -82,7 +85,7 @@ def _hint(module: Any) -> str:
     return "; give the recurrent modules in it one by one" if isinstance(module, nn.Module) else ""
 
 
-def _tensors(module: torch.nn.Module, described: Layers) -> dict[str, torch.Tensor]:
+def _tensors(module: Module, described: Layers) -> dict[str, torch.Tensor]:
     """The parameters of a module by the names of the cell, of the shapes that its sizes say and of one dtype."""
     import torch
 
@@ -110,7 +113,7 @@ def _tensors(module: torch.nn.Module, described: Layers) -> dict[str, torch.Tens
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-def _check_is_plain(module: torch.nn.Module) -> None:
+def _check_is_plain(module: Module) -> None:
     """Raises InvalidArgumentError where something else than the module's class decides what it computes."""
     hooks = [each.strip("_") for each in _HOOKS if getattr(module, each, None)]
     if hooks:
@@ -124,7 +127,7 @@ def _check_is_plain(module: torch.nn.Module) -> None:
         )
 
 
-def to_torch(given: Cell, params: Mapping[str, Array]) -> torch.nn.Module:
+def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
     """The module of PyTorch that computes what a cell of ``from_torch`` or ``stepnet.layers`` does.
 
     Its ``state_dict`` is, bit for bit, that of the module that the cell came from. It is new: on the CPU, in training mode.
@@ -184,7 +187,7 @@ def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.
     return values
 
 
-def _module_of(described: Layers, dtype: Any) -> torch.nn.Module:
+def _module_of(described: Layers, dtype: Any) -> Module:
     from torch import nn
 
     arguments = described._asdict()

@@ -150,7 +150,7 @@ def test_what_lends_lives_until_the_device_has_read_it(there, values):
 def test_calls_that_fail_keep_nothing(there, values):
     params, x = there.init(), lent(values)
     for _ in range(3):
-        with pytest.raises(stepnet.ShapeMismatchError, match='the initial state "h_init" is float'):
+        with pytest.raises(stepnet.ShapeMismatchError, match='the initial state "h_init" is float32'):
             there(params, x=x, h_init=lent(values))
         with pytest.raises(stepnet.TypeMismatchError, match='the parameter "w"'):
             there({**params, "w": 1}, x=x)

@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+import textwrap
 import warnings
 
 import numpy
@@ -96,12 +97,12 @@ def test_a_wrong_shape_is_named_with_the_one_that_it_must_be(lstm):
     refuses(
         lambda: lstm(params, x=X[:, :, :4].copy()),
         stepnet.ShapeMismatchError,
-        'the input "x" is float [2, 3, 4]; it must be [T, B, 5], of 2 steps and a batch of 3',
+        'the input "x" is float32 [2, 3, 4]; it must be [T, B, 5], of 2 steps and a batch of 3',
     )
     refuses(
         lambda: lstm(params, x=X[0]),
         stepnet.ShapeMismatchError,
-        'the input "x" is float [3, 5]; it must be [T, B, 5]',
+        'the input "x" is float32 [3, 5]; it must be [T, B, 5]',
     )
     refuses(
         lambda: lstm({**params, "u": numpy.zeros((16, 5), "float32")}, x=X),
@@ -111,7 +112,7 @@ def test_a_wrong_shape_is_named_with_the_one_that_it_must_be(lstm):
     refuses(
         lambda: lstm(params, x=X, h_init=numpy.zeros((1, 2, 4), "float32")),
         stepnet.ShapeMismatchError,
-        'the initial state "h_init" is float [1, 2, 4]; it must be [1, B, 4], of a batch of 3',
+        'the initial state "h_init" is float32 [1, 2, 4]; it must be [1, B, 4], of a batch of 3',
     )
     with pytest.raises(stepnet.ShapeMismatchError, match="has 9 dimensions; tensors have at most 8"):
         lstm(params, x=numpy.zeros((1,) * 9, "float32"))
@@ -598,3 +599,28 @@ def test_a_pullback_wants_a_gradient(lstm):
     _, pullback = lstm.vjp(lstm.init(), x=X)
     refuses(pullback, stepnet.InvalidArgumentError, "the pullback is given no gradient; give that of an output")
     refuses(lambda: lstm.value_and_grad(lstm.init(), (), x=X), stepnet.InvalidArgumentError, "is given no gradient")
+
+
+def test_the_hints_of_all_that_is_public_can_be_read():
+    """Also where there is no PyTorch."""
+    program = """
+        import importlib.util, inspect, sys, typing
+        sys.modules["torch"] = None
+        import stepnet
+        modules = [stepnet, stepnet.packed, stepnet.errors]
+        if importlib.util.find_spec("onnx"):
+            modules.append(stepnet.onnx)
+        count = 0
+        for module in modules:
+            for name in getattr(module, "__all__", dir(module)):
+                public = getattr(module, name)
+                of_class = vars(public).values() if inspect.isclass(public) else ()
+                for each in (public, *of_class):
+                    each = getattr(each, "fget", each)
+                    if inspect.isfunction(each):
+                        typing.get_type_hints(each)
+                        count += 1
+        print(count)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
+    assert done.returncode == 0 and int(done.stdout) > 50, done.stderr

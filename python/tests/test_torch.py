@@ -380,7 +380,7 @@ def test_outputs_become_tensors_without_a_copy(lstm):
 
 
 def test_wrong_tensors_are_told(lstm, module):
-    with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "x" is float \[3, 2, 4\]'):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "x" is float32 \[3, 2, 4\]'):
         module(torch.randn(3, 2, 4))
     with pytest.raises(stepnet.TypeMismatchError, match='the input "x" of lstm is float64'):
         module(torch.randn(3, 2, 5, dtype=torch.float64))

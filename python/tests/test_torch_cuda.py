@@ -190,7 +190,7 @@ def test_tensors_that_are_elsewhere_are_refused(lstm, there):
         there(params, x=x.double())
     with pytest.raises(stepnet.TypeMismatchError, match='the input "x" has elements torch.complex64'):
         there(params, x=x.to(torch.complex64))
-    with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "x" is float \[7, 3, 4\]'):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "x" is float32 \[7, 3, 4\]'):
         there(params, x=x[:, :, :4].contiguous())
     into = {"w": torch.zeros(4 * H, D, device="cuda")}
     with pytest.raises(stepnet.InvalidArgumentError, match="into has for 'w' an array on cuda:0"):

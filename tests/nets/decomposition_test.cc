@@ -121,7 +121,7 @@ TEST(NetsOfDecompositions, NameTheOperatorAsItIsWritten) {
       [&] {
         run({2, 3});
       },
-      "…  at op 1 `y = test.FourTimes(a)` with y/twice double [2, 3], y/twice_turned double [3, 2]\n"
+      "…  at op 1 `y = test.FourTimes(a)` with a double [2, 3]\n"
       "  in net \"test\"");
 }
 

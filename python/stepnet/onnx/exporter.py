@@ -26,6 +26,8 @@ from .nets import Blobs, value_named, write_operators
 
 if TYPE_CHECKING:
     from ..torch import Module
+else:  # hints can be read where there is no PyTorch, too
+    Module = Any
 
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
