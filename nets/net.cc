@@ -40,6 +40,7 @@ class SimpleNet : public Net {
  protected:
   void RunOperators() override {
     if (late_faults_ == nullptr) late_faults_ = MakeLateFaults();
+    if (first_update_ < 0) first_update_ = FirstUpdate();
     Lend(&context_);
     context_.late_faults = late_faults_.get();
     // Those of a run that an exception has ended.
@@ -53,9 +54,45 @@ class SimpleNet : public Net {
   bool RunsInTurn() const override { return true; }
 
  private:
+  // From this operator on all work in place on what the run has found, as a training net's updates of parameters and
+  // its count of iterations do: they are done all or none, so a run that has begun with them cannot be cancelled.
+  int FirstUpdate() const {
+    std::set<int> origins;  // of updates: a copy that serves one has its origin
+    int first = static_cast<int>(operators_.size());
+    for (; first > 0; --first) {
+      const int i = first - 1;
+      if (!IsUpdate(i) && !origins.contains(origins_[i])) break;
+      origins.insert(origins_[i]);
+    }
+    return first;
+  }
+
+  bool IsUpdate(int i) const {
+    const OperatorCall& call = operators_[i]->call();
+    const bool is_in_place = std::ranges::any_of(call.outputs(), [&](const std::string& blob) {
+      return std::ranges::find(call.inputs(), blob) != call.inputs().end();
+    });
+    return outlives_[i] && is_in_place &&
+           std::ranges::none_of(call.arguments(), [](const auto& argument) { return argument.second.net != nullptr; });
+  }
+
+  // Looks once more whether the run shall stop, and not from then on.
+  void BeginUpdates(std::optional<CancellationScope>* scope) const {
+    if (scope->has_value()) return;
+    try {
+      CheckCancelled();
+    } catch (Error& error) {
+      error.At({.net = name_});
+      throw;
+    }
+    scope->emplace(nullptr);
+  }
+
   // Those from operator `begin` on, without entries.
   void RunOthers(int begin) {
+    std::optional<CancellationScope> updates;
     for (int i = begin; i < static_cast<int>(operators_.size()); ++i) {
+      if (i >= first_update_) BeginUpdates(&updates);
       if (!std::ranges::binary_search(entries_, i)) RunOperator(i, context_);
     }
   }
@@ -92,7 +129,9 @@ class SimpleNet : public Net {
       NoteRefusal(at.op, context);
     };
     Recorder* const recorder = recording.run->recorder();
+    std::optional<CancellationScope> updates;
     for (const OperatorLane& at : lanes_) {
+      if (at.op >= first_update_) BeginUpdates(&updates);
       recorder == nullptr ? run(at) : recorder->InLane(at.lane, at.behind, [&] { run(at); });
     }
     // Which takes the memory that the next run needs.
@@ -128,6 +167,7 @@ class SimpleNet : public Net {
   std::unique_ptr<NetRecordings> recordings_;
   std::vector<OperatorLane> lanes_;  // of the operators that are recorded
   int num_lanes_ = 1;
+  int first_update_ = -1;   // of the operators, their number where there is none; below 0: not known yet
   int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
 };
 

@@ -141,6 +141,33 @@ def test_a_cell_runs_after_an_interrupt(lstm):
         assert numpy.array_equal(lstm(params, x=x).h, expected)
 
 
+def test_an_interrupt_leaves_iterations_whole():
+    """Gradients are ones, so that each parameter says how often it was updated."""
+    count, size = 30, 500_000
+    names = [f"w{k}" for k in range(count)]
+    net = "".join(f'op {{ type: "SumElements" input: "{name}" output: "s{name}" }}' for name in names)
+    net += f'op {{ type: "Sum" {" ".join(f"""input: "s{name}" """ for name in names)} output: "loss" }}'
+    init = {name: numpy.zeros(size, "float32") for name in names}
+    training = stepnet.train_net(net, init, loss="loss", learning_rate=1, method="sgd", threads=1)
+    training()
+    for delay in numpy.linspace(0.05, 0.4, 12):
+        timer = threading.Timer(delay, _thread.interrupt_main)
+        try:
+            timer.start()
+            for _ in range(10):
+                training()
+            timer.join()
+            time.sleep(60)  # until the interrupt comes
+        except KeyboardInterrupt:
+            pass
+        timer.join()
+        state = training.state
+        done = int(state["optimizer/iteration"][0])
+        assert {float(state[name][at]) for name in names for at in (0, -1)} == {-float(done)}
+        assert {float(state[f"optimizer/{name}/momentum"][0]) for name in names} == {1.0}
+    assert done > 1
+
+
 def test_a_process_that_was_forked_runs_cells_and_ends():
     program = """
         import os, sys, threading, time, numpy, stepnet

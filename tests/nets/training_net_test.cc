@@ -5,6 +5,8 @@
 #include <map>
 #include <numbers>
 
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/observer.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
@@ -68,6 +70,49 @@ void ExpectIterations(const OptimizerDef& optimizer,
     }
   }
   EXPECT_EQ(workspace.GetTensor("optimizer/iteration").data<std::int64_t>()[0], 7);
+}
+
+// Asks for a stop when an operator of the type starts.
+class StopsAt : public Observer {
+ public:
+  StopsAt(std::string type, Cancellation* cancellation) : type_(std::move(type)), cancellation_(cancellation) {}
+  void Start(const RunEvent& event) override {
+    if (event.op_type != nullptr && *event.op_type == type_) cancellation_->Cancel();
+  }
+  void Stop(const RunEvent& /*event*/) override {}
+
+ private:
+  const std::string type_;
+  Cancellation* const cancellation_;
+};
+
+// Either nothing has changed, or everything has, and the iteration is counted.
+TEST(TrainingNet, AnIterationIsDoneOrNot) {
+  for (const char* type : {"Mul", "LearningRate", "MomentumSGDUpdate", "Iter"}) {
+    OptimizerDef optimizer;
+    optimizer.set_method(OptimizerDef::SGD);
+    const TrainingNet training = MakeTrainingNet(QuadraticNet(), "loss", {"a", "b"}, optimizer);
+    Workspace workspace;
+    workspace.SetTensor("a", Tensor::Of<double>({3}, kA));
+    workspace.SetTensor("b", Tensor::Of<double>({3}, kB));
+    workspace.SetTensor("one", Tensor::Of<double>({3}, {1, 1, 1}));
+    RunNetOnce(training.init_net, workspace);
+    const auto net = Net::Create(training.net, workspace);
+    Cancellation cancellation;
+    StopsAt observer(type, &cancellation);
+    net->AttachObserver(&observer);
+    bool is_done = true;
+    try {
+      net->Run(&cancellation);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+      is_done = false;
+    }
+    EXPECT_EQ(ValuesOf(workspace, "a") != kA, is_done) << type;
+    EXPECT_EQ(ValuesOf(workspace, "b") != kB, is_done) << type;
+    EXPECT_EQ(workspace.GetTensor("optimizer/iteration").data<std::int64_t>()[0], is_done ? 1 : 0) << type;
+    EXPECT_EQ(is_done, std::string(type) == "MomentumSGDUpdate" || std::string(type) == "Iter") << type;
+  }
 }
 
 // Configs hold floats.
