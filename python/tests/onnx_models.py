@@ -28,6 +28,7 @@ NOT_EXPORTED = {
 }
 ELEMENTS = {
     "int16": TensorProto.INT16,
+    "float16": TensorProto.FLOAT16,
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
     "int32": TensorProto.INT32,

@@ -387,6 +387,11 @@ OPERATORS = [
     ("ReduceMean", [X], {}, {"axes": [-1], "keepdims": 0}),
     ("ReduceSum", [X], {1: ints(0, 2)}, {}),
     ("ReduceSum", [X], {}, {"noop_with_empty_axes": 1}),
+    ("ReduceMax", [X], {}, {}),
+    ("ReduceMin", [X], {}, {}),
+    ("ReduceMax", [X], {}, {"axes": [-1], "keepdims": 0}),
+    ("ReduceMin", [X], {}, {"axes": [2, 0]}),
+    ("ReduceMax", [X], {}, {"axes": [0, -2], "keepdims": 0}),
     ("ArgMax", [X], {}, {"axis": 1, "keepdims": 0}),
     ("Transpose", [X], {}, {"perm": [1, 0, 2]}),
     ("Flatten", [X], {}, {"axis": -1}),
@@ -441,10 +446,8 @@ OPERATORS = [
 OPSETS = {"Mish": 18, "Swish": 24}
 
 
-@pytest.mark.parametrize(
-    "op_type, given, constants, attributes", OPERATORS, ids=[f"{i} {o[0]}" for i, o in enumerate(OPERATORS)]
-)
-def test_operators_are_those_of_onnxruntime(op_type, given, constants, attributes, tmp_path):
+def of_operator(op_type, given, constants, attributes):
+    """A model of one node, and its inputs."""
     inputs, arrays, names = iter(given), {}, []
     count = max([len(given) + len(constants), *(i + 1 for i in constants)])
     fixed = {f"k{i}": numpy.asarray(value) for i, value in constants.items()}
@@ -455,9 +458,43 @@ def test_operators_are_those_of_onnxruntime(op_type, given, constants, attribute
             arrays[f"x{i}"] = array
     node = helper.make_node(op_type, names, ["y"], **attributes)
     model = model_of([node], arrays, {"y": 0}, fixed, opset=OPSETS.get(op_type, 17))
-    kind = onnx.shape_inference.infer_shapes(model_of([node], arrays, {}, fixed)).graph.value_info
+    alone = model_of([node], arrays, {}, fixed, opset=OPSETS.get(op_type, 17))
+    kind = onnx.shape_inference.infer_shapes(alone).graph.value_info
     model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else TensorProto.FLOAT
-    expect_as_runtime(model, arrays, tmp_path)
+    return model, arrays
+
+
+IDS = [f"{i} {o[0]}" for i, o in enumerate(OPERATORS)]
+
+
+@pytest.mark.parametrize("op_type, given, constants, attributes", OPERATORS, ids=IDS)
+def test_operators_are_those_of_onnxruntime(op_type, given, constants, attributes, tmp_path):
+    expect_as_runtime(*of_operator(op_type, given, constants, attributes), tmp_path)
+
+
+def halves(array):
+    return array.astype("float16") if numpy.asarray(array).dtype == "float32" else array
+
+
+@pytest.mark.parametrize("op_type, given, constants, attributes", OPERATORS, ids=IDS)
+def test_what_is_not_computed_in_float16_is_refused_by_load(op_type, given, constants, attributes, tmp_path):
+    fixed = {i: halves(each) for i, each in constants.items()}
+    model, arrays = of_operator(op_type, [halves(each) for each in given], fixed, attributes)
+    try:
+        net = loaded(model, tmp_path)
+    except stepnet.InvalidNetError as error:
+        assert "float16" in str(error) and "at node 0" in str(error)
+        return
+    (got,) = net(**arrays)
+    if got.dtype == "float16":
+        model, arrays = of_operator(op_type, given, constants, attributes)
+        expect_equal(got.astype("float32"), numpy.asarray(loaded(model, tmp_path)(**arrays)[0]), tolerance=1e-2)
+
+
+def test_units_in_float16_are_refused_by_load(random, tmp_path):
+    model, _ = unit("LSTM", random, dtype="float16")
+    with pytest.raises(stepnet.InvalidNetError, match='its input "X" is float16, in which LSTM'):
+        loaded(model, tmp_path)
 
 
 def test_operators_of_several_outputs(tmp_path):

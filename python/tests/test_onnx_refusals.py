@@ -67,6 +67,10 @@ REFUSED = [
     ("Range", [numpy.int64(1), numpy.int64(4)], {2: numpy.int64(1)}, {}, 1, "start is no constant"),
     ("Range", [], {0: numpy.int64(1), 1: numpy.int64(4), 2: numpy.int64(1)}, {}, 1, "whole numbers from 0 on"),
     ("ReduceProd", [X], {}, {}, 1, r"products of sizes, int64 \[rank\], are read"),
+    ("ReduceMax", [draw(2, 3, dtype="int64")], {}, {}, 1, "its input is int64; float32 and float64 are read"),
+    ("ReduceMax", [X], {1: ints(3)}, {}, 1, "one of its axes is 3; it must be from -3 to 2"),
+    ("ReduceMin", [draw(2, 0)], {1: ints(1)}, {}, 1, r"its input is \[2, 0\], in which there is nothing to choose from"),
+    ("ScatterElements", [X, draw(2, 3, 4, dtype="int64"), X], {}, {}, 1, "ScatterElements is not among the operators that are"),
     ("Expand", [draw(2, dtype="int32").astype("int16")], {1: ints(3, 2)}, {}, 1, "it gives a tensor of int16"),
 ]  # fmt: skip
 

@@ -110,6 +110,15 @@ NETS = {
         ),
         {"w": draw(4, 4)},
     ),
+    "the greatest of a dimension": (
+        nodes(
+            ("Mul", "x w", "a", {}),
+            ("ReduceMax", "a", "b", {"axes": [0]}),
+            ("ReduceMin", "a", "c", {"axes": [0, 1], "keepdims": 1}),
+            ("Add", "b c", "y", {}),
+        ),
+        {"w": draw(4)},
+    ),
     "BatchNormalization": (
         nodes(("BatchNormalization", "x g b m v", "y", {})),
         {"g": draw(4), "b": draw(4) + 1, "m": draw(4) - 1, "v": K},

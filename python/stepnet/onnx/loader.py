@@ -196,6 +196,7 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return
+    check_halves(scope, proto)
     n = Node(scope, proto)
     scope.net.hint = next((name for name in n.outputs if name), proto.op_type)
     blobs = NODES[proto.op_type](n)
@@ -205,6 +206,25 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     for name, blob in zip(n.outputs, blobs):
         if name:
             scope.bind(name, blob)
+
+
+NOT_IN_HALVES = frozenset(
+    "ArgMax ArgMin Conv Gemm GRU LSTM MatMul ReduceMax ReduceMean ReduceMin ReduceSum RNN TopK".split()
+)
+"""Operators that have no kernels for values of 16 bits; others load such values as float32 and store what they give."""
+
+
+def check_halves(scope: Scope, proto: onnx.NodeProto) -> None:
+    """Refuses what the first call would: a dtype that is only stored in, in an operator that must compute in it."""
+    if proto.op_type not in NOT_IN_HALVES:
+        return
+    for name in proto.input:
+        dtype = scope.dtype(name) if name else None
+        if dtype in ("float16", "bfloat16"):
+            raise Unsupported(
+                f'its input "{name}" is {dtype}, in which {proto.op_type} is not computed here; convert the model to float32, '
+                "or put a Cast before it"
+            )
 
 
 def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:

@@ -304,6 +304,30 @@ def reduce(n: Node) -> Sequence[str]:
     return [n.emit(n.type, n.blob(0), axes=without_repeats(n, axes or []), keepdims=keepdims)]
 
 
+@node("ReduceMax", "ReduceMin")
+def reduce_to_extreme(n: Node) -> Sequence[str]:
+    """The greatest elements, of one dimension after another, as ``TopK`` finds them."""
+    if n.dtype() not in ("float32", "float64"):
+        raise Unsupported(f"its input is {n.dtype()}; float32 and float64 are read")
+    axes, keepdims, is_noop = n.axes(1), n.attribute("keepdims", 1), n.attribute("noop_with_empty_axes", 0)
+    if not axes and is_noop:
+        return [n.emit("Copy", n.blob(0))]
+    dims = sorted(from_front(n, without_repeats(n, axes))) if axes else list(range(n.rank()))
+    shape = n.scope.shape(n.tensors[0])
+    if shape is not None and any(shape[dim] == 0 for dim in dims):
+        raise Unsupported(f"its input is {shape}, in which there is nothing to choose from")
+    y = n.blob(0) if n.type == "ReduceMax" else n.emit("Negative", n.blob(0))
+    for dim in dims:
+        best, _ = n.net.emit_all("TopK", [y], 2, k=1, axis=dim)
+        is_known = shape is not None and shape[dim] is not None
+        y = best if is_known else checked_part(n, y, best, 1, dim)
+    if n.type == "ReduceMin":
+        y = n.emit("Negative", y)
+    elif not dims:
+        y = n.emit("Copy", y)
+    return [y if keepdims or not dims else n.emit("Squeeze", y, dims=dims)]
+
+
 @node("ReduceProd")
 def reduce_prod(n: Node) -> Sequence[str]:
     """The number of elements of a tensor whose sizes it is given."""
@@ -333,10 +357,10 @@ def top_k(n: Node) -> Sequence[str]:
         most = "at least 1" if size is None else f"from 1 to {size}, the size of dimension {axis}"
         raise Unsupported(f"its k is {k}; it must be {most}")
     found = n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=axis)
-    return found if size is not None else [checked_part(n, blob, k, *from_front(n, [axis])) for blob in found]
+    return found if size is not None else [checked_part(n, n.blob(0), blob, k, *from_front(n, [axis])) for blob in found]
 
 
-def checked_part(n: Node, blob: str, k: int, axis: int) -> str:
-    """What our TopK gives, which fills up what a dimension of fewer than k elements lacks; then the run fails."""
-    part = n.emit("Slice", n.blob(0), starts=[0] * (axis + 1), ends=[*[-1] * axis, k])
+def checked_part(n: Node, x: str, blob: str, k: int, axis: int) -> str:
+    """What our TopK gives of x, which fills up what a dimension of fewer than k elements lacks; then the run fails."""
+    part = n.emit("Slice", x, starts=[0] * (axis + 1), ends=[*[-1] * axis, k])
     return n.emit("ResizeLike", blob, part)
