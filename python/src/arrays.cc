@@ -139,11 +139,10 @@ Tensor TensorOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
 
 nb::object ArrayOf(const Tensor& tensor, bool read_only, std::optional<StreamId> ready_on) {
   if (!tensor.defined()) return nb::none();
-  if (!tensor.device().IsHost()) return nb::cast(DeviceArray(tensor, ready_on));
+  if (!tensor.device().IsHost() || tensor.dtype() == DType::kBFloat16) return nb::cast(DeviceArray(tensor, ready_on));
   if (tensor.dtype() == DType::kString) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("a tensor ", tensor.Description(), " cannot be an array"));
   }
-  if (tensor.dtype() == DType::kBFloat16) return MakeArray<nb::ndarray<>>(tensor);
   return read_only ? MakeArray<nb::ndarray<nb::numpy, nb::ro>>(tensor) : MakeArray<nb::ndarray<nb::numpy>>(tensor);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
@@ -106,8 +107,10 @@ std::string DeviceArray::Description() const {
 
 nb::object DeviceArray::Numpy() const {
   return ArrayOf(CallWithoutGil([&] {
-    const std::shared_ptr<void> thread = RuntimeOf(tensor_.device()).MakeCurrent();
-    return tensor_.To({});
+    const bool is_host = tensor_.device().IsHost();
+    const std::shared_ptr<void> thread = is_host ? nullptr : RuntimeOf(tensor_.device()).MakeCurrent();
+    const Tensor tensor = is_host ? tensor_.Clone() : tensor_.To({});
+    return tensor.dtype() == DType::kBFloat16 ? Widened(tensor) : tensor;
   }));
 }
 
@@ -130,10 +133,13 @@ std::optional<StreamId> DeviceArray::StreamOf(nb::handle stream) const {
 nb::object DeviceArray::Dlpack(nb::handle stream, nb::handle /*max_version*/, nb::handle dl_device,
                                nb::handle copy) const {
   ExpectDevice(dl_device, tensor_.device());
+  const bool is_copy = !copy.is_none() && TruthOf("copy", copy);
+  if (tensor_.device().IsHost()) {
+    return CapsuleOf(std::make_unique<TakenTensor>(is_copy ? tensor_.Clone() : tensor_, std::nullopt));
+  }
   const std::optional<StreamId> taken_on = StreamOf(stream);
   DeviceRuntime& runtime = RuntimeOf(tensor_.device());
   const std::shared_ptr<void> thread = runtime.MakeCurrent();
-  const bool is_copy = !copy.is_none() && TruthOf("copy", copy);
   const Tensor given = is_copy ? tensor_.Clone() : tensor_;
   if (taken_on && (is_copy || taken_on != ready_on_)) runtime.queue().LetWait(*taken_on);
   return CapsuleOf(std::make_unique<TakenTensor>(given, taken_on));
@@ -142,14 +148,15 @@ nb::object DeviceArray::Dlpack(nb::handle stream, nb::handle /*max_version*/, nb
 void BindDeviceArray(nb::module_& module) {
   nb::class_<DeviceArray>(
       module, "DeviceArray",
-      "An array in the memory of a device, which a call has left there.\n\n"
+      "An array in the memory of a device, which a call has left there, or one of bfloat16, which NumPy does not\n"
+      "have, in the host's memory.\n\n"
       "Other libraries take it without a copy: ``torch.from_dlpack(array)``, ``cupy.from_dlpack``,\n"
       "``jax.dlpack.from_dlpack``. Nobody waits: the stream on which it is taken comes behind the\n"
       "work that fills it. That stream must live as long as what was taken on it.")
       .def_prop_ro("shape", &DeviceArray::shape, "The dimensions, a tuple.")
       .def_prop_ro("dtype", &DeviceArray::dtype, "As NumPy calls it: ``\"float32\"``.")
       .def_prop_ro("device", &DeviceArray::device, "``\"cuda:0\"``.")
-      .def("numpy", &DeviceArray::Numpy, "A copy in the host's memory, for which the caller waits.")
+      .def("numpy", &DeviceArray::Numpy, "A copy in the host's memory, for which the caller waits. One of bfloat16 is float32, exactly.")
       .def("__dlpack_device__", &DeviceArray::DlpackDevice)
       .def("__dlpack__", &DeviceArray::Dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none())

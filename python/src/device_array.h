@@ -1,4 +1,4 @@
-// DeviceArray: what a call leaves on a device, for Python. Other libraries take it by DLPack, without a copy.
+// DeviceArray: what a call leaves on a device, or what NumPy has no dtype for, for Python. Other libraries take it by DLPack, without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,7 +12,7 @@ namespace stepnet::python {
 
 class DeviceArray {
  public:
-  // `ready_on`: a stream that need not wait for it any more. REQUIRES a tensor on another device than the host.
+  // `ready_on`: a stream that need not wait for it any more.
   DeviceArray(Tensor tensor, std::optional<StreamId> ready_on) : tensor_(std::move(tensor)), ready_on_(ready_on) {}
 
   nanobind::tuple shape() const;
@@ -20,7 +20,7 @@ class DeviceArray {
   std::string device() const { return DeviceName(tensor_.device()); }
   std::string Description() const;
 
-  // A copy in the host's memory, for which the caller waits. Needs the GIL.
+  // A copy in the host's memory, for which the caller waits; of bfloat16 the floats that it holds. Needs the GIL.
   nanobind::object Numpy() const;
   // Gives the device as DLPack has it, a pair of numbers.
   nanobind::tuple DlpackDevice() const;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
@@ -193,13 +194,14 @@ class Module(torch.nn.Module):
     InvalidArgumentError.
 
     It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
-    into PyTorch's current stream. Inputs must be there, too. Those that are not contiguous are copied, as PyTorch's own
-    layers do, without the warning that calls of a cell give.
+    into PyTorch's current stream. Inputs must be there, too. Those that are not contiguous are copied, and a
+    ``stepnet.CopyWarning`` says so, once for each module.
 
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
     """
 
     _output: str | None = None
+    _has_warned = False
 
     def __init__(
         self,
@@ -319,6 +321,24 @@ class Module(torch.nn.Module):
             if first in inputs:
                 raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
             inputs = {first: args[0], **inputs}
+        outputs = self._outputs_of(inputs)
+        self._warn_of_copies(inputs)
+        return outputs if self._output is None else outputs[self._output]
+
+    def _warn_of_copies(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        copied = [name for name, given in inputs.items() if not given.is_contiguous()]
+        if not copied or self._has_warned:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"the input {copied[0]!r} of {self.cell.name} is not contiguous and is copied; give it as contiguous() makes it "
+            "(said once for this module)",
+            errors.CopyWarning,
+            stacklevel=5,  # behind the calls of torch.nn.Module
+        )
+
+    def _outputs_of(self, inputs: Mapping[str, torch.Tensor]) -> Any:
+        """All outputs for the cell's inputs by name."""
         for name, given in inputs.items():
             if not isinstance(given, torch.Tensor):
                 raise errors.TypeMismatchError(
@@ -339,10 +359,8 @@ class Module(torch.nn.Module):
         # By PyTorch's generator, which torch.utils.checkpoint puts back where it was before it runs a module again.
         draw = _drawn_seed() if cell._cell.draws else None
         if torch.is_grad_enabled():
-            outputs = cell._make(_Run.apply(cell, names, draw, *tensors))
-        else:
-            outputs = cell._make(_run(cell, names, draw, tensors))
-        return outputs if self._output is None else outputs[self._output]
+            return cell._make(_Run.apply(cell, names, draw, *tensors))
+        return cell._make(_run(cell, names, draw, tensors))
 
     def __prepare_scriptable__(self) -> Any:
         """For ``torch.jit.script``, which would read the text of ``forward``."""
@@ -419,8 +437,16 @@ class Recurrent(Module):
     def forward(  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
         self, input: torch.Tensor | PackedSequence, hx: Any = None
     ) -> Any:
+        given = {"hx": hx} if isinstance(hx, torch.Tensor) else {f"hx[{i}]": state for i, state in enumerate(hx or ())}
         if isinstance(input, PackedSequence):
-            return self._run_packed(input, hx)
+            outputs = self._run_packed(input, hx)
+        else:
+            outputs = self._run_tensor(input, hx)
+            given = {"input": input, **given}
+        self._warn_of_copies(given)
+        return outputs
+
+    def _run_tensor(self, input: torch.Tensor, hx: Any) -> Any:
         if not isinstance(input, torch.Tensor):
             raise errors.TypeMismatchError(
                 f"type mismatch: the input of {self.cell.name} is a {type(input).__name__}; "
@@ -442,7 +468,7 @@ class Recurrent(Module):
         given = {self.cell.inputs[0].name: x, **self._starts(hx, batch)}
         if self._has_lengths:
             given["lengths"] = torch.full((batch,), steps, device=x.device) if lengths is None else lengths.to(x.device)
-        out = super().forward(given)
+        out = self._outputs_of(given)
         last = tuple(self._last(out, state) for state in self._states)
         return out[0], last if len(last) > 1 else last[0]
 

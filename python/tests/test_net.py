@@ -319,6 +319,24 @@ def test_a_net_that_keeps_what_is_no_array_is_not_copied(tmp_path):
         pickle.dumps(net)
 
 
+def test_a_parameter_of_bfloat16_is_an_array_that_is_taken_again(tmp_path):
+    """NumPy has no bfloat16."""
+    net = load(tmp_path, PRODUCT, FILL_PRODUCT.replace('type: "GaussianFill" output: "w"', 'type: "GaussianFill" output: "v"') + HALF)
+    w = net.params["w"]
+    assert isinstance(w, stepnet.DeviceArray) and (w.dtype, w.device) == ("bfloat16", "cpu")
+    widened = w.numpy()
+    assert widened.dtype == "float32" and widened.shape == w.shape and widened.any()
+    assert not (widened.view("uint32") & 0xFFFF).any()
+    x = numpy.eye(w.shape[1], dtype="float32")
+    net.restore({"w": w, "b": numpy.zeros_like(net.params["b"])})
+    net.restore({"w": net.params["w"]})
+    numpy.testing.assert_array_equal(net(x=x)[0], widened.T)
+    capsule = w.__dlpack__(copy=True)
+    assert type(capsule).__name__ == "PyCapsule"
+    with pytest.raises(stepnet.TypeMismatchError, match='the tensor "w" is a PyCapsule, no array'):
+        net.restore({"w": capsule})
+
+
 def test_arrays_by_name_are_those_of_the_net(tmp_path):
     (tmp_path / "net.pbtxt").write_text(PRODUCT)
     arrays = {"w": numpy.ones((2, 3), "float32"), "b": numpy.zeros(2, "float32")}

@@ -1,4 +1,5 @@
 import io
+import warnings
 
 import numpy
 import pytest
@@ -401,9 +402,29 @@ def test_initial_states_have_gradients(module):
 def test_tensors_that_are_not_contiguous_are_no_trouble(module):
     x = torch.randn(2, 4, 5).transpose(0, 1)
     reference, _, _ = references.lstm({key: p.detach().numpy() for key, p in module.named_parameters()}, x.numpy())
-    numpy.testing.assert_allclose(module(x).h.detach().numpy(), reference, rtol=1e-4, atol=1e-5)
+    with pytest.warns(stepnet.CopyWarning, match="the input 'x' of lstm is not contiguous and is copied") as warned:
+        numpy.testing.assert_allclose(module(x).h.detach().numpy(), reference, rtol=1e-4, atol=1e-5)
+    assert [each.filename for each in warned] == [__file__]
     module(x).h.transpose(0, 1).sum().backward()
     assert module.w.grad is not None
+
+
+def test_a_module_in_the_place_of_layers_says_once_what_it_copies():
+    cell, params = stepnet.from_torch(torch.nn.GRU(5, 4, batch_first=True), lengths=True)
+    x = torch.randn(3, 5, 2).transpose(1, 2)
+    recurrent = stepnet.torch.Recurrent(cell, params)
+    with pytest.warns(stepnet.CopyWarning, match="the input 'input' of gru is not contiguous") as warned:
+        recurrent(x)
+    assert [each.filename for each in warned] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recurrent(x)
+        again = stepnet.torch.Recurrent(cell, params)
+        again(x.contiguous())
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [2, 1, 2], batch_first=True, enforce_sorted=False)
+        again(packed, torch.zeros(1, 3, 4))
+    with pytest.warns(stepnet.CopyWarning, match="the input 'hx' of gru"):
+        again(x.contiguous(), torch.zeros(4, 3, 1).transpose(0, 2))
 
 
 def test_a_module_takes_inputs_of_any_name():
