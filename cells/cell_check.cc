@@ -296,23 +296,24 @@ class CellChecker {
 
   // What is said, and would do nothing without an error.
   void CheckEffects() {
+    const auto is_given = [](float probability) { return probability > 0 && probability < 1; };  // others are faults
     const CellOptions& options = cell_.options();
     const auto report = [&](int field, const std::string& message) { Report(CellPart::kOptions, field, message); };
     for (int i = 0; i < cell_.state_size(); ++i) {
       const CellState& state = cell_.state(i);
-      if (state.dropout() == 0 || IsRead(state)) continue;
+      if (!is_given(state.dropout()) || IsRead(state)) continue;
       Report(CellPart::kStateOption, StateOption(i, CellState::kDropoutFieldNumber),
              StrCat("dropout is of what the step reads of the state, and it never reads \"", state.name(), "\""));
     }
-    if (options.recurrent_dropout() != 0) {
+    if (is_given(options.recurrent_dropout())) {
       const std::string problem = RecurrentDropoutProblem();
       if (!problem.empty()) report(CellOptions::kRecurrentDropoutFieldNumber, "recurrent_dropout is of " + problem);
     }
-    if (options.zoneout() != 0 && cell_.state_size() == 0) {
+    if (is_given(options.zoneout()) && cell_.state_size() == 0) {
       report(CellOptions::kZoneoutFieldNumber, "zoneout is of all states, and the cell has none");
     }
     if (options.layers() != 1) return;
-    if (options.dropout() != 0) {
+    if (is_given(options.dropout())) {
       report(
           CellOptions::kDropoutFieldNumber,
           "dropout is between layers, and the cell has one; in the step it is Dropout(…), of a state that steps hand "

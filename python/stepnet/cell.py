@@ -22,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import Source, all_sizes, did_you_mean, repr_of, text_or_path
+from .source import Source, all_sizes, device_name, did_you_mean, repr_of, text_or_path
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -77,7 +77,7 @@ class Cell:
             changed["sizes"] = all_sizes(changed["sizes"], all_sizes(options.pop("sizes"), {}))
         for name, value in options.items():
             if name in _OPTIONS:
-                changed[name] = value
+                changed[name] = device_name(value) if name == "device" else value
             else:
                 changed["sizes"] = {**changed["sizes"], name: value}
         return Cell(self.text, changed)
@@ -226,7 +226,7 @@ def cell(
     carry: bool = False,
     dtype: Any = "float32",
     threads: int = 0,
-    device: str = "cpu",
+    device: Any = "cpu",
     opt_level: int = 2,
     seed: int = 0,
     **named_sizes: int,
@@ -242,7 +242,7 @@ def cell(
         dtype: ``"float32"``, or ``"float64"``, in which all that the cell says is float is computed; as text, or NumPy's
             or PyTorch's.
         threads: how many to use; 0: as many as are worth having.
-        device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
+        device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``; or PyTorch's.
         opt_level: what the compiler may do, 0 to 2.
         seed: of the random numbers of runs.
 
@@ -258,7 +258,7 @@ def cell(
             "carry": carry,
             "in_double": _is_double(dtype),
             "threads": threads,
-            "device": device,
+            "device": device_name(device),
             "opt_level": opt_level,
             "seed": seed,
         },

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import _stepnet
+from .source import device_name
 
 
 class Memory(NamedTuple):
@@ -18,12 +19,12 @@ class Memory(NamedTuple):
     """What may be in use: an allocation beyond is an :class:`OutOfMemoryError`."""
 
 
-def memory(device: str = "cpu") -> Memory:
+def memory(device: Any = "cpu") -> Memory:
     """The memory of tensors on ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``."""
-    return Memory(*_stepnet.memory(device))
+    return Memory(*_stepnet.memory(device_name(device)))
 
 
-def set_max_memory(bytes: int, device: str = "cpu") -> None:
+def set_max_memory(bytes: int, device: Any = "cpu") -> None:
     """Limits the memory of tensors, of all nets and cells of the process; without a limit of yours it is what there is.
 
     Args:
@@ -33,4 +34,4 @@ def set_max_memory(bytes: int, device: str = "cpu") -> None:
     Raises:
         InvalidArgumentError: for a negative limit, and on a GPU for one below what is in use.
     """
-    _stepnet.set_max_memory(bytes, device)
+    _stepnet.set_max_memory(bytes, device_name(device))

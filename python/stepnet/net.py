@@ -23,7 +23,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import Source, repr_of, text_or_path
+from .source import Source, device_name, repr_of, text_or_path
 
 
 class Copies(Dict[str, numpy.ndarray]):
@@ -260,7 +260,7 @@ def load(
     init: Filler = None,
     *,
     threads: int = 0,
-    device: str = "cpu",
+    device: Any = "cpu",
     opt_level: int = 2,
     seed: int = 0,
 ) -> Net:
@@ -276,7 +276,7 @@ def load(
             MetaNetDef or a minidb model fills itself. What a net reads and neither gives is an input of each call.
             A file may hold more than the net knows, as a checkpoint does; arrays by name may not.
         threads: how many to use; 0: as many as are worth having.
-        device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
+        device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``; or PyTorch's.
         opt_level: what the compiler may do, 0 to 2.
         seed: of random numbers, those of parameters included.
 
@@ -285,7 +285,7 @@ def load(
         InvalidArgumentError: for an array by a name that the net neither reads nor writes.
         InvalidNetError: with everything that is wrong with the net.
     """
-    options = (threads, device, opt_level, seed)
+    options = (threads, device_name(device), opt_level, seed)
     return Net(_stepnet.load_net(*_model_of(net, init), *options), options)
 
 
@@ -296,7 +296,7 @@ def train_net(
     loss: str,
     parameters: Iterable[str] = (),
     threads: int = 0,
-    device: str = "cpu",
+    device: Any = "cpu",
     opt_level: int = 2,
     seed: int = 0,
     **optimizer: float | bool | str,
@@ -326,7 +326,7 @@ def train_net(
     if isinstance(init, Mapping) and any(str(name).startswith("optimizer/") for name in init):
         raise InvalidArgumentError("invalid argument: init has a state of the optimizer, which TrainingNet.restore takes")
     by_name = {name: _field_text(name, value) for name, value in optimizer.items()}
-    options = (loss, names_of("parameters", parameters), by_name, threads, device, opt_level, seed)
+    options = (loss, names_of("parameters", parameters), by_name, threads, device_name(device), opt_level, seed)
     return TrainingNet(_stepnet.train_net(*_model_of(net, init), *options), options)
 
 

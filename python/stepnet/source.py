@@ -71,3 +71,9 @@ def all_sizes(sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict
     if sizes is not None and not isinstance(sizes, Mapping):
         raise TypeMismatchError(f"type mismatch: sizes is {kind_of(sizes)}; it must be a dictionary of whole numbers by name")
     return {**(sizes or {}), **named}
+
+
+def device_name(device: Any) -> Any:
+    """A device of PyTorch by its name; whatever else it is, as it is."""
+    kind = type(device)
+    return str(device) if (kind.__module__, kind.__name__) == ("torch", "device") else device

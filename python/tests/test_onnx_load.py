@@ -389,6 +389,18 @@ OPERATORS = [
     ("ReduceSum", [X], {}, {"noop_with_empty_axes": 1}),
     ("ReduceMax", [X], {}, {}),
     ("ReduceMin", [X], {}, {}),
+    *(
+        (name, [draw(2, 3, 4, low=0.1)], {}, attributes)
+        for name in ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
+        for attributes in ({}, {"axes": [1, -1], "keepdims": 0}, {"axes": [0]})
+    ),
+    ("ReduceLogSumExp", [100 * X], {}, {"axes": [2]}),
+    ("ReduceLogSumExp", [numpy.full((2, 3), -numpy.inf, "float32")], {}, {"axes": [1]}),
+    ("Gelu", [X], {}, {}),
+    ("Gelu", [X], {}, {"approximate": "tanh"}),
+    ("HardSwish", [4 * X], {}, {}),
+    ("Celu", [X], {}, {"alpha": 0.7}),
+    ("PRelu", [X], {1: draw(3, 1)}, {}),
     ("ReduceMax", [X], {}, {"axes": [-1], "keepdims": 0}),
     ("ReduceMin", [X], {}, {"axes": [2, 0]}),
     ("ReduceMax", [X], {}, {"axes": [0, -2], "keepdims": 0}),
@@ -443,7 +455,7 @@ OPERATORS = [
 ]  # fmt: skip
 
 
-OPSETS = {"Mish": 18, "Swish": 24}
+OPSETS = {"Gelu": 20, "Mish": 18, "Swish": 24}
 
 
 def of_operator(op_type, given, constants, attributes):

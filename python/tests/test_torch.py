@@ -1,4 +1,5 @@
 import io
+import pickle
 import warnings
 
 import numpy
@@ -425,6 +426,17 @@ def test_a_module_in_the_place_of_layers_says_once_what_it_copies():
         again(packed, torch.zeros(1, 3, 4))
     with pytest.warns(stepnet.CopyWarning, match="the input 'hx' of gru"):
         again(x.contiguous(), torch.zeros(4, 3, 1).transpose(0, 2))
+
+
+def test_devices_of_pytorch_are_taken(cells, tmp_path):
+    cpu = torch.device("cpu")
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, device=cpu).with_options(device=cpu)
+    stepnet.torch.Module(pickle.loads(pickle.dumps(cell)))(torch.randn(2, 1, 5))
+    net = 'op { type: "Relu" input: "x" output: "y" }'
+    assert stepnet.load(net, device=cpu)(x=torch.ones(2)).y.tolist() == [1, 1]
+    stepnet.set_max_memory(stepnet.memory(cpu).limit, cpu)
+    with pytest.raises(stepnet.InvalidArgumentError, match="meta"):
+        stepnet.cell(cells / "lstm.cell", D=5, H=4, device=torch.device("meta"))
 
 
 def test_a_module_takes_inputs_of_any_name():

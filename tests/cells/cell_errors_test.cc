@@ -203,8 +203,7 @@ TEST(CellErrors, OfValues) {
   const std::string step = kStep;
   ExpectSyntaxFault(step + "option layers = 0", "7:8: layers is 0, must be between 1 and 1000");
   ExpectSyntaxFault(step + "option layers = 1001", "7:8: layers is 1001, must be between 1 and 1000");
-  ExpectSyntaxFault(step + "option layers = 2\noption dropout = 1",
-                    "8:8: dropout is 1, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "option recurrent_dropout = -0.5",
                     "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
   ExpectSyntaxFault(
@@ -266,8 +265,8 @@ TEST(CellErrors, OfSizes) {
       "invalid argument: c:4:5: \"1/H\" is no size: 1 cannot be divided by 3; value may be a whole number, so a "
       "fraction has a point in it, as 1.0/H");
   ExpectSyntaxFault("param p[H] = 1/K\nh = Tanh(x * p)\noutput h", "4:14: there is no size K so far");
-  ExpectFault(CellOf("param p[H] = 1/(H - 3)\nh = Tanh(x * p)\noutput h"),
-              "invalid argument: c:4:7: \"1/(H - 3)\" is no number: it divides by 0");
+  ExpectFault("cell c(x[H]; ) {\n  size H = 3\n  param p[H] = 1/(H - 3)\n  y = x * p\n  output y\n}",
+              "invalid argument: c:3:9: \"1/(H - 3)\" is no number: it divides by 0");
   const CellSource cell = ParseCell(CellOf(kStep), "c");
   ExpectError(
       [&] {

@@ -15,7 +15,7 @@ from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import inputs_of
 from ..net import Net
-from ..source import path_of
+from ..source import device_name, path_of
 from . import moves, scan_node, units  # noqa: F401 - add to the table
 from .inference import add_shapes
 from .netdef import Names, NetText
@@ -75,7 +75,7 @@ class Graph(Net):
 
 
 def load(
-    path: str | os.PathLike[str], *, threads: int = 0, device: str = "cpu", opt_level: int = 2, seed: int = 0
+    path: str | os.PathLike[str], *, threads: int = 0, device: Any = "cpu", opt_level: int = 2, seed: int = 0
 ) -> Graph:
     """A file of ONNX as a net, with its parameters.
 
@@ -97,7 +97,7 @@ def load(
     text = scope.net.text()
     known = scope.net.read.union(scope.net.outputs)
     params = {name: array for name, array in scope.model.params.items() if name in known}
-    options = (threads, device, opt_level, seed)
+    options = (threads, device_name(device), opt_level, seed)
     net = _stepnet.load_net((text, str(file)), ("", ""), params, *options)
     return Graph(net, options, arguments, defaults, scope.model.fixed, text)
 
@@ -196,7 +196,7 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return
-    check_halves(scope, proto)
+    check_floats(scope, proto)
     n = Node(scope, proto)
     scope.net.hint = next((name for name in n.outputs if name), proto.op_type)
     blobs = NODES[proto.op_type](n)
@@ -208,23 +208,24 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
             scope.bind(name, blob)
 
 
-NOT_IN_HALVES = frozenset(
-    "ArgMax ArgMin Conv Gemm GRU LSTM MatMul ReduceMax ReduceMean ReduceMin ReduceSum RNN TopK".split()
+OF_FLOATS_ALONE = frozenset(
+    "ArgMax ArgMin Conv Gemm GRU LSTM MatMul ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
+    "ReduceSum ReduceSumSquare RNN TopK".split()
 )
-"""Operators that have no kernels for values of 16 bits; others load such values as float32 and store what they give."""
+"""Operators whose kernels work on float32 and float64 alone. Others load values of 16 bits as float32 and round what they
+give."""
 
 
-def check_halves(scope: Scope, proto: onnx.NodeProto) -> None:
-    """Refuses what the first call would: a dtype that is only stored in, in an operator that must compute in it."""
-    if proto.op_type not in NOT_IN_HALVES:
+def check_floats(scope: Scope, proto: onnx.NodeProto) -> None:
+    """Refuses what otherwise the first call would: a dtype that has no kernel."""
+    if proto.op_type not in OF_FLOATS_ALONE:
         return
-    for name in proto.input:
+    for i, name in enumerate(proto.input):
         dtype = scope.dtype(name) if name else None
-        if dtype in ("float16", "bfloat16"):
-            raise Unsupported(
-                f'its input "{name}" is {dtype}, in which {proto.op_type} is not computed here; convert the model to float32, '
-                "or put a Cast before it"
-            )
+        is_refused = dtype not in (None, "float32", "float64") if i == 0 else dtype in ("float16", "bfloat16")
+        if is_refused:
+            better = "; convert the model to float32, or put a Cast before it" if "float" in str(dtype) else ""
+            raise Unsupported(f'its input "{name}" is {dtype}, in which {proto.op_type} is not computed here{better}')
 
 
 def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:

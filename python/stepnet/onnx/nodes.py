@@ -101,9 +101,35 @@ def above(n: Node, x: str, threshold: float, dtype: str) -> str:
 
 @node("Gelu")
 def gelu(n: Node) -> Sequence[str]:
-    if n.attribute("approximate", "none") != "none":
-        raise Unsupported(f"approximate is {n.attribute('approximate')!r}; none is read")
-    return [n.emit("Gelu", n.blob(0))]
+    approximate, x = n.attribute("approximate", "none"), n.blob(0)
+    if approximate == "none":
+        return [n.emit("Gelu", x)]
+    if approximate != "tanh":
+        raise Unsupported(f"approximate is {approximate!r}; none and tanh are read")
+    cubes = n.emit("Scale", n.emit("Pow", x, exponent=3.0), scale=0.044715)
+    bent = n.emit("Tanh", n.emit("Scale", n.emit("Add", x, cubes), scale=math.sqrt(2 / math.pi)))
+    half = n.emit("Scale", x, scale=0.5)
+    return [n.emit("Add", half, n.emit("Mul", half, bent))]
+
+
+@node("HardSwish")
+def hard_swish(n: Node) -> Sequence[str]:
+    return [n.emit("Mul", n.blob(0), n.emit("HardSigmoid", n.blob(0), alpha=1.0 / 6, beta=0.5))]
+
+
+@node("Celu")
+def celu(n: Node) -> Sequence[str]:
+    alpha = float(n.attribute("alpha", 1.0))
+    if alpha == 0:
+        raise Unsupported("its alpha is 0")
+    return [n.emit("Scale", n.emit("Elu", n.emit("Scale", n.blob(0), scale=1 / alpha)), scale=alpha)]
+
+
+@node("PRelu")
+def prelu(n: Node) -> Sequence[str]:
+    x = n.blob(0)
+    is_below = n.emit("LT", x, n.number(0, n.dtype()))
+    return [n.emit("Where", is_below, n.emit("Mul", x, n.blob(1)), x)]
 
 
 @node("Clip")
@@ -298,34 +324,80 @@ def layer_normalization(n: Node) -> Sequence[str]:
 
 @node("ReduceSum", "ReduceMean")
 def reduce(n: Node) -> Sequence[str]:
-    axes, keepdims, is_noop = n.axes(1), n.attribute("keepdims", 1), n.attribute("noop_with_empty_axes", 0)
-    if not axes and is_noop:
+    axes, keepdims = reduced_axes(n)
+    if axes is None:
         return [n.emit("Copy", n.blob(0))]
-    return [n.emit(n.type, n.blob(0), axes=without_repeats(n, axes or []), keepdims=keepdims)]
+    return [n.emit(n.type, n.blob(0), axes=axes, keepdims=keepdims)]
+
+
+def reduced_axes(n: Node) -> tuple[list[int] | None, int]:
+    """The dimensions that a reduction is over, where an empty list is all of them and None none; and its keepdims."""
+    axes, keepdims, is_noop = n.axes(1), n.attribute("keepdims", 1), n.attribute("noop_with_empty_axes", 0)
+    return None if not axes and is_noop else without_repeats(n, axes or []), keepdims
+
+
+BEFORE_AND_BEHIND = {
+    "ReduceL1": (["Abs"], []),
+    "ReduceL2": (["Sqr"], ["Sqrt"]),
+    "ReduceLogSum": ([], ["Log"]),
+    "ReduceSumSquare": (["Sqr"], []),
+}
+"""What is done to the elements of a sum, and to the sum."""
+
+
+@node(*BEFORE_AND_BEHIND)
+def reduce_by_sums(n: Node) -> Sequence[str]:
+    axes, keepdims = reduced_axes(n)
+    before, behind = BEFORE_AND_BEHIND[n.type]
+    y = n.blob(0)
+    for op_type in before:
+        y = n.emit(op_type, y)
+    y = n.emit("Copy", y) if axes is None else n.emit("ReduceSum", y, axes=axes, keepdims=keepdims)
+    for op_type in behind:
+        y = n.emit(op_type, y)
+    return [y]
+
+
+@node("ReduceLogSumExp")
+def reduce_log_sum_exp(n: Node) -> Sequence[str]:
+    """Of what the greatest element is taken from, so that no exponential is too large."""
+    axes, keepdims = reduced_axes(n)
+    if axes is None:
+        return [n.emit("Copy", n.blob(0))]
+    dims = sorted(from_front(n, axes)) or list(range(n.rank()))
+    x = n.blob(0)
+    greatest = extreme_of(n, x, dims)
+    is_there = n.emit("LT", n.number(-math.inf, n.dtype()), greatest)
+    greatest = n.emit("Where", is_there, greatest, n.number(0, n.dtype()))
+    total = n.emit("ReduceSum", n.emit("Exp", n.emit("Sub", x, greatest)), axes=dims, keepdims=1)
+    y = n.emit("Add", n.emit("Log", total), greatest)
+    return [y if keepdims or not dims else n.emit("Squeeze", y, dims=dims)]
 
 
 @node("ReduceMax", "ReduceMin")
 def reduce_to_extreme(n: Node) -> Sequence[str]:
-    """The greatest elements, of one dimension after another, as ``TopK`` finds them."""
-    if n.dtype() not in ("float32", "float64"):
-        raise Unsupported(f"its input is {n.dtype()}; float32 and float64 are read")
-    axes, keepdims, is_noop = n.axes(1), n.attribute("keepdims", 1), n.attribute("noop_with_empty_axes", 0)
-    if not axes and is_noop:
+    axes, keepdims = reduced_axes(n)
+    if axes is None:
         return [n.emit("Copy", n.blob(0))]
-    dims = sorted(from_front(n, without_repeats(n, axes))) if axes else list(range(n.rank()))
+    dims = sorted(from_front(n, axes)) or list(range(n.rank()))
+    if n.type == "ReduceMax":
+        y = extreme_of(n, n.blob(0), dims)
+    else:
+        y = n.emit("Negative", extreme_of(n, n.emit("Negative", n.blob(0)), dims))
+    return [y if keepdims or not dims else n.emit("Squeeze", y, dims=dims)]
+
+
+def extreme_of(n: Node, x: str, dims: Sequence[int]) -> str:
+    """The greatest elements, of one dimension after another, as ``TopK`` finds them. x has the shape of the input."""
     shape = n.scope.shape(n.tensors[0])
     if shape is not None and any(shape[dim] == 0 for dim in dims):
         raise Unsupported(f"its input is {shape}, in which there is nothing to choose from")
-    y = n.blob(0) if n.type == "ReduceMax" else n.emit("Negative", n.blob(0))
+    y = x
     for dim in dims:
         best, _ = n.net.emit_all("TopK", [y], 2, k=1, axis=dim)
         is_known = shape is not None and shape[dim] is not None
         y = best if is_known else checked_part(n, y, best, 1, dim)
-    if n.type == "ReduceMin":
-        y = n.emit("Negative", y)
-    elif not dims:
-        y = n.emit("Copy", y)
-    return [y if keepdims or not dims else n.emit("Squeeze", y, dims=dims)]
+    return y if dims else n.emit("Copy", y)
 
 
 @node("ReduceProd")
