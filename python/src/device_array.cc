@@ -114,6 +114,18 @@ nb::object DeviceArray::Numpy() const {
   }));
 }
 
+// NumPy, which would make an array of one object, asks everything for this.
+nb::object DeviceArray::AsNumpy(nb::handle dtype, nb::handle copy) const {
+  if (!tensor_.device().IsHost()) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat("the array is on ", device(), "; numpy() gives a copy on the host"));
+  }
+  if (!copy.is_none() && !TruthOf("copy", copy)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("NumPy has no ", this->dtype(), ", so it needs a copy"));
+  }
+  nb::object array = Numpy();
+  return dtype.is_none() ? array : array.attr("astype")(dtype);
+}
+
 nb::tuple DeviceArray::DlpackDevice() const {
   const auto [type, index] = DlpackOf(tensor_.device());
   return nb::make_tuple(type, index);
@@ -156,7 +168,9 @@ void BindDeviceArray(nb::module_& module) {
       .def_prop_ro("shape", &DeviceArray::shape, "The dimensions, a tuple.")
       .def_prop_ro("dtype", &DeviceArray::dtype, "As NumPy calls it: ``\"float32\"``.")
       .def_prop_ro("device", &DeviceArray::device, "``\"cuda:0\"``.")
-      .def("numpy", &DeviceArray::Numpy, "A copy in the host's memory, for which the caller waits. One of bfloat16 is float32, exactly.")
+      .def("numpy", &DeviceArray::Numpy,
+           "A copy in the host's memory, for which the caller waits. One of bfloat16 is float32, exactly.")
+      .def("__array__", &DeviceArray::AsNumpy, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
       .def("__dlpack_device__", &DeviceArray::DlpackDevice)
       .def("__dlpack__", &DeviceArray::Dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none())

@@ -1,4 +1,5 @@
-// DeviceArray: what a call leaves on a device, or what NumPy has no dtype for, for Python. Other libraries take it by DLPack, without a copy.
+// DeviceArray: what a call leaves on a device, or what NumPy has no dtype for, for Python. Other libraries take it by
+// DLPack, without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -22,6 +23,9 @@ class DeviceArray {
 
   // A copy in the host's memory, for which the caller waits; of bfloat16 the floats that it holds. Needs the GIL.
   nanobind::object Numpy() const;
+  // The same where the array is on the host, as `dtype` where that is no None; throws kTypeMismatch elsewhere, and
+  // kInvalidArgument where there shall be no copy.
+  nanobind::object AsNumpy(nanobind::handle dtype, nanobind::handle copy) const;
   // Gives the device as DLPack has it, a pair of numbers.
   nanobind::tuple DlpackDevice() const;
   // A capsule over the memory, which `stream` uses behind the work that fills it: None is the device's default stream,

@@ -264,7 +264,7 @@ class Module(torch.nn.Module):
     def _for_inference(self) -> tuple[Cell, dict[str, torch.Tensor]]:
         """The cell as it runs in evaluation, in the parameters' dtype and on the host, with its parameters."""
         params = {each.name: getattr(self, name).detach().cpu() for each, name in zip(self.cell.params, self._param_names)}
-        is_double = torch.float64 in [param.dtype for param in params.values()]
+        is_double = torch.float64 in [param.dtype for param in params.values()] if params else self.cell._options["in_double"]
         dtype = "float64" if is_double else "float32"
         return self.cell.with_options(training=False, dtype=dtype, device="cpu"), params
 
@@ -355,7 +355,8 @@ class Module(torch.nn.Module):
         tensors = (*params, *inputs.values())
         _refuse_transforms(self.cell, tensors)
         device = self._device_of(names, tensors)
-        cell = self._form(torch.float64 in [param.dtype for param in params], device)
+        # By its parameters' dtype; without any, by that of the inputs, as PyTorch's own modules.
+        cell = self._form(torch.float64 in [tensor.dtype for tensor in params or inputs.values()], device)
         # By PyTorch's generator, which torch.utils.checkpoint puts back where it was before it runs a module again.
         draw = _drawn_seed() if cell._cell.draws else None
         if torch.is_grad_enabled():
@@ -437,13 +438,16 @@ class Recurrent(Module):
     def forward(  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
         self, input: torch.Tensor | PackedSequence, hx: Any = None
     ) -> Any:
-        given = {"hx": hx} if isinstance(hx, torch.Tensor) else {f"hx[{i}]": state for i, state in enumerate(hx or ())}
         if isinstance(input, PackedSequence):
             outputs = self._run_packed(input, hx)
         else:
             outputs = self._run_tensor(input, hx)
-            given = {"input": input, **given}
-        self._warn_of_copies(given)
+            self._warn_of_copies({"input": input})
+        if hx is not None and not self._has_warned:
+            states = {"hx": hx} if isinstance(hx, torch.Tensor) else {f"hx[{i}]": state for i, state in enumerate(hx)}
+            spread = {name: state.detach() for name, state in states.items() if not state.is_contiguous()}
+            # Each row is read by itself.
+            self._warn_of_copies({name: row for name, state in spread.items() for row in state if not row.is_contiguous()})
         return outputs
 
     def _run_tensor(self, input: torch.Tensor, hx: Any) -> Any:

@@ -158,6 +158,8 @@ def tensor_of(what: str, value: Array) -> torch.Tensor:
     """
     import torch
 
+    if isinstance(value, numpy.ndarray) and not value.flags.writeable:
+        value = value.copy()  # PyTorch has no tensors that are read-only, and warns
     try:
         return torch.as_tensor(value).detach()
     except Exception as error:  # of PyTorch, or of what is given

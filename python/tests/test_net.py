@@ -326,6 +326,8 @@ def test_a_parameter_of_bfloat16_is_an_array_that_is_taken_again(tmp_path):
     assert isinstance(w, stepnet.DeviceArray) and (w.dtype, w.device) == ("bfloat16", "cpu")
     widened = w.numpy()
     assert widened.dtype == "float32" and widened.shape == w.shape and widened.any()
+    numpy.testing.assert_array_equal(numpy.asarray(w), widened)
+    assert numpy.asarray(w, dtype="float64").dtype == "float64"
     assert not (widened.view("uint32") & 0xFFFF).any()
     x = numpy.eye(w.shape[1], dtype="float32")
     net.restore({"w": w, "b": numpy.zeros_like(net.params["b"])})

@@ -428,6 +428,27 @@ def test_a_module_in_the_place_of_layers_says_once_what_it_copies():
         again(x.contiguous(), torch.zeros(4, 3, 1).transpose(0, 2))
 
 
+def test_a_module_without_parameters_has_the_dtype_of_its_inputs():
+    text = "cell c(x[2]; h[2]) {\n h = Tanh(0.3 * h) + Selu(x) / 3\n output h\n}"
+    for cell in (stepnet.cell(text), stepnet.cell(text, dtype="float64")):
+        module = stepnet.torch.Module(cell)
+        for dtype in (torch.float32, torch.float64):
+            x = torch.randn(3, 1, 2, dtype=dtype, requires_grad=True)
+            assert module(x).h.dtype == dtype
+        assert torch.autograd.gradcheck(lambda x: module(x).h, x)
+
+
+def test_parameters_of_a_net_are_those_of_a_module_without_a_warning(lstm):
+    """They are read-only, of which PyTorch warns."""
+    params = lstm.init()
+    for array in params.values():
+        array.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module = stepnet.torch.Module(lstm, params)
+    assert numpy.array_equal(module.w.detach().numpy(), params["w"])
+
+
 def test_devices_of_pytorch_are_taken(cells, tmp_path):
     cpu = torch.device("cpu")
     cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, device=cpu).with_options(device=cpu)
