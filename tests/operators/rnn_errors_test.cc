@@ -26,7 +26,7 @@ TEST(RnnErrors, RefusesLengthsThatAreNone) {
         run(LengthsOf<std::int32_t>({4, 5, -1}));
       },
       "invalid argument: element 1 of n is 5; lengths here are whole numbers from 0 to 4\n"
-      "  at op 0 `y, h_last = RNN(x, w, h, n)` with x double [4, 3, 2], w double [16], h double [1, 3, 2], n int32 "
+      "  at op 0 `y, h_last = RNN(x, w, h, n)` with x double [4, 3, 2], w double [21], h double [1, 3, 3], n int32 "
       "[3]\n"
       "  in net \"test\"");
   ExpectError([&] { run(LengthsOf<std::int64_t>({0, 0, -1})); }, "…element 2 of n is -1; lengths");
