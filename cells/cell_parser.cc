@@ -139,7 +139,8 @@ class CellParser : private CellReader {
     step_.Declare(parameter.name(), StepBlob::kShared, is_single ? 0 : parameter.shape_size());
     if (!TakeIf('=')) return;
     OperatorDef& fill = *parameter.mutable_initializer();
-    const bool is_type = Next().kind == CellToken::kName && !Next().IsName("sqrt") && !is_size_(Next().text);
+    const bool is_number = Next().IsName("sqrt") || (is_size_(Next().text) && !Next(1).Is('('));
+    const bool is_type = Next().kind == CellToken::kName && !is_number;
     if (is_type) {
       const CellToken& type = Take();
       CheckType(type);
