@@ -1,4 +1,5 @@
-// Exp, log, tanh, sigmoid and erfc of one vector: for kernels that are written with Highway and compiled once a target.
+// Exp, log, tanh, sigmoid, erfc, sin and cos of one vector: for kernels that are written with Highway and compiled once
+// a target.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE. Everything is
 // correct for every lane by itself, so that kernels may compute lanes whose results they drop. Exp, tanh and
@@ -11,9 +12,11 @@
 // erfc, for x >= 0: exp(-x^2) P(t) / (1 + 9/8 x) with t = (x - K) / (x + K); below, 2 - erfc(-x). x is cut in two, of
 // which the first has so few bits that its square is exact: otherwise the rounding of x^2 would be one of the result.
 // After Shepherd, Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x^2) erfc x", Math. Comp. 36, 1981; with 9/8 in
-// place of 2, P hardly changes near 0, where the rounding of t counts most. The polynomials interpolate at the
-// Chebyshev points of their ranges; the errors in tests/core/vector_math_test.cc are those measured over the whole
-// range.
+// place of 2, P hardly changes near 0, where the rounding of t counts most.
+// sin and cos, of floats alone: in double, x = n pi/2 + r with |r| <= pi/4, and by n the sine or cosine of r, or what
+// it is less than 0, rounded once. pi/2 is cut in two, of which the first has so few bits that products with n are
+// exact. The polynomials interpolate at the Chebyshev points of their ranges; the errors in
+// tests/core/vector_math_test.cc are those measured over the whole range.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -218,6 +221,66 @@ struct ErfcFn {
     return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), of_negative, y), x);
   }
 };
+
+// The sine (`quarters` 0) or cosine (1) of doubles that are floats and less than kSinMax.
+inline constexpr float kSinMax = 0x1p19f;
+template <int kQuarters, class D>
+HWY_INLINE hn::Vec<D> SinOfFloats(D d, hn::Vec<D> x) {
+  constexpr double kSin[] = {-0x1.555555545dd83p-3, 0x1.11110deeb33b2p-7, -0x1.a013a6edc8f32p-13,
+                             0x1.6dbdd26f56cb7p-19};
+  constexpr double kCos[] = {-0x1.fffffffffe691p-2, 0x1.555555514ea4bp-5, -0x1.6c16bae4ef840p-10, 0x1.a0129816d86c5p-16,
+                             -0x1.2474b4d8b6d5cp-22};
+  const hn::RebindToUnsigned<D> du;
+  const auto round = hn::Set(d, MathConstants<double>::kRound);
+  const auto rounded = hn::MulAdd(x, hn::Set(d, 0x1.45f306dc9c883p-1), round);
+  const auto n = hn::Sub(rounded, round);
+  const auto high = hn::NegMulAdd(n, hn::Set(d, 0x1.921fb544p+0), x);
+  const auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.0b4611a626331p-34), high);
+  const auto square = hn::Mul(r, r);
+  const auto sin = hn::MulAdd(hn::Mul(r, square), Polynomial(d, square, kSin), r);
+  const auto cos = hn::MulAdd(square, Polynomial(d, square, kCos), hn::Set(d, 1.0));
+  const auto quarters = hn::Add(hn::BitCast(du, rounded), hn::Set(du, std::uint64_t{kQuarters}));
+  const auto is_odd = hn::RebindMask(d, hn::TestBit(quarters, hn::Set(du, std::uint64_t{1})));
+  const auto sign = hn::ShiftLeft<62>(hn::And(quarters, hn::Set(du, std::uint64_t{2})));
+  return hn::Xor(hn::IfThenElse(is_odd, cos, sin), hn::BitCast(d, sign));
+}
+
+// The C library computes the rest.
+template <int kQuarters, class D>
+HWY_NOINLINE hn::Vec<D> WithLargeSin(D d, hn::Vec<D> x, hn::Vec<D> y) {
+  HWY_ALIGN float in[hn::MaxLanes(d)], out[hn::MaxLanes(d)];
+  hn::Store(x, d, in);
+  hn::Store(y, d, out);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    if (std::fabs(in[i]) < kSinMax) continue;
+    const double value = in[i];
+    out[i] = static_cast<float>(kQuarters == 0 ? std::sin(value) : std::cos(value));
+  }
+  return hn::Load(d, out);
+}
+
+template <int kQuarters>
+struct SinOrCosFn {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
+    const auto in_range = hn::Lt(hn::Abs(x), hn::Set(d, kSinMax));
+#if HWY_TARGET == HWY_SCALAR  // which has no halves
+    const hn::Rebind<double, D> doubles;
+    auto y = hn::DemoteTo(d, SinOfFloats<kQuarters>(doubles, hn::PromoteTo(doubles, x)));
+#else
+    const hn::Half<D> half;
+    const hn::Rebind<double, decltype(half)> doubles;
+    const auto of_half = [&](auto floats) HWY_ATTR __attribute__((always_inline)) {
+      return hn::DemoteTo(half, SinOfFloats<kQuarters>(doubles, hn::PromoteTo(doubles, floats)));
+    };
+    auto y = hn::Combine(d, of_half(hn::UpperHalf(half, x)), of_half(hn::LowerHalf(half, x)));
+#endif
+    if constexpr (kQuarters == 0) y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // n takes the sign of -0
+    return HWY_LIKELY(hn::AllTrue(d, in_range)) ? y : WithLargeSin<kQuarters>(d, x, y);
+  }
+};
+using SinFn = SinOrCosFn<0>;
+using CosFn = SinOrCosFn<1>;
 
 struct LogFn {
   template <class D>

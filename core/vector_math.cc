@@ -32,6 +32,9 @@ void SigmoidDouble(const double* in, double* out, std::int64_t n) { MapVectors<S
 void ErfcFloat(const float* in, float* out, std::int64_t n) { MapVectors<ErfcFn>(in, out, n); }
 void ErfcDouble(const double* in, double* out, std::int64_t n) { MapVectors<ErfcFn>(in, out, n); }
 
+void SinFloat(const float* in, float* out, std::int64_t n) { MapVectors<SinFn>(in, out, n); }
+void CosFloat(const float* in, float* out, std::int64_t n) { MapVectors<CosFn>(in, out, n); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
 HWY_AFTER_NAMESPACE();
@@ -49,6 +52,8 @@ HWY_EXPORT(SigmoidFloat);
 HWY_EXPORT(SigmoidDouble);
 HWY_EXPORT(ErfcFloat);
 HWY_EXPORT(ErfcDouble);
+HWY_EXPORT(SinFloat);
+HWY_EXPORT(CosFloat);
 
 void VectorExp(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ExpFloat)(in, out, n); }
 void VectorExp(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ExpDouble)(in, out, n); }
@@ -60,6 +65,14 @@ void VectorSigmoid(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DI
 void VectorSigmoid(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(SigmoidDouble)(in, out, n); }
 void VectorErfc(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ErfcFloat)(in, out, n); }
 void VectorErfc(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ErfcDouble)(in, out, n); }
+void VectorSin(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(SinFloat)(in, out, n); }
+void VectorSin(const double* in, double* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::sin(in[i]);
+}
+void VectorCos(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(CosFloat)(in, out, n); }
+void VectorCos(const double* in, double* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::cos(in[i]);
+}
 
 }  // namespace stepnet
 #endif  // HWY_ONCE

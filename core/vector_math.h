@@ -1,4 +1,4 @@
-// Exp, log, tanh, sigmoid and erfc of arrays, on the widest vectors that the machine has.
+// Exp, log, tanh, sigmoid, erfc, sin and cos of arrays, on the widest vectors that the machine has.
 //
 // A value's result depends on the value alone: not on its place in the array, nor on what surrounds it. Work may
 // therefore be cut among threads anywhere and gives the same bits. Errors are 3 units in the last place at most (of
@@ -22,5 +22,10 @@ void VectorSigmoid(const float* in, float* out, std::int64_t n);
 void VectorSigmoid(const double* in, double* out, std::int64_t n);
 void VectorErfc(const float* in, float* out, std::int64_t n);
 void VectorErfc(const double* in, double* out, std::int64_t n);
+// Those of double are the C library's, one by one.
+void VectorSin(const float* in, float* out, std::int64_t n);
+void VectorSin(const double* in, double* out, std::int64_t n);
+void VectorCos(const float* in, float* out, std::int64_t n);
+void VectorCos(const double* in, double* out, std::int64_t n);
 
 }  // namespace stepnet

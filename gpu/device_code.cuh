@@ -141,8 +141,6 @@ STEPNET_DEVICE_FUNCTION(Sqrt, sqrtf, sqrt)
 STEPNET_DEVICE_FUNCTION(Expm1, expm1f, expm1)
 STEPNET_DEVICE_FUNCTION(Log1p, log1pf, log1p)
 STEPNET_DEVICE_FUNCTION(Erf, erff, erf)
-STEPNET_DEVICE_FUNCTION(Sin, sinf, sin)
-STEPNET_DEVICE_FUNCTION(Cos, cosf, cos)
 STEPNET_DEVICE_FUNCTION(Floor, floorf, floor)
 STEPNET_DEVICE_FUNCTION(Ceil, ceilf, ceil)
 STEPNET_DEVICE_FUNCTION(Round, rintf, rint)
@@ -153,6 +151,8 @@ STEPNET_DEVICE_FUNCTION(Erfc, erfcf, erfc)
 STEPNET_DEVICE_FUNCTION(Exp, expf, exp)
 STEPNET_DEVICE_FUNCTION(Log, logf, log)
 STEPNET_DEVICE_FUNCTION(Tanh, tanhf, tanh)
+STEPNET_DEVICE_FUNCTION(Sin, sinf, sin)
+STEPNET_DEVICE_FUNCTION(Cos, cosf, cos)
 // Nothing overflows, so small results keep their digits.
 template <typename T>
 __device__ inline T Sigmoid(T a) {

@@ -30,6 +30,8 @@ T FloatUnary(ExprOp op, T x) {
     case ExprOp::kTanh: return ThroughVector<T>(VectorTanh, x);
     case ExprOp::kSigmoid: return ThroughVector<T>(VectorSigmoid, x);
     case ExprOp::kErfc: return ThroughVector<T>(VectorErfc, x);
+    case ExprOp::kSin: return ThroughVector<T>(VectorSin, x);
+    case ExprOp::kCos: return ThroughVector<T>(VectorCos, x);
     default: return FindExprFunction(op)->Of<T>()(x);
   }
 }

@@ -42,7 +42,8 @@ struct NegateVectors {
 
 template <class Fn>
 constexpr bool kIsShort = !std::is_same_v<Fn, ExpFn> && !std::is_same_v<Fn, LogFn> && !std::is_same_v<Fn, TanhFn> &&
-                          !std::is_same_v<Fn, SigmoidFn> && !std::is_same_v<Fn, ErfcFn>;
+                          !std::is_same_v<Fn, SigmoidFn> && !std::is_same_v<Fn, ErfcFn> && !std::is_same_v<Fn, SinFn> &&
+                          !std::is_same_v<Fn, CosFn>;
 
 // Kernels of vectors, whose last part goes through the same instructions.
 template <class Fn, typename T, int kOperands>
@@ -150,6 +151,16 @@ RegionKernel FunctionKernel(ExprOp op) {
   }
 }
 
+// Of double the C library computes sin and cos.
+template <class Fn, typename T>
+RegionKernel SinKernel(ExprOp op) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return Vectors<Fn, T, 1>;
+  } else {
+    return FunctionKernel<T>(op);
+  }
+}
+
 template <typename T>
 RegionKernel FloatKernel(ExprOp op) {
   switch (op) {
@@ -173,6 +184,8 @@ RegionKernel FloatKernel(ExprOp op) {
     case ExprOp::kTanh: return Vectors<TanhFn, T, 1>;
     case ExprOp::kSigmoid: return Vectors<SigmoidFn, T, 1>;
     case ExprOp::kErfc: return Vectors<ErfcFn, T, 1>;
+    case ExprOp::kSin: return SinKernel<SinFn, T>(op);
+    case ExprOp::kCos: return SinKernel<CosFn, T>(op);
     default: return FunctionKernel<T>(op);
   }
 }

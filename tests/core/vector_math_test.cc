@@ -27,13 +27,17 @@ long double ExactExp(long double x) { return std::exp(x); }
 long double ExactLog(long double x) { return std::log(x); }
 long double ExactTanh(long double x) { return std::tanh(x); }
 long double ExactErfc(long double x) { return std::erfc(x); }
+long double ExactSin(long double x) { return std::sin(x); }
+long double ExactCos(long double x) { return std::cos(x); }
 
 template <typename T>
 const Function<T> kFunctions[] = {{"exp", VectorExp, ExactExp},
                                   {"log", VectorLog, ExactLog},
                                   {"tanh", VectorTanh, ExactTanh},
                                   {"sigmoid", VectorSigmoid, ExactSigmoid},
-                                  {"erfc", VectorErfc, ExactErfc, 4}};
+                                  {"erfc", VectorErfc, ExactErfc, 4},
+                                  {"sin", VectorSin, ExactSin, 0.51 * sizeof(T) / sizeof(float)},
+                                  {"cos", VectorCos, ExactCos, 0.51 * sizeof(T) / sizeof(float)}};
 
 // |got - want| in units of the last place of want as a T.
 template <typename T>
@@ -89,6 +93,26 @@ TEST(VectorMath, IsAccurateOverTheWholeRange) {
   ExpectAccurate<double>();
 }
 
+// Near multiples of pi/2 and where the C library goes on, on every target.
+TEST(VectorMath, SinesOfFloatsAreRoundedOnce) {
+  std::vector<float> x;
+  for (const double factor : {1.0, 7.0, 1001.0, 65537.0, 333'773.0, 333'775.0, 1e6, 1e9, 1e30}) {
+    const auto multiple = static_cast<float>(factor * 1.5707963267948966);
+    for (const float value : {multiple, std::nextafter(multiple, 0.0f), std::nextafter(multiple, 1e38f)}) {
+      x.insert(x.end(), {value, -value});
+    }
+  }
+  ForEachTarget([&] {
+    std::vector<float> sines(x.size()), cosines(x.size());
+    VectorSin(x.data(), sines.data(), static_cast<std::int64_t>(x.size()));
+    VectorCos(x.data(), cosines.data(), static_cast<std::int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_LE(ErrorInUlps(sines[i], ExactSin(x[i])), 0.501) << std::hexfloat << x[i];
+      EXPECT_LE(ErrorInUlps(cosines[i], ExactCos(x[i])), 0.501) << std::hexfloat << x[i];
+    }
+  });
+}
+
 template <typename T>
 void ExpectEdges() {
   const T infinity = std::numeric_limits<T>::infinity();
@@ -100,7 +124,9 @@ void ExpectEdges() {
   const T tanh[] = {nan, 1, -1, 1, -1, 0, -T{0}, std::tanh(T{-1}), std::tanh(T{1})};
   const T sigmoid[] = {nan, 1, 0, 1, 0, 0.5, 0.5, 1 / (1 + std::exp(T{1})), 1 / (1 + std::exp(T{-1}))};
   const T erfc[] = {nan, 0, 2, 0, 2, 1, 1, std::erfc(T{-1}), std::erfc(T{1})};
-  const T* const expected[] = {exp, log, tanh, sigmoid, erfc};
+  const T sin[] = {nan, nan, nan, std::sin(T{1e4}), std::sin(T{-1e4}), 0, -T{0}, std::sin(T{-1}), std::sin(T{1})};
+  const T cos[] = {nan, nan, nan, std::cos(T{1e4}), std::cos(T{1e4}), 1, 1, std::cos(T{1}), std::cos(T{1})};
+  const T* const expected[] = {exp, log, tanh, sigmoid, erfc, sin, cos};
   static_assert(std::size(expected) == std::size(kFunctions<T>));
   ForEachTarget([&] {
     for (size_t f = 0; f < std::size(expected); ++f) {

@@ -42,6 +42,8 @@ STEPNET_HOST_FUNCTION(Log, log)
 STEPNET_HOST_FUNCTION(Tanh, tanh)
 STEPNET_HOST_FUNCTION(Sigmoid, sigmoid)
 STEPNET_HOST_FUNCTION(Erfc, erfc)
+STEPNET_HOST_FUNCTION(Sin, sin)
+STEPNET_HOST_FUNCTION(Cos, cos)
 }  // namespace stepnet::device
 
 template <typename To, typename From>

@@ -15,4 +15,8 @@ struct HostFunctions {
   void (*sigmoid_double)(const double*, double*, std::int64_t);
   void (*erfc_float)(const float*, float*, std::int64_t);
   void (*erfc_double)(const double*, double*, std::int64_t);
+  void (*sin_float)(const float*, float*, std::int64_t);
+  void (*sin_double)(const double*, double*, std::int64_t);
+  void (*cos_float)(const float*, float*, std::int64_t);
+  void (*cos_double)(const double*, double*, std::int64_t);
 };

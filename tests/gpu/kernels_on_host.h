@@ -48,6 +48,8 @@ STEPNET_HOST_FUNCTION(Exp, VectorExp)
 STEPNET_HOST_FUNCTION(Tanh, VectorTanh)
 STEPNET_HOST_FUNCTION(Sigmoid, VectorSigmoid)
 STEPNET_HOST_FUNCTION(Erfc, VectorErfc)
+STEPNET_HOST_FUNCTION(Sin, VectorSin)
+STEPNET_HOST_FUNCTION(Cos, VectorCos)
 inline float Log(float a) {
   float y;
   VectorLog(&a, &y, 1);

@@ -197,7 +197,8 @@ void HostRegionRunner::Compile(std::span<const PrintedRegion> printed) {
   library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr) throw Error(ErrorCode::kFailed, dlerror());
   const HostFunctions functions = {VectorExp,  VectorExp,     VectorLog,     VectorLog,  VectorTanh,
-                                   VectorTanh, VectorSigmoid, VectorSigmoid, VectorErfc, VectorErfc};
+                                   VectorTanh, VectorSigmoid, VectorSigmoid, VectorErfc, VectorErfc,
+                                   VectorSin,  VectorSin,     VectorCos,     VectorCos};
   reinterpret_cast<void (*)(const HostFunctions*)>(Symbol("SetHostFunctions"))(&functions);
 }
 
