@@ -23,12 +23,18 @@ class ProgramsByShapes {
   // Returns use(program): the one for these shapes, which is make(), a shared_ptr, when they are met first.
   template <typename Make, typename Use, typename... Shapes>
   auto With(const Make& make, const Use& use, const Shapes&... shapes) {
+    const Program* const first = FindFirst(shapes...);
+    return first != nullptr ? use(*first) : use(*FindOrMake(make, shapes...));
+  }
+
+  // The program where these shapes are among the first ones; else null.
+  template <typename... Shapes>
+  const Program* FindFirst(const Shapes&... shapes) const {
     for (const auto& first : first_) {
       const Program* program = first.load(std::memory_order_acquire);
-      if (program == nullptr) break;
-      if (program->IsFor(shapes...)) return use(*program);
+      if (program == nullptr || program->IsFor(shapes...)) return program;
     }
-    return use(*FindOrMake(make, shapes...));
+    return nullptr;
   }
 
  private:

@@ -21,11 +21,17 @@ class FormulaKernel {
 
   void Run(const OpRun& run) {
     const std::uint64_t wanted = WantedOf(run);
+    if (const FormulaProgram* const first = programs_.FindFirst(run, wanted)) return first->Run(op_, run);
+    RunOther(run, wanted);
+  }
+
+ private:
+  // Never inlined: small operators take no longer than what it keeps on the stack.
+  [[gnu::noinline]] void RunOther(const OpRun& run, std::uint64_t wanted) {
     programs_.With([&] { return Make(run, wanted); }, [&](const FormulaProgram& program) { program.Run(op_, run); },
                    run, wanted);
   }
 
- private:
   std::shared_ptr<const FormulaProgram> Make(const OpRun& run, std::uint64_t wanted) const {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});

@@ -36,6 +36,7 @@ struct RegionPattern {
     kSlope,
     kBlend,
     kGate,
+    kGradient,
     kSelect,
     kScaledRest,
     kRowSum,
@@ -46,7 +47,8 @@ struct RegionPattern {
   RegionChain chain = {};
   RegionPair pair = {};
   RegionSlope slope = {};
-  bool is_of_tanh = false;        // kBlend
+  RegionBlend blend = RegionBlend::kPlain;
+  RegionGradient gradient = {};
   ExprOp op = ExprOp::kConstant;  // kSelect: the comparison
   bool casts = false;             // kRowSum: floats, or products of floats, in double
   const char* term = "";          // kRowSum: what is added, for people
@@ -56,6 +58,7 @@ struct RegionInstruction {
   enum class Kind : std::uint8_t {
     kCompute,  // kernel(out, operands)
     kOfRows,   // row_operand_kernel(out, operands), of which some are `repeated`
+    kSeveral,  // several_kernel of `several`: kMaxRegionResults results and the operands
     kUniform,
     kIndex,       // out = the indices of rows along dimension `number`
     kColumns,     // out = the columns
@@ -86,6 +89,9 @@ struct RegionInstruction {
   RegionPattern pattern = {};  // kCompute: what the kernel does, where it is more than `op`
   RowOperandKernel row_operand_kernel = nullptr;
   RepeatedOperands repeated = {};
+  RegionSeveralKernel several_kernel = nullptr;
+  int several[kMaxRegionResults + kMaxExprOperands] = {};  // those that there are not are any slot
+  int num_results = 0;
   RowKernel row_kernel = nullptr;
   RowsKernel rows_kernel = nullptr;
 };
@@ -134,9 +140,10 @@ inline constexpr std::int64_t kSimpleBytes = 16 << 10;
 // An instruction of a simple program: what SimpleRun needs of it.
 struct RegionStep {
   RegionKernel kernel = nullptr;
-  const RegionInstruction* of_rows = nullptr;  // which it is where there is no kernel
+  const RegionInstruction* other = nullptr;  // which it is where there is no kernel
   std::uint8_t out = 0;
   std::uint8_t operands[4] = {};
+  std::uint8_t fill_bytes = 0;  // of an element, where it fills with what the step before fills with
 };
 
 struct RegionCode {

@@ -32,6 +32,17 @@ std::string SlopeText(const RegionSlope& slope) {
                 slope.adds ? " +" : "");
 }
 
+const char* BlendText(RegionBlend blend) {
+  constexpr const char* kTexts[] = {"blend", "blend tanh", "blend sigmoid tanh"};
+  return kTexts[static_cast<int>(blend)];
+}
+
+// "gradient of gate +".
+std::string GradientText(const RegionGradient& gradient) {
+  constexpr const char* kTexts[] = {"gate", "scale", "blend"};
+  return StrCat("gradient of ", kTexts[static_cast<int>(gradient.kind)], gradient.adds ? " +" : "");
+}
+
 std::string OpText(const RegionInstruction& instruction) {
   const RegionPattern& pattern = instruction.pattern;
   switch (pattern.kind) {
@@ -42,8 +53,9 @@ std::string OpText(const RegionInstruction& instruction) {
                     StepText(pattern.pair.right), ")");
     case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
     case RegionPattern::Kind::kSlope: return SlopeText(pattern.slope);
-    case RegionPattern::Kind::kBlend: return pattern.is_of_tanh ? "blend tanh" : "blend";
+    case RegionPattern::Kind::kBlend: return BlendText(pattern.blend);
     case RegionPattern::Kind::kGate: return "(sigmoid) * (tanh)";
+    case RegionPattern::Kind::kGradient: return GradientText(pattern.gradient);
     case RegionPattern::Kind::kScaledRest: return "- mul_add *";
     case RegionPattern::Kind::kCopy: return "copy";
     case RegionPattern::Kind::kFill: return "fill";
@@ -69,6 +81,11 @@ std::string InstructionText(const RegionCode& code, const RegionInstruction& ins
     case Kind::kCompute:
     case Kind::kOfRows:
     case Kind::kUniform: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
+    case Kind::kSeveral: {
+      std::vector<std::string> outs;
+      for (int k = 0; k < instruction.num_results; ++k) outs.push_back(slot(instruction.several[k]));
+      return StrCat(Join(outs, ", "), " = ", OpText(instruction), " ", all);
+    }
     case Kind::kIndex: return StrCat(slot(instruction.out), " = index ", instruction.number);
     case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
     case Kind::kSplat: return StrCat("splat ", slot(instruction.out));

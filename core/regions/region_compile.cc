@@ -478,11 +478,11 @@ class Compiler {
       return;
     }
     if (node.requirement >= 0) code.push_back(CheckOf(node, operands));
-    Store* const direct = DirectStore(step, last_read, s);
-    const int out =
-        direct != nullptr ? memory_slot_[code_.num_inputs + direct->output] : BufferFor(step, last_read, s, slot);
-    if (direct != nullptr) direct->is_done = true;
-    (*slot)[step.node] = out;
+    if (node.num_results > 0) {
+      code.push_back(SeveralOf(step, operands, last_read, s, slot));
+      return;
+    }
+    const int out = PlaceOfResult(step, last_read, s, slot);
     if (node.requirement >= 0) {
       code.push_back(ConditionOf(operands[0], out));
       return;
@@ -490,6 +490,35 @@ class Compiler {
     RegionInstruction instruction = InstructionOf(node, out, KeysOfRun(node));
     SetOperands(&instruction, operands);
     code.push_back(instruction);
+  }
+
+  // The slot for the result of a step.
+  int PlaceOfResult(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
+    Store* const direct = DirectStore(step, last_read, s);
+    const int out =
+        direct != nullptr ? memory_slot_[code_.num_inputs + direct->output] : BufferFor(step, last_read, s, slot);
+    if (direct != nullptr) direct->is_done = true;
+    (*slot)[step.node] = out;
+    return out;
+  }
+
+  RegionInstruction SeveralOf(const Step& step, std::span<const int> operands, const std::vector<int>& last_read, int s,
+                              std::vector<int>* slot) {
+    const Node& node = nodes_[step.node];
+    RegionInstruction instruction{.kind = Kind::kSeveral,
+                                  .op = node.expr->op,
+                                  .dtype = node.expr->dtype,
+                                  .pattern = node.pattern,
+                                  .several_kernel = node.several_kernel,
+                                  .num_results = node.num_results};
+    for (int k = 0; k < kMaxRegionResults; ++k) {
+      const bool has = k < node.num_results;
+      instruction.several[k] = has ? PlaceOfResult({.node = node.results[k], .phase = step.phase}, last_read, s, slot)
+                                   : instruction.several[0];
+    }
+    SetOperands(&instruction, operands);
+    std::copy_n(instruction.operands, instruction.num_operands, instruction.several + kMaxRegionResults);
+    return instruction;
   }
 
   const Region& region_;

@@ -74,6 +74,66 @@ RegionKernel SlopeKernelForTarget(const RegionSlope& slope, DType dtype) {
   return dtype == DType::kFloat ? SlopeOf<float>(slope) : SlopeOf<double>(slope);
 }
 
+template <RegionGradient::Kind kKind, bool kAdds, typename T>
+void Gradients(char* const* arrays, const int* numbers, std::int64_t n) {
+  using Kind = RegionGradient::Kind;
+  const hn::ScalableTag<T> d;
+  const auto result = [&](int k) { return reinterpret_cast<T*>(arrays[numbers[k]]); };
+  const auto operand = [&](int k) { return reinterpret_cast<const T*>(arrays[numbers[kMaxRegionResults + k]]); };
+  T* const first = result(0);
+  T* const second = result(1);
+  [[maybe_unused]] T* const third = result(2);
+  const T* const u = operand(0);
+  const T* const a = operand(1);
+  const T* const b = operand(2);
+  [[maybe_unused]] const T* const c = operand(3);
+  ForVectors<T, false>(n, 0, [&](auto access, std::int64_t i) HWY_ATTR {
+    const auto one = hn::Set(d, T{1});
+    const auto gradient = access.Load(d, u + i);
+    auto of_sigmoid = access.Load(d, a + i);
+    if constexpr (kKind == Kind::kScale && kAdds) of_sigmoid = hn::Add(of_sigmoid, access.Load(d, c + i));
+    const auto s = SigmoidFn()(d, of_sigmoid);
+    const auto slope = NegMulAddOf(d, s, s, s);
+    const auto other = access.Load(d, b + i);
+    if constexpr (kKind == Kind::kGate) {
+      const auto t = TanhFn()(d, other);
+      const auto slope_of_tanh = NegMulAddOf(d, t, t, one);
+      const auto left = hn::Mul(gradient, s);
+      if constexpr (kAdds) {
+        const auto sum = MulAddOf(d, left, slope_of_tanh, access.Load(d, c + i));
+        access.Store(d, hn::Mul(hn::Mul(gradient, t), slope), first + i);
+        access.Store(d, sum, second + i);
+      } else {
+        access.Store(d, hn::Mul(hn::Mul(gradient, t), slope), first + i);
+        access.Store(d, hn::Mul(left, slope_of_tanh), second + i);
+      }
+    } else if constexpr (kKind == Kind::kScale) {
+      access.Store(d, hn::Mul(gradient, s), first + i);
+      access.Store(d, hn::Mul(hn::Mul(gradient, other), slope), second + i);
+    } else {
+      const auto t = TanhFn()(d, access.Load(d, c + i));
+      access.Store(d, hn::Mul(gradient, s), first + i);
+      access.Store(d, hn::Mul(hn::Mul(gradient, hn::Sub(other, t)), slope), second + i);
+      access.Store(d, hn::Mul(hn::Mul(gradient, hn::Sub(one, s)), NegMulAddOf(d, t, t, one)), third + i);
+    }
+  });
+}
+
+template <typename T>
+RegionSeveralKernel GradientsOf(const RegionGradient& gradient) {
+  using Kind = RegionGradient::Kind;
+  switch (gradient.kind) {
+    case Kind::kGate: return gradient.adds ? Gradients<Kind::kGate, true, T> : Gradients<Kind::kGate, false, T>;
+    case Kind::kScale: return gradient.adds ? Gradients<Kind::kScale, true, T> : Gradients<Kind::kScale, false, T>;
+    case Kind::kBlend: break;
+  }
+  return Gradients<Kind::kBlend, false, T>;
+}
+
+RegionSeveralKernel GradientKernelForTarget(const RegionGradient& gradient, DType dtype) {
+  return dtype == DType::kFloat ? GradientsOf<float>(gradient) : GradientsOf<double>(gradient);
+}
+
 struct Itself {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a) const {
@@ -81,7 +141,7 @@ struct Itself {
   }
 };
 
-template <class F, typename T>
+template <class ShareFn, class F, typename T>
 void Blend(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const T* x = static_cast<const T*>(a);
@@ -89,15 +149,24 @@ void Blend(void* out, const void* a, const void* b, const void* c, const void* /
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
   ForVectors<T, std::is_same_v<F, Itself>>(n, 4 * n, [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto share = access.Load(d, y + i);
+    const auto share = ShareFn()(d, access.Load(d, y + i));
     const auto rest = hn::Mul(hn::Sub(hn::Set(d, T{1}), share), F()(d, access.Load(d, z + i)));
     access.Store(d, MulAddOf(d, access.Load(d, x + i), share, rest), to + i);
   });
 }
 
-RegionKernel BlendKernelForTarget(bool is_of_tanh, DType dtype) {
-  if (dtype == DType::kFloat) return is_of_tanh ? Blend<TanhFn, float> : Blend<Itself, float>;
-  return is_of_tanh ? Blend<TanhFn, double> : Blend<Itself, double>;
+template <typename T>
+RegionKernel BlendOf(RegionBlend blend) {
+  switch (blend) {
+    case RegionBlend::kPlain: return Blend<Itself, Itself, T>;
+    case RegionBlend::kTanh: return Blend<Itself, TanhFn, T>;
+    case RegionBlend::kSigmoidTanh: break;
+  }
+  return Blend<SigmoidFn, TanhFn, T>;
+}
+
+RegionKernel BlendKernelForTarget(RegionBlend blend, DType dtype) {
+  return dtype == DType::kFloat ? BlendOf<float>(blend) : BlendOf<double>(blend);
 }
 
 template <typename T>
@@ -122,13 +191,17 @@ namespace stepnet {
 
 HWY_EXPORT(SlopeKernelForTarget);
 HWY_EXPORT(BlendKernelForTarget);
+HWY_EXPORT(GradientKernelForTarget);
 HWY_EXPORT(GateKernelForTarget);
 
 RegionKernel SlopeKernelOf(const RegionSlope& slope, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(SlopeKernelForTarget)(slope, dtype);
 }
-RegionKernel BlendKernelOf(bool is_of_tanh, DType dtype) {
-  return HWY_DYNAMIC_DISPATCH(BlendKernelForTarget)(is_of_tanh, dtype);
+RegionKernel BlendKernelOf(RegionBlend blend, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(BlendKernelForTarget)(blend, dtype);
+}
+RegionSeveralKernel GradientKernelOf(const RegionGradient& gradient, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(GradientKernelForTarget)(gradient, dtype);
 }
 RegionKernel GateKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(GateKernelForTarget)(dtype); }
 

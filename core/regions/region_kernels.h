@@ -50,10 +50,28 @@ struct RegionSlope {
 };
 // Null where there is no such kernel: where d would be two things.
 RegionKernel SlopeKernelOf(const RegionSlope& slope, DType dtype);
-// MulAdd(a, b, (1 - b) * c), or with tanh(c).
-RegionKernel BlendKernelOf(bool is_of_tanh, DType dtype);
+// MulAdd(a, b, (1 - b) * c), or with tanh(c), or with sigmoid(b) as well.
+enum class RegionBlend : std::uint8_t { kPlain, kTanh, kSigmoidTanh };
+RegionKernel BlendKernelOf(RegionBlend blend, DType dtype);
 // sigmoid(a) * tanh(b).
 RegionKernel GateKernelOf(DType dtype);
+
+// Kernels of several results, which have in common what they are computed of. `numbers` has the places in `arrays` of
+// kMaxRegionResults results, those that there are, and then of operands. Results may be the arrays of operands, as
+// those of other kernels.
+inline constexpr int kMaxRegionResults = 3;
+using RegionSeveralKernel = void (*)(char* const* arrays, const int* numbers, std::int64_t n);
+// Gradients of what gates are made of, u the gradient of the result, s a sigmoid and t a tanh:
+//   kGate    of s(a) * t(b):             u * t * (s - s * s) and u * s * (1 - t * t), with `adds` added to c
+//   kScale   of s(a) * b:                u * s and u * b * (s - s * s); with `adds` s is that of a + c
+//   kBlend   of s(a) * b + (1 - s) t(c): u * s, u * (b - t) * (s - s * s) and u * (1 - s) * (1 - t * t)
+// Operands are u, a, b, c.
+struct RegionGradient {
+  enum class Kind : std::uint8_t { kGate, kScale, kBlend };
+  Kind kind = Kind::kGate;
+  bool adds = false;
+};
+RegionSeveralKernel GradientKernelOf(const RegionGradient& gradient, DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 

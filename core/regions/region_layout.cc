@@ -26,7 +26,8 @@ bool HasKernelsOnly(const RegionCode& code) {
   using Kind = RegionInstruction::Kind;
   const RegionCode::Phase& phase = code.phases[0];
   const auto is_kernel = [](const RegionInstruction& instruction) {
-    return instruction.kind == Kind::kCompute || instruction.kind == Kind::kOfRows;
+    return instruction.kind == Kind::kCompute || instruction.kind == Kind::kOfRows ||
+           instruction.kind == Kind::kSeveral;
   };
   return code.phases.size() == 1 && code.requirements.empty() && code.tile_loads.empty() && phase.row.empty() &&
          phase.end.empty() && std::ranges::all_of(phase.block, is_kernel);
@@ -178,8 +179,8 @@ class Layout {
     const std::vector<RegionInstruction>& block = code_.phases[0].block;
     for (const RegionInstruction& instruction : block) {
       RegionStep& step = code_.steps.emplace_back();
-      if (instruction.kind == RegionInstruction::Kind::kOfRows) {
-        step.of_rows = &instruction;
+      if (instruction.kind != RegionInstruction::Kind::kCompute) {
+        step.other = &instruction;
         continue;
       }
       step.kernel = instruction.kernel;
@@ -187,11 +188,19 @@ class Layout {
       std::copy_n(instruction.operands, std::size(step.operands), step.operands);
     }
     code_.simple_work = static_cast<std::int64_t>(1 + block.size() / 4);
+    for (size_t i = 1; i < block.size(); ++i) {
+      const bool fills = block[i].pattern.kind == RegionPattern::Kind::kFill;
+      const RegionStep& before = code_.steps[i - 1];
+      RegionStep& step = code_.steps[i];
+      if (fills && before.kernel == step.kernel && before.operands[0] == step.operands[0]) {
+        step.fill_bytes = static_cast<std::uint8_t>(DTypeBytes(block[i].dtype));
+      }
+    }
   }
 
   void MakeDirect(const RegionInstruction& instruction) {
     const auto is_memory = [&](int slot) { return slot < num_memory(); };
-    if (!is_memory(instruction.out)) return;
+    if (instruction.kind != RegionInstruction::Kind::kCompute || !is_memory(instruction.out)) return;
     const RegionMemory& to = code_.memory[instruction.out];
     RegionDirect direct{.kernel = instruction.kernel,
                         .output = to.number,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <vector>
 
 namespace stepnet {
 namespace {
@@ -42,7 +43,7 @@ class Finder {
  public:
   explicit Finder(std::span<RegionValue> values) : values_(values) {}
 
-  void Run() {
+  void Run(bool may_have_several) {
     for (RegionValue& value : values_) {
       if (value.level == RegionLevel::kElement && value.expr->op == ExprOp::kWhere) FindSelect(&value);
     }
@@ -64,6 +65,7 @@ class Finder {
       const bool multiplies = values_[i].expr->op == ExprOp::kMultiply || values_[i].expr->op == ExprOp::kMulAdd;
       if (multiplies && MayEnd(values_[i])) FindSlope(&values_[i]);
     }
+    if (may_have_several) FindGradients();
     for (RegionValue& value : values_) {
       if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindNegMulAdd(&value);
     }
@@ -180,13 +182,14 @@ class Finder {
 
   static bool MayEnd(const RegionValue& value) {
     return value.level == RegionLevel::kElement && IsFloat(value.expr->dtype) && !value.is_absorbed &&
-           value.kernel == nullptr;
+           !HasKernel(value);
   }
+  static bool HasKernel(const RegionValue& value) { return value.kernel != nullptr || value.several_kernel != nullptr; }
 
   // Operand k, where a pattern of `value` may absorb it.
   RegionValue* LinkOf(const RegionValue& value, int k) const {
     RegionValue& operand = values_[value.operands[k]];
-    const bool can = operand.level == RegionLevel::kElement && operand.uses == 1 && operand.kernel == nullptr &&
+    const bool can = operand.level == RegionLevel::kElement && operand.uses == 1 && !HasKernel(operand) &&
                      !operand.is_absorbed && operand.expr->op != ExprOp::kInput;
     return can ? &operand : nullptr;
   }
@@ -257,12 +260,132 @@ class Finder {
       if (value->operands[place] != share) continue;
       const int a = value->operands[1 - place];
       RegionValue* tanh = LinkOf(*product, 1 - k, {ExprOp::kTanh});
-      const bool is_of_tanh = tanh != nullptr;
-      const int c = is_of_tanh ? tanh->operands[0] : product->operands[1 - k];
-      Take(value, {.kind = Kind::kBlend, .is_of_tanh = is_of_tanh}, BlendKernelOf(is_of_tanh, value->expr->dtype),
-           {a, share, c}, {product, rest, is_of_tanh ? tanh : rest});
+      RegionValue* sigmoid = tanh == nullptr ? nullptr : SigmoidOfBlend(share);
+      const RegionBlend blend = sigmoid != nullptr ? RegionBlend::kSigmoidTanh
+                                : tanh != nullptr  ? RegionBlend::kTanh
+                                                   : RegionBlend::kPlain;
+      const int b = sigmoid != nullptr ? sigmoid->operands[0] : share;
+      const int c = tanh != nullptr ? tanh->operands[0] : product->operands[1 - k];
+      Take(value, {.kind = Kind::kBlend, .blend = blend}, BlendKernelOf(blend, value->expr->dtype), {a, b, c},
+           {product, rest, tanh != nullptr ? tanh : rest, sigmoid != nullptr ? sigmoid : rest});
       return;
     }
+  }
+
+  // The share of a blend, where it is a sigmoid that nothing else uses.
+  RegionValue* SigmoidOfBlend(int share) {
+    RegionValue& value = values_[share];
+    constexpr int kUsesOfBlend = 2;
+    const bool can = value.expr->op == ExprOp::kSigmoid && value.uses == kUsesOfBlend && MayEnd(value);
+    return can ? &value : nullptr;
+  }
+
+  // Gradients of one sigmoid, and of the tanh that it is multiplied or blended with.
+  void FindGradients() {
+    readers_.assign(values_.size(), {});
+    for (int i = 0; i < static_cast<int>(values_.size()); ++i) {
+      if (values_[i].is_absorbed) continue;
+      for (int k = 0; k < values_[i].num_operands; ++k) {
+        std::vector<int>& readers = readers_[values_[i].operands[k]];
+        if (readers.empty() || readers.back() != i) readers.push_back(i);
+      }
+    }
+    for (int i = 0; i < static_cast<int>(values_.size()); ++i) {
+      const RegionValue& sigmoid = values_[i];
+      if (!IsElement(i) || !IsFloat(sigmoid.expr->dtype) || sigmoid.is_absorbed || sigmoid.is_output_element) continue;
+      if (sigmoid.expr->op != ExprOp::kSigmoid) continue;
+      if (!FindGradientOfBlend(i) && !FindGradientOfGate(i)) FindGradientOfScale(i);
+    }
+  }
+
+  // Whether these values, and no output, read the value.
+  bool HasReaders(int value, std::initializer_list<int> readers) const {
+    return !values_[value].is_output_element && std::ranges::is_permutation(readers_[value], readers);
+  }
+  bool IsSlope(const RegionValue& value, RegionSlope::Left left, RegionSlope::Top top) const {
+    const RegionPattern& pattern = value.pattern;
+    return !value.is_absorbed && pattern.kind == Kind::kSlope && pattern.slope.left == left && pattern.slope.top == top;
+  }
+  // The factor beside `factor` in a product of two, or -1.
+  static int OtherFactor(const RegionValue& product, int factor) {
+    if (product.operands[0] == factor) return product.operands[1];
+    return product.operands[1] == factor ? product.operands[0] : -1;
+  }
+  bool IsPlain(int value, ExprOp op) const { return values_[value].expr->op == op && MayEnd(values_[value]); }
+
+  // `results` as one instruction, where its operands are there when the first of them is computed.
+  bool TakeGradient(const RegionGradient& gradient, std::initializer_list<int> results,
+                    std::initializer_list<int> operands, std::initializer_list<int> absorbed) {
+    const int first = *std::ranges::min_element(results);
+    const auto is_late = [&](int operand) { return operand >= first && values_[operand].is_in_blocks(); };
+    if (std::ranges::any_of(operands, is_late)) return false;
+    RegionValue& value = values_[first];
+    Take(&value, {.kind = Kind::kGradient, .gradient = gradient}, nullptr, operands, {});
+    value.several_kernel = GradientKernelOf(gradient, value.expr->dtype);
+    value.num_results = static_cast<int>(results.size());
+    std::ranges::copy(results, value.results);
+    for (const int result : results) values_[result].is_absorbed = result != first;
+    for (const int link : absorbed) values_[link].is_absorbed = true;
+    return true;
+  }
+
+  bool FindGradientOfBlend(int s) {
+    if (!IsPlain(s, ExprOp::kSigmoid) || readers_[s].size() != 3) return false;
+    int product = -1, share = -1, rest = -1;
+    for (const int reader : readers_[s]) {
+      const RegionValue& value = values_[reader];
+      if (IsPlain(reader, ExprOp::kMultiply)) product = reader;
+      if (IsSlope(value, RegionSlope::Left::kDifference, RegionSlope::Top::kOwn)) share = reader;
+      if (IsSlope(value, RegionSlope::Left::kRest, RegionSlope::Top::kOne)) rest = reader;
+    }
+    if (product < 0 || share < 0 || rest < 0) return false;
+    const int* const of_share = values_[share].operands;  // u, b, s, t
+    const int* const of_rest = values_[rest].operands;    // u, s, t
+    const int u = OtherFactor(values_[product], s), t = of_share[3];
+    const bool fits = of_share[0] == u && of_rest[0] == u && of_share[2] == s && of_rest[1] == s && of_rest[2] == t;
+    if (!fits || u == s || !IsPlain(t, ExprOp::kTanh) || !HasReaders(t, {share, rest})) return false;
+    return TakeGradient({.kind = RegionGradient::Kind::kBlend}, {product, share, rest},
+                        {u, values_[s].operands[0], of_share[1], values_[t].operands[0]}, {s, t});
+  }
+
+  bool FindGradientOfGate(int s) {
+    if (!IsPlain(s, ExprOp::kSigmoid) || readers_[s].size() != 2) return false;
+    for (const bool is_first : {true, false}) {
+      const int of_s = readers_[s][is_first ? 0 : 1], of_t = readers_[s][is_first ? 1 : 0];
+      const RegionValue& slope = values_[of_s];
+      const RegionValue& other = values_[of_t];
+      if (!IsSlope(slope, RegionSlope::Left::kProduct, RegionSlope::Top::kOwn) || slope.pattern.slope.adds) continue;
+      if (!IsSlope(other, RegionSlope::Left::kProduct, RegionSlope::Top::kOne)) continue;
+      const int t = other.operands[2], u = OtherFactor(slope, t);
+      const bool fits = slope.operands[2] == s && u >= 0 && OtherFactor(other, u) == s && u != s && u != t;
+      if (!fits || !IsPlain(t, ExprOp::kTanh) || !HasReaders(t, {of_s, of_t})) continue;
+      const int a = values_[s].operands[0], b = values_[t].operands[0];
+      const RegionGradient gradient{.kind = RegionGradient::Kind::kGate, .adds = other.pattern.slope.adds};
+      if (gradient.adds) return TakeGradient(gradient, {of_s, of_t}, {u, a, b, other.operands[3]}, {s, t});
+      return TakeGradient(gradient, {of_s, of_t}, {u, a, b}, {s, t});
+    }
+    return false;
+  }
+
+  bool FindGradientOfScale(int s) {
+    const RegionValue& sigmoid = values_[s];
+    const RegionChain& chain = sigmoid.pattern.chain;
+    const bool adds = sigmoid.pattern.kind == Kind::kChain && chain.before == ChainStep::kAdd &&
+                      chain.after == ChainStep::kNone && chain.last == ChainStep::kNone;
+    if ((!adds && HasKernel(sigmoid)) || readers_[s].size() != 2) return false;
+    for (const bool is_first : {true, false}) {
+      const int slope = readers_[s][is_first ? 0 : 1], product = readers_[s][is_first ? 1 : 0];
+      const RegionValue& value = values_[slope];
+      if (!IsSlope(value, RegionSlope::Left::kProduct, RegionSlope::Top::kOwn) || value.pattern.slope.adds) continue;
+      if (!IsPlain(product, ExprOp::kMultiply) || value.operands[2] != s) continue;
+      const int u = OtherFactor(values_[product], s), b = OtherFactor(value, u);
+      if (u == s || b < 0 || b == s) continue;
+      const RegionGradient gradient{.kind = RegionGradient::Kind::kScale, .adds = adds};
+      const int a = sigmoid.operands[0];
+      if (adds) return TakeGradient(gradient, {product, slope}, {u, a, b, sigmoid.operands[1]}, {s});
+      return TakeGradient(gradient, {product, slope}, {u, a, b}, {s});
+    }
+    return false;
   }
 
   // (a * b) * (d - c * c), in any order, or MulAdd of the factors.
@@ -415,11 +538,12 @@ class Finder {
   }
 
   const std::span<RegionValue> values_;
+  std::vector<std::vector<int>> readers_;  // of each value, what has an instruction or may have one
 };
 
 }  // namespace
 
-void FindPatterns(std::span<RegionValue> values) { Finder(values).Run(); }
+void FindPatterns(std::span<RegionValue> values, bool may_have_several) { Finder(values).Run(may_have_several); }
 void FindRowSums(std::span<RegionValue> values) { Finder(values).FindRowSums(); }
 void FindRowOperands(std::span<RegionValue> values) { Finder(values).FindRowOperands(); }
 

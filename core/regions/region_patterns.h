@@ -7,9 +7,9 @@
 
 namespace stepnet {
 
-// Gives values of elements patterns and their operands, and marks what these absorb: values that nothing else uses.
-// REQUIRES: levels and uses are known.
-void FindPatterns(std::span<RegionValue> values);
+// Gives values of elements patterns and their operands, and marks what these absorb: values that nothing else uses, and
+// with `may_have_several` others that the same instruction computes. REQUIRES: levels and uses are known.
+void FindPatterns(std::span<RegionValue> values, bool may_have_several);
 
 // Likewise for sums over rows that are whole in a block.
 void FindRowSums(std::span<RegionValue> values);

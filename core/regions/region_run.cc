@@ -70,7 +70,13 @@ class Runner {
         const int operand = code_.memory_operands[i];
         slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
       }
-      for (const RegionInstruction& instruction : block) Compute(instruction, slots_, n);
+      for (const RegionInstruction& instruction : block) {
+        if (instruction.kind == Kind::kCompute) {
+          Compute(instruction, slots_, n);
+        } else {
+          instruction.several_kernel(slots_, instruction.several, n);
+        }
+      }
     }
   }
 
@@ -330,6 +336,7 @@ class Runner {
     const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
     switch (instruction.kind) {
       case Kind::kCompute: return Compute(instruction, slots_, n);
+      case Kind::kSeveral: return instruction.several_kernel(slots_, instruction.several, n);
       case Kind::kOfRows: return ComputeOfRows(instruction, slots_, num_rows_, num_columns_);
       case Kind::kUniform: return Draw(instruction, out, n);
       case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));

@@ -104,17 +104,33 @@ class SimpleRun {
 
   void RunBlock(std::int64_t n) {
     CountWork(n * code_.simple_work);
-    for (const RegionStep& step : code_.steps) RunStep(step, n);
+    const RegionStep* step = code_.steps.data();
+    for (const RegionStep* const end = step + code_.steps.size(); step != end;) {
+      const RegionStep& first = *step++;
+      if (first.other != nullptr) {
+        first.other->several_kernel(slots_, first.other->several, n);
+        continue;
+      }
+      std::int64_t count = n;  // with fills of the memory behind, as that of the other gates of a unit
+      while (step != end && step->fill_bytes != 0 &&
+             slots_[step->out] == slots_[first.out] + count * step->fill_bytes) {
+        count += n;
+        ++step;
+      }
+      RunStep(first, count);
+    }
   }
 
   // Whole rows, which are one after the other.
   void RunJoined(std::int64_t rows, std::int64_t columns) {
     CountWork(rows * columns * code_.simple_work);
     for (const RegionStep& step : code_.steps) {
-      if (step.of_rows != nullptr) {
-        ComputeOfRows(*step.of_rows, slots_, rows, columns);
-      } else {
+      if (step.other == nullptr) {
         RunStep(step, rows * columns);
+      } else if (step.other->kind == RegionInstruction::Kind::kSeveral) {
+        step.other->several_kernel(slots_, step.other->several, rows * columns);
+      } else {
+        ComputeOfRows(*step.other, slots_, rows, columns);
       }
     }
   }
@@ -164,8 +180,8 @@ template <typename Input, typename Output>
 
 // The rows [begin, end) of `columns`; REQUIRES: neither is empty.
 template <typename Input, typename Output>
-void RunSimpleRows(const RegionSimple& simple, const Input& input, const Output& output, std::int64_t begin,
-                   std::int64_t end, std::int64_t columns) {
+[[gnu::always_inline]] inline void RunSimpleRows(const RegionSimple& simple, const Input& input, const Output& output,
+                                                 std::int64_t begin, std::int64_t end, std::int64_t columns) {
   if (simple.rows == 1) {
     const bool is_other = simple.comparison != nullptr && simple.comparison->Holds(input, 0);
     SimpleRun run(is_other ? *simple.of_others : *simple.code);

@@ -183,12 +183,13 @@ class Finder {
   void ChoosePatterns() {
     std::vector<RegionValue> kept = values_.all;
     FindRowSums(kept);
-    FindPatterns(kept);
+    const bool is_one_phase = code_->phases.size() == 1;  // all results of an instruction are needed at once
+    FindPatterns(kept, is_one_phase);
     values_.are_kept = code_->phases.size() == 1 || code_->joins_rows || RowFitsInCache(kept);
     if (values_.are_kept) {
       values_.all = std::move(kept);
     } else {
-      FindPatterns(values_.all);
+      FindPatterns(values_.all, is_one_phase);
     }
     if (code_->joins_rows && code_->sizes[3] < kCpuTarget.regions.min_row_of_operands) return;
     for (RegionValue& value : values_.all) value.is_of_columns = IsOfColumns(value);

@@ -26,7 +26,11 @@ struct RegionValue {
   bool is_output_element = false;  // an output that has elements is this
   bool is_absorbed = false;        // a part of the pattern of what uses it
   RegionPattern pattern = {};
-  RegionKernel kernel = nullptr;     // of the pattern
+  RegionKernel kernel = nullptr;  // of the pattern
+  // Of a pattern of several values, of which this is the first and has the instruction; the others are absorbed.
+  RegionSeveralKernel several_kernel = nullptr;
+  int results[kMaxRegionResults] = {};
+  int num_results = 0;
   RowsKernel rows_kernel = nullptr;  // likewise, of a reduction
   RowOperandKernel row_operand_kernel = nullptr;
   RepeatedOperands repeated;  // which operands instructions read as values of rows or columns

@@ -376,6 +376,28 @@ TEST(RegionProgram, FlatProgramsRunAnyNumberOfElements) {
   }
 }
 
+// Memory that one output fills behind another, as of gates, and where something is between them.
+TEST(RegionProgram, FillsWhatFollowsAndNothingElse) {
+  constexpr std::int64_t kColumns = 70, kOutputs = 3;
+  for (const std::int64_t rows : {1, 3}) {
+    for (const std::int64_t gap : {0, 1}) {
+      const std::int64_t row = kOutputs * (kColumns + gap);
+      Region region{.sizes = {1, 1, rows, kColumns}};
+      for (std::int64_t k = 0; k < kOutputs; ++k) {
+        region.outputs.push_back({.value = Expr::Constant(DType::kFloat, 7),
+                                  .memory = {.dtype = DType::kFloat,
+                                             .size = rows * row,
+                                             .offset = k * (kColumns + gap),
+                                             .strides = {0, 0, row, 1}}});
+      }
+      std::vector<float> expected(static_cast<size_t>(rows * row), -1), results = expected;
+      EvaluateRegion(region, {}, std::vector<void*>(kOutputs, expected.data()));
+      EXPECT_FALSE(RegionProgram(region).Run({}, std::vector<void*>(kOutputs, results.data())));
+      EXPECT_EQ(results, expected) << rows << " rows, " << gap << " between";
+    }
+  }
+}
+
 // A value that is in place of an input waits until nothing reads the input any more.
 TEST(RegionProgram, WritesInPlaceBehindTheLastRead) {
   const Dense dense{.rows = 1, .columns = 700};
