@@ -139,6 +139,7 @@ inline constexpr std::int64_t kSimpleBytes = 16 << 10;
 
 // An instruction of a simple program: what SimpleRun needs of it.
 struct RegionStep {
+  bool is_of_rows = false;  // on as many values as a block has rows
   RegionKernel kernel = nullptr;
   const RegionInstruction* other = nullptr;  // which it is where there is no kernel
   std::uint8_t out = 0;
@@ -167,7 +168,8 @@ struct RegionCode {
   bool joins_rows = false;  // blocks hold several whole rows, because they are short
   bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
   bool is_simple = false;  // nothing but kernels on the elements of rows in memory, on rows that all rows share, and on
-                           // values of the run, few
+                           // values of the run, few; or of rows that are whole in a block, then on their values, too
+  bool runs_whole_rows = false;  // a simple program: blocks are whole rows
   RegionDirect direct;
   std::vector<RegionStep> steps;  // of a simple program
   std::int64_t simple_work = 0;   // of an element of it, as CountWork has it
@@ -179,6 +181,7 @@ struct RegionCode {
   std::vector<int> memory_operands;  // of slots that are memory: the first ones
   std::vector<RegionMemory> memory;  // and where they are, those of inputs first
   int num_input_memory = 0;
+  std::vector<RegionMemory> row_memory;      // of a simple program: memory of values of rows, as slots after all others
   std::vector<void*> constants;              // slots that follow: arrays of `width` equal elements
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
   std::vector<KeptElements> kept;            // those of them that hold a whole row

@@ -5,10 +5,12 @@
 #include <cstring>
 
 #include "stepnet/core/regions/region_copies.h"
+#include "stepnet/core/regions/region_instructions.h"
 #include "stepnet/core/target.h"
 namespace stepnet {
 namespace {
 
+constexpr int kMaxRowMemory = 4;             // slots of a simple program for values of rows in memory
 constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
@@ -17,7 +19,7 @@ std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) /
 bool HasPlainSetup(const RegionCode& code) {
   return std::ranges::all_of(code.setup, [](const RegionInstruction& instruction) {
     using Kind = RegionInstruction::Kind;
-    return instruction.kind == Kind::kCompute || (instruction.kind == Kind::kSplat && instruction.number != 0);
+    return instruction.kind == Kind::kCompute || instruction.kind == Kind::kSplat;
   });
 }
 
@@ -54,11 +56,12 @@ class Layout {
       code_.memory.push_back(MemoryOf(operand));
       code_.num_input_memory += code_.memory.back().is_input ? 1 : 0;
     }
-    code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 &&
-                      code_.cut != RegionCode::Cut::kColumns && HasPlainSetup(code_) &&
-                      num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
-                      buffer_bytes_ <= kSimpleBytes;
+    const bool has_phases = code_.phases.size() > 1 || code_.has_row_outputs;
+    code_.is_simple = (has_phases ? HasRowKernelsOnly() : HasKernelsOnly(code_)) &&
+                      code_.sizes[0] * code_.sizes[1] == 1 && code_.cut != RegionCode::Cut::kColumns &&
+                      HasPlainSetup(code_) && NumSlots() <= kSimpleSlots && buffer_bytes_ <= kSimpleBytes;
     code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
+    code_.runs_whole_rows = code_.is_simple && (has_phases || code_.joins_rows);
     if (code_.is_simple) MakeSteps();
     if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
       MakeDirect(code_.phases[0].block[0]);
@@ -67,6 +70,38 @@ class Layout {
 
  private:
   int num_memory() const { return static_cast<int>(code_.memory_operands.size()); }
+  // But for memory of values of rows, of which a program has few.
+  int NumSlots() const {
+    return num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) + kMaxRowMemory;
+  }
+
+  // Whether phases are nothing but kernels, of elements, of whole rows and of their values.
+  bool HasRowKernelsOnly() const {
+    using Kind = RegionInstruction::Kind;
+    int num_row_memory = 0;
+    const auto may_be_step = [&](const RegionInstruction& instruction) {
+      switch (instruction.kind) {
+        case Kind::kCompute:
+        case Kind::kOfRows:
+        case Kind::kSeveral:
+        case Kind::kSpread:
+        case Kind::kReduceRows: return true;
+        case Kind::kLoadRow:
+        case Kind::kStoreRow: ++num_row_memory; return code_.operands[instruction.number].strides[2] == 1;
+        default: return false;
+      }
+    };
+    const auto are_steps = [&](const std::vector<RegionInstruction>& instructions) {
+      return std::ranges::all_of(instructions, may_be_step);
+    };
+    return code_.requirements.empty() && code_.tile_loads.empty() && code_.sums.empty() && code_.sizes[3] > 0 &&
+           code_.width >= code_.sizes[3] &&
+           std::ranges::all_of(code_.phases,
+                               [&](const RegionCode::Phase& phase) {
+                                 return are_steps(phase.row) && are_steps(phase.block) && are_steps(phase.end);
+                               }) &&
+           num_row_memory <= kMaxRowMemory;
+  }
 
   void CutIntoParts() {
     using Kind = RegionInstruction::Kind;
@@ -175,27 +210,47 @@ class Layout {
             .element = of.bytes};
   }
 
+  // The slot of the values of rows that an operand of the program has in memory.
+  int RowMemory(int operand) {
+    code_.row_memory.push_back(MemoryOf(operand));
+    return num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size() + code_.row_memory.size()) -
+           1;
+  }
+
+  void MakeStep(const RegionInstruction& instruction, bool is_of_rows) {
+    using Kind = RegionInstruction::Kind;
+    RegionInstruction made = instruction;
+    if (instruction.kind == Kind::kLoadRow || instruction.kind == Kind::kStoreRow) {
+      const bool loads = instruction.kind == Kind::kLoadRow;
+      const int memory = RowMemory(instruction.number);
+      made = {.out = loads ? instruction.out : memory,
+              .kernel = CopyKernelOf(code_.operands[instruction.number].dtype)};
+      SetOperands(&made, {loads ? memory : instruction.operands[0]});
+    }
+    RegionStep step{.is_of_rows = is_of_rows};
+    if (made.kind == Kind::kCompute) {
+      step.kernel = made.kernel;
+      step.out = static_cast<std::uint8_t>(made.out);
+      std::copy_n(made.operands, std::size(step.operands), step.operands);
+      if (!code_.steps.empty() && made.pattern.kind == RegionPattern::Kind::kFill) {
+        const RegionStep& before = code_.steps.back();
+        const bool is_same = before.kernel == step.kernel && before.operands[0] == step.operands[0];
+        if (is_same && before.is_of_rows == is_of_rows)
+          step.fill_bytes = static_cast<std::uint8_t>(DTypeBytes(made.dtype));
+      }
+    } else {
+      step.other = &instruction;
+    }
+    code_.steps.push_back(step);
+  }
+
   void MakeSteps() {
-    const std::vector<RegionInstruction>& block = code_.phases[0].block;
-    for (const RegionInstruction& instruction : block) {
-      RegionStep& step = code_.steps.emplace_back();
-      if (instruction.kind != RegionInstruction::Kind::kCompute) {
-        step.other = &instruction;
-        continue;
-      }
-      step.kernel = instruction.kernel;
-      step.out = static_cast<std::uint8_t>(instruction.out);
-      std::copy_n(instruction.operands, std::size(step.operands), step.operands);
+    for (const RegionCode::Phase& phase : code_.phases) {
+      for (const RegionInstruction& instruction : phase.row) MakeStep(instruction, true);
+      for (const RegionInstruction& instruction : phase.block) MakeStep(instruction, false);
+      for (const RegionInstruction& instruction : phase.end) MakeStep(instruction, true);
     }
-    code_.simple_work = static_cast<std::int64_t>(1 + block.size() / 4);
-    for (size_t i = 1; i < block.size(); ++i) {
-      const bool fills = block[i].pattern.kind == RegionPattern::Kind::kFill;
-      const RegionStep& before = code_.steps[i - 1];
-      RegionStep& step = code_.steps[i];
-      if (fills && before.kernel == step.kernel && before.operands[0] == step.operands[0]) {
-        step.fill_bytes = static_cast<std::uint8_t>(DTypeBytes(block[i].dtype));
-      }
-    }
+    code_.simple_work = static_cast<std::int64_t>(1 + code_.steps.size() / 4);
   }
 
   void MakeDirect(const RegionInstruction& instruction) {

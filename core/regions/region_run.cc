@@ -37,7 +37,8 @@ std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int
     if (instruction.kind == Kind::kCompute) {
       Compute(instruction, slots_, 1);
     } else {
-      Splat(slots_[instruction.out], DTypeBytes(instruction.dtype), elements);
+      Splat(slots_[instruction.out], DTypeBytes(instruction.dtype),
+            instruction.number != 0 ? elements : code_.max_rows);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/regions/region_code.h"
+#include "stepnet/core/regions/region_copies.h"
 #include "stepnet/core/regions/region_split.h"
 
 namespace stepnet {
@@ -60,6 +61,10 @@ class SimpleRun {
     if (column != 0) Move(&RegionMemory::element, column);
     for (void* const constant : code_.constants) *slot++ = static_cast<char*>(constant);
     for (const std::int64_t offset : code_.buffer_offsets) *slot++ = buffers_ + offset;
+    for (const RegionMemory& rows : code_.row_memory) {
+      const void* const base = rows.is_input ? input(rows.number) : output(rows.number);
+      *slot++ = static_cast<char*>(const_cast<void*>(base)) + rows.offset + row * rows.row;
+    }
     if (!code_.has_setup) return;
     for (const auto& [operand, to] : code_.run_loads) {
       const RegionCode::Operand& of = code_.operands[operand];
@@ -69,20 +74,23 @@ class SimpleRun {
   }
 
   // Those columns of the only row that the region has.
-  void RunOnlyRow(std::int64_t columns) { RunRow(columns); }
+  void RunOnlyRow(std::int64_t columns) {
+    if (code_.runs_whole_rows) return RunWhole(1, columns);
+    RunRow(columns);
+  }
 
   // The columns [column, column + columns) of the rows [first, last). REQUIRES: neither is empty.
   void RunRows(std::int64_t first, std::int64_t last, std::int64_t columns) {
-    if (first != row_) Move(&RegionMemory::row, first - row_);
+    if (first != row_) MoveRows(first - row_);
     for (row_ = first;;) {
       const std::int64_t rows = std::min(code_.max_rows, last - row_);
-      if (code_.joins_rows) {
-        RunJoined(rows, columns);
+      if (code_.runs_whole_rows) {
+        RunWhole(rows, columns);
       } else {
         RunRow(columns);
       }
       if (row_ + rows == last) break;
-      Move(&RegionMemory::row, rows);
+      MoveRows(rows);
       row_ += rows;
     }
   }
@@ -122,16 +130,27 @@ class SimpleRun {
   }
 
   // Whole rows, which are one after the other.
-  void RunJoined(std::int64_t rows, std::int64_t columns) {
+  void RunWhole(std::int64_t rows, std::int64_t columns) {
     CountWork(rows * columns * code_.simple_work);
     for (const RegionStep& step : code_.steps) {
       if (step.other == nullptr) {
-        RunStep(step, rows * columns);
-      } else if (step.other->kind == RegionInstruction::Kind::kSeveral) {
-        step.other->several_kernel(slots_, step.other->several, rows * columns);
+        RunStep(step, step.is_of_rows ? rows : rows * columns);
       } else {
-        ComputeOfRows(*step.other, slots_, rows, columns);
+        RunOther(*step.other, rows, columns);
       }
+    }
+  }
+  void RunOther(const RegionInstruction& step, std::int64_t rows, std::int64_t columns) {
+    using Kind = RegionInstruction::Kind;
+    if (step.kind == Kind::kReduceRows) {
+      step.rows_kernel(slots_[step.out], slots_[step.operands[0]],
+                       step.num_operands > 1 ? slots_[step.operands[1]] : nullptr, rows, columns);
+    } else if (step.kind == Kind::kOfRows) {
+      ComputeOfRows(step, slots_, rows, columns);
+    } else if (step.kind == Kind::kSeveral) {
+      step.several_kernel(slots_, step.several, rows * columns);
+    } else {
+      Spread(slots_[step.operands[0]], slots_[step.out], DTypeBytes(step.dtype), rows, columns);
     }
   }
 
@@ -143,6 +162,13 @@ class SimpleRun {
   void Move(std::int64_t RegionMemory::*stride, std::int64_t times) {
     const RegionMemory* const memory = code_.memory.data();
     for (size_t i = 0; i < num_memory_; ++i) slots_[i] += times * (memory[i].*stride);
+  }
+
+  void MoveRows(std::int64_t rows) {
+    Move(&RegionMemory::row, rows);
+    if (code_.row_memory.empty()) return;
+    char** slot = slots_ + num_memory_ + code_.constants.size() + code_.buffer_offsets.size();
+    for (const RegionMemory& memory : code_.row_memory) *slot++ += rows * memory.row;
   }
 
   const RegionCode& code_;
