@@ -65,7 +65,7 @@ struct RegionInstruction {
     kSplat,       // out[1…] = out[0], for as many as a block has elements, where `number` is 0 rows
     kSpread,      // out: for each row as many copies of operands[0] as the block has columns
     kCheck,       // requirement `number` about operands[0]; the message shows the others
-    kReduceRows,  // out: of rows that are whole in operands[0]
+    kReduceRows,  // out: of rows that are whole in operands[0]; with row_sums_kernel also `sum`, that of operands[0]
     kStartRow,    // out: partial results
     kReduce,      // out: partial results, of operands[0]
     kFinishRow,   // out[0] of the partial results operands[0]
@@ -94,6 +94,8 @@ struct RegionInstruction {
   int num_results = 0;
   RowKernel row_kernel = nullptr;
   RowsKernel rows_kernel = nullptr;
+  RowSumsKernel row_sums_kernel = nullptr;
+  int sum = -1;
 };
 
 // Elements from the memory of an operand into a slot, or the other way.

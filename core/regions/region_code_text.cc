@@ -90,7 +90,10 @@ std::string InstructionText(const RegionCode& code, const RegionInstruction& ins
     case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
     case Kind::kSplat: return StrCat("splat ", slot(instruction.out));
     case Kind::kSpread: return StrCat(slot(instruction.out), " = spread ", all);
-    case Kind::kReduceRows: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
+    case Kind::kReduceRows: {
+      const std::string sum = instruction.sum >= 0 ? StrCat(slot(instruction.sum), " = row_sum, ") : "";
+      return StrCat(sum, slot(instruction.out), " = ", OpText(instruction), " ", all);
+    }
     case Kind::kCheck: return StrCat("check ", instruction.number, " ", all);
     case Kind::kStartRow: return StrCat("start ", ExprOpName(instruction.op), " ", slot(instruction.out));
     case Kind::kReduce: return StrCat(ExprOpName(instruction.op), " ", slot(instruction.out), " ", all);

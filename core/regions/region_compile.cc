@@ -473,6 +473,10 @@ class Compiler {
         reduce.pattern = node.pattern;
         reduce.rows_kernel = node.rows_kernel;
       }
+      if (node.sum >= 0) {
+        reduce.row_sums_kernel = SumsKernelOf(node.expr->dtype);
+        reduce.sum = nodes_[node.sum].slot;
+      }
       SetOperands(&reduce, operands);
       code.push_back(reduce);
       return;

@@ -79,6 +79,7 @@ RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 struct RepeatedOperands {
   unsigned of_rows = 0;
   unsigned of_columns = 0;
+  bool is_far = false;  // the result goes to memory that does not fit into the first cache
   bool Has(int k) const { return ((of_rows | of_columns) >> k & 1) != 0; }
   bool operator==(const RepeatedOperands&) const = default;
 };
@@ -107,6 +108,10 @@ RowsKernel SumInDoubleKernel();
 // `sum`: float or double.
 RowsKernel SumOfProductsKernelOf(DType dtype, DType sum);
 RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum);
+// The sums of a and of products a * b of each row, in one pass over it.
+using RowSumsKernel = void (*)(void* sum, void* sum_of_products, const void* a, const void* b, std::int64_t rows,
+                               std::int64_t n);
+RowSumsKernel SumsKernelOf(DType dtype);
 
 // out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double; bit k of `shared`: operand
 // k has one element for all.

@@ -10,7 +10,9 @@
 namespace stepnet {
 namespace {
 
-constexpr int kMaxRowMemory = 4;             // slots of a simple program for values of rows in memory
+// Of blocks of several rows that are read again behind their sums, with room in the first cache for what else is read.
+constexpr std::int64_t kBytesOfRows = 32 << 10;
+constexpr int kMaxRowMemory = 4;             // slots for values of rows in memory, of a simple program
 constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
@@ -59,7 +61,8 @@ class Layout {
     const bool has_phases = code_.phases.size() > 1 || code_.has_row_outputs;
     code_.is_simple = (has_phases ? HasRowKernelsOnly() : HasKernelsOnly(code_)) &&
                       code_.sizes[0] * code_.sizes[1] == 1 && code_.cut != RegionCode::Cut::kColumns &&
-                      HasPlainSetup(code_) && NumSlots() <= kSimpleSlots && buffer_bytes_ <= kSimpleBytes;
+                      HasPlainSetup(code_) && NumSlots(has_phases) <= kSimpleSlots && buffer_bytes_ <= kSimpleBytes;
+    if (code_.phases.size() > 1 && MemoryBytes() >= kCpuTarget.regions.filled_cache_bytes) MarkFarResults();
     code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
     code_.runs_whole_rows = code_.is_simple && (has_phases || code_.joins_rows);
     if (code_.is_simple) MakeSteps();
@@ -70,9 +73,9 @@ class Layout {
 
  private:
   int num_memory() const { return static_cast<int>(code_.memory_operands.size()); }
-  // But for memory of values of rows, of which a program has few.
-  int NumSlots() const {
-    return num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) + kMaxRowMemory;
+  int NumSlots(bool has_phases) const {
+    const int row_memory = has_phases ? kMaxRowMemory : 0;
+    return num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) + row_memory;
   }
 
   // Whether phases are nothing but kernels, of elements, of whole rows and of their values.
@@ -87,7 +90,9 @@ class Layout {
         case Kind::kSpread:
         case Kind::kReduceRows: return true;
         case Kind::kLoadRow:
-        case Kind::kStoreRow: ++num_row_memory; return code_.operands[instruction.number].strides[2] == 1;
+        case Kind::kStoreRow:
+          ++num_row_memory;
+          return code_.operands[instruction.number].strides[2] == 1 || code_.NumRows() == 1;
         default: return false;
       }
     };
@@ -141,7 +146,7 @@ class Layout {
     const RegionSizes& sizes = kCpuTarget.regions;
     const std::int64_t cache = !has_phases        ? sizes.block_bytes
                                : slots_.cuts_rows ? sizes.block_bytes_beside_row
-                                                  : sizes.block_bytes_of_rows;
+                                                  : kBytesOfRows;
     std::int64_t width = kMaxBlock;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
@@ -208,6 +213,33 @@ class Layout {
             .offset = of.offset * of.bytes,
             .row = of.strides[2] * of.bytes,
             .element = of.bytes};
+  }
+
+  // Bytes of the elements that the program reads and writes in memory.
+  std::int64_t MemoryBytes() const {
+    std::int64_t bytes = 0;
+    for (const int operand : code_.memory_operands) bytes += code_.operands[operand].bytes;
+    return bytes * code_.NumRows() * code_.sizes[3];
+  }
+
+  // Those of memory that nothing has read or written before in a block, behind a phase that has read what they are
+  // computed of: only their stores wait for the second cache.
+  void MarkFarResults() {
+    std::vector<bool> is_near(static_cast<size_t>(num_memory()));
+    const auto touch = [&](int slot) {
+      if (slot >= 0 && slot < num_memory()) is_near[slot] = true;
+    };
+    for (RegionCode::Phase& phase : code_.phases) {
+      for (RegionInstruction& instruction : phase.block) {
+        for (int k = 0; k < instruction.num_operands; ++k) touch(instruction.operands[k]);
+        const int out = instruction.out;
+        instruction.repeated.is_far = out >= 0 && out < num_memory() && !is_near[out];
+        touch(out);
+      }
+      for (const RegionInstruction& reduce : phase.end) {
+        for (int k = 0; k < reduce.num_operands; ++k) touch(reduce.operands[k]);
+      }
+    }
   }
 
   // The slot of the values of rows that an operand of the program has in memory.

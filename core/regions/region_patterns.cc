@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 namespace stepnet {
@@ -91,6 +92,7 @@ class Finder {
       }
       if (value.rows_kernel != nullptr && casts) cast->is_absorbed = true;
     }
+    FindSumsTogether();
   }
 
   // Which values read values of rows and columns as they are.
@@ -127,6 +129,27 @@ class Finder {
   }
 
  private:
+  // A sum of products and that of one of the factors, both of rows that are read once then.
+  void FindSumsTogether() {
+    const auto is_sum_of = [&](const RegionValue& value, int element) {
+      return value.expr->op == ExprOp::kRowSum && value.rows_kernel == nullptr && value.operands[0] == element;
+    };
+    for (RegionValue& products : values_) {
+      if (products.rows_kernel == nullptr || products.pattern.casts || products.repeated.of_rows != 0) continue;
+      if (products.operands[0] == products.operands[1]) continue;
+      for (int k = 0; k < 2 && products.sum < 0; ++k) {
+        for (int i = 0; i < static_cast<int>(values_.size()); ++i) {
+          RegionValue& sum = values_[i];
+          if (!is_sum_of(sum, products.operands[k]) || sum.is_with_products || sum.phase != products.phase) continue;
+          std::swap(products.operands[0], products.operands[k]);
+          products.sum = i;
+          sum.is_with_products = true;
+          break;
+        }
+      }
+    }
+  }
+
   static RowOperandKernel RowOperandKernelOf(const RegionValue& value) {
     const DType dtype = value.expr->dtype;
     if (!IsFloat(dtype)) return nullptr;

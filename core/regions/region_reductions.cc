@@ -53,6 +53,33 @@ struct Partials {
     }
   }
 
+  // Likewise two of them: at(access, j, value, other) sets what is added here and to `others`.
+  template <class At>
+  HWY_INLINE void AddAllWith(Partials* others, std::int64_t n, const At& at) {
+    const D d;
+    const Fn fn;
+    hn::Vec<D> value, other;
+    std::int64_t i = 0;
+    for (; i + kRowPartials <= n; i += kRowPartials) {
+      HWY_UNROLL(16)
+      for (int k = 0; k < kVectors; ++k) {
+        at(WholeVectors(), i + k * kLanes, &value, &other);
+        vectors[k] = fn(d, vectors[k], value);
+        others->vectors[k] = fn(d, others->vectors[k], other);
+      }
+    }
+    if (i == n) return;
+    HWY_UNROLL(16)
+    for (int k = 0; k < kVectors; ++k) {
+      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
+      if (count == 0) break;
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
+      at(PartOfVector{count}, i + k * kLanes, &value, &other);
+      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], value), vectors[k]);
+      others->vectors[k] = hn::IfThenElse(mask, fn(d, others->vectors[k], other), others->vectors[k]);
+    }
+  }
+
   HWY_INLINE void Add(const T* x, std::int64_t n) {
     AddAll(n, [x](auto access, std::int64_t j, int /*k*/) HWY_ATTR { return access.Load(D(), x + j); });
   }
@@ -179,6 +206,27 @@ void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::in
   }
 }
 
+template <typename T>
+void SumsOfRows(void* sum, void* sum_of_products, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+  using P = Partials<AddVectors, T>;
+  const typename P::D d;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* x = static_cast<const T*>(a) + row * n;
+    const T* y = static_cast<const T*>(b) + row * n;
+    P elements(0), products(0);
+    elements.AddAllWith(&products, n, [&](auto access, std::int64_t j, auto* value, auto* product) HWY_ATTR {
+      *value = access.Load(d, x + j);
+      *product = hn::Mul(*value, access.Load(d, y + j));
+    });
+    static_cast<T*>(sum)[row] = elements.Finish(n);
+    static_cast<T*>(sum_of_products)[row] = products.Finish(n);
+  }
+}
+
+RowSumsKernel SumsKernelForTarget(DType dtype) {
+  return dtype == DType::kFloat ? SumsOfRows<float> : SumsOfRows<double>;
+}
+
 template <Term kTerm>
 RowsKernel SumOf(DType dtype, DType sum) {
   if (dtype == DType::kDouble) return SumRows<kTerm, double, double>;
@@ -247,6 +295,7 @@ HWY_EXPORT(RowsKernelForTarget);
 HWY_EXPORT(SumInDoubleKernelForTarget);
 HWY_EXPORT(SumOfProductsKernelForTarget);
 HWY_EXPORT(SumOfSquaresKernelForTarget);
+HWY_EXPORT(SumsKernelForTarget);
 
 RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
 RowsKernel SumInDoubleKernel() { return HWY_DYNAMIC_DISPATCH(SumInDoubleKernelForTarget)(); }
@@ -256,6 +305,7 @@ RowsKernel SumOfProductsKernelOf(DType dtype, DType sum) {
 RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum) {
   return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernelForTarget)(dtype, sum);
 }
+RowSumsKernel SumsKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SumsKernelForTarget)(dtype); }
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
 
 void StartRow(ExprOp op, DType dtype, void* partial) {

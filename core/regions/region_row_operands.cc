@@ -23,8 +23,9 @@ HWY_INLINE std::int64_t StepOf(const RepeatedOperands& kinds, int k, std::int64_
   return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
 }
 
-// How many elements are read and written.
+// How many elements are read and written; as many as fill the cache where it does not hold the result.
 HWY_INLINE std::int64_t ElementsOf(int num_operands, const RepeatedOperands& kinds, std::int64_t rows, std::int64_t n) {
+  if (kinds.is_far) return kCpuTarget.regions.filled_cache_bytes;
   std::int64_t arrays = rows;  // of n elements
   for (int k = 0; k < num_operands; ++k) {
     if ((kinds.of_rows >> k & 1) == 0) arrays += (kinds.of_columns >> k & 1) != 0 ? 1 : rows;

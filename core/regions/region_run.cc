@@ -361,9 +361,8 @@ class Runner {
   }
 
   void ReduceRows(const RegionInstruction& reduce) const {
-    const char* const factor = reduce.num_operands > 1 ? slots_[reduce.operands[1]] : nullptr;
     CountWork(num_rows_ * num_columns_);
-    reduce.rows_kernel(slots_[reduce.out], slots_[reduce.operands[0]], factor, num_rows_, num_columns_);
+    stepnet::ReduceRows(reduce, slots_, num_rows_, num_columns_);
   }
 
   void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {

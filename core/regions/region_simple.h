@@ -36,6 +36,16 @@ namespace stepnet {
   instruction.row_operand_kernel(slots[instruction.out], arrays, instruction.repeated, rows, columns);
 }
 
+inline void ReduceRows(const RegionInstruction& reduce, char* const* slots, std::int64_t rows, std::int64_t columns) {
+  const char* const a = slots[reduce.operands[0]];
+  const char* const b = reduce.num_operands > 1 ? slots[reduce.operands[1]] : nullptr;
+  if (reduce.row_sums_kernel != nullptr) {
+    reduce.row_sums_kernel(slots[reduce.sum], slots[reduce.out], a, b, rows, columns);
+  } else {
+    reduce.rows_kernel(slots[reduce.out], a, b, rows, columns);
+  }
+}
+
 // A run of one simple program.
 class SimpleRun {
  public:
@@ -82,7 +92,13 @@ class SimpleRun {
   // The columns [column, column + columns) of the rows [first, last). REQUIRES: neither is empty.
   void RunRows(std::int64_t first, std::int64_t last, std::int64_t columns) {
     if (first != row_) MoveRows(first - row_);
-    for (row_ = first;;) {
+    row_ = first;
+    if (!code_.runs_whole_rows && columns <= code_.width) {  // with as little as can be between two rows
+      for (RunBlock(columns); ++row_ != last; RunBlock(columns)) GoToNextRow();
+      --row_;
+      return;
+    }
+    for (;;) {
       const std::int64_t rows = std::min(code_.max_rows, last - row_);
       if (code_.runs_whole_rows) {
         RunWhole(rows, columns);
@@ -143,8 +159,7 @@ class SimpleRun {
   void RunOther(const RegionInstruction& step, std::int64_t rows, std::int64_t columns) {
     using Kind = RegionInstruction::Kind;
     if (step.kind == Kind::kReduceRows) {
-      step.rows_kernel(slots_[step.out], slots_[step.operands[0]],
-                       step.num_operands > 1 ? slots_[step.operands[1]] : nullptr, rows, columns);
+      ReduceRows(step, slots_, rows, columns);
     } else if (step.kind == Kind::kOfRows) {
       ComputeOfRows(step, slots_, rows, columns);
     } else if (step.kind == Kind::kSeveral) {
@@ -157,6 +172,12 @@ class SimpleRun {
   void RunStep(const RegionStep& step, std::int64_t n) {
     step.kernel(slots_[step.out], slots_[step.operands[0]], slots_[step.operands[1]], slots_[step.operands[2]],
                 slots_[step.operands[3]], n);
+  }
+
+  // REQUIRES: there is no row_memory.
+  void GoToNextRow() {
+    const RegionMemory* of = code_.memory.data();
+    for (char **slot = slots_, **const end = slots_ + num_memory_; slot != end; ++slot, ++of) *slot += of->row;
   }
 
   void Move(std::int64_t RegionMemory::*stride, std::int64_t times) {

@@ -32,6 +32,8 @@ struct RegionValue {
   int results[kMaxRegionResults] = {};
   int num_results = 0;
   RowsKernel rows_kernel = nullptr;  // likewise, of a reduction
+  int sum = -1;                      // of a sum of products: that of the first factor, which is computed with it
+  bool is_with_products = false;     // such a sum
   RowOperandKernel row_operand_kernel = nullptr;
   RepeatedOperands repeated;  // which operands instructions read as values of rows or columns
 
@@ -39,7 +41,7 @@ struct RegionValue {
   // Whether blocks have an instruction for it. For a reduction that is what adds elements to partial results.
   bool is_in_blocks() const {
     const bool is_computed = level == RegionLevel::kElement && expr->op != ExprOp::kInput;
-    return (is_computed && !is_absorbed) || is_reduction();
+    return (is_computed && !is_absorbed) || (is_reduction() && !is_with_products);
   }
   // The phase of that instruction: a reduction is done when what uses it starts.
   int block_phase() const { return phase - (is_reduction() ? 1 : 0); }

@@ -87,7 +87,12 @@ HWY_INLINE void ForVectors(std::int64_t n, std::int64_t elements, const At& at) 
   std::int64_t i = 0;
   if constexpr (kShort) {
     if (elements >= kCpuTarget.regions.filled_cache_bytes / static_cast<std::int64_t>(sizeof(T))) {
-      for (; i + lanes <= n; i += lanes) at(VectorsAhead(), i);
+      for (; i + 4 * lanes <= n; i += 4 * lanes) {
+        at(VectorsAhead(), i);
+        at(VectorsAhead(), i + lanes);
+        at(VectorsAhead(), i + 2 * lanes);
+        at(VectorsAhead(), i + 3 * lanes);
+      }
     }
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
       at(WholeVectors(), i);

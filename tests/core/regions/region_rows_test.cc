@@ -131,6 +131,44 @@ TEST(RegionRows, ComputesScaledRestsOnEveryTarget) {
 }
 
 // The last of equal numbers, as zeros of two signs, and a NaN wherever it is.
+// Sums of a factor and of products are one pass over the rows, which is what else computes them one by one.
+TEST(RegionRows, SumsAFactorWithTheProducts) {
+  ForEachTarget([] {
+    for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+      const Expr a = Expr::Input(0, "a", dtype), b = Expr::Input(1, "b", dtype);
+      for (const auto& [rows, columns] : {std::pair(5, 9), {33, 100}, {3, 300}, {2, 1100}, {2, 5000}, {1, 100000}}) {
+        const Dense dense{.rows = rows, .columns = columns};
+        RegionOperand of_rows = dense.Rows();
+        of_rows.dtype = dtype;
+        for (const auto& [sum, products] : {std::pair(RowSum(a), RowSum(a * b)),
+                                            {RowSum(b), RowSum(a * b)},
+                                            {RowSum(a), RowSum(a * a)},
+                                            {RowSum(a), RowSum(a * b) + RowSum(b * b)},
+                                            {RowSum(a - RowSum(b)), RowSum(a * b)}}) {
+          const Region region{.sizes = dense.Sizes(),
+                              .inputs = {dense.Elements(dtype), dense.Elements(dtype)},
+                              .outputs = {{.value = a - sum * b + products, .memory = dense.Elements(dtype)},
+                                          {.value = sum, .memory = of_rows, .kind = RegionOutputKind::kRows},
+                                          {.value = products, .memory = of_rows, .kind = RegionOutputKind::kRows}}};
+          ExpectLikeDefinition(region, 16);
+        }
+      }
+    }
+  });
+  const Expr y = Expr::Input(1, "y", DType::kFloat);
+  const Dense dense{.rows = 3, .columns = 300};
+  const auto text_of = [&](const Expr& value) {
+    return RegionProgram({.sizes = dense.Sizes(),
+                          .inputs = {dense.Elements(), dense.Elements()},
+                          .outputs = {{.value = value, .memory = dense.Elements()}}})
+        .Text();
+  };
+  EXPECT_NE(text_of(RowSum(x) + RowSum(x * y) * y).find(" = row_sum, "), std::string::npos);
+  EXPECT_NE(text_of(RowSum(y) + RowSum(x * y) * y).find(" = row_sum, "), std::string::npos);
+  EXPECT_EQ(text_of(RowSum(x * x) + RowSum(x) * y).find(" = row_sum, "), std::string::npos);
+  EXPECT_EQ(text_of(RowSum(x * Exp(y - RowSum(x))) * y).find(" = row_sum, "), std::string::npos);
+}
+
 TEST(RegionRows, FindsTheLargestOfLongRowsOnEveryTarget) {
   ForEachTarget([] {
     for (const DType dtype : {DType::kFloat, DType::kDouble}) {
