@@ -34,10 +34,10 @@ struct RegionSizes {
   // Elements of a block of a program with many values, and of a part: whole vectors and cache lines. Chosen.
   std::int64_t block_elements = 256;
   // Bytes of the first cache for the values of a block; the same where values of a row are kept beside them; and, with
-  // the memory of operands, where several rows are in a block, the more the better.
+  // the memory of operands, where several rows are in a block, which is read again behind its sums.
   std::int64_t block_bytes = 4 << 10;
   std::int64_t block_bytes_beside_row = 8 << 10;
-  std::int64_t block_bytes_of_rows = 48 << 10;
+  std::int64_t block_bytes_of_rows = 32 << 10;
   // Bytes of the second cache for the values of a row that are kept.
   std::int64_t kept_row_bytes = 192 << 10;
   // Blocks hold several rows that are shorter than this: in general, where elements are gathered; where operands lie

@@ -10,8 +10,6 @@
 namespace stepnet {
 namespace {
 
-// Of blocks of several rows that are read again behind their sums, with room in the first cache for what else is read.
-constexpr std::int64_t kBytesOfRows = 32 << 10;
 constexpr int kMaxRowMemory = 4;             // slots for values of rows in memory, of a simple program
 constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
 
@@ -146,7 +144,7 @@ class Layout {
     const RegionSizes& sizes = kCpuTarget.regions;
     const std::int64_t cache = !has_phases        ? sizes.block_bytes
                                : slots_.cuts_rows ? sizes.block_bytes_beside_row
-                                                  : kBytesOfRows;
+                                                  : sizes.block_bytes_of_rows;
     std::int64_t width = kMaxBlock;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
