@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <ranges>
@@ -290,18 +289,13 @@ Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependen
     return best;
   }
   const auto of_shorter_runs = std::make_shared<const Schedule>(best);
-  const auto consider_in_step = [&](Schedule other, double margin) {
+  const auto consider_in_step = [&](Schedule other) {
     if (other.min_steps > of_shorter_runs->min_steps) other.of_shorter_runs = of_shorter_runs;
-    consider(std::move(other), margin);
+    consider(std::move(other), 1);
   };
-  if (can_split) consider_in_step(LockstepSchedule(plan, stage, dependencies, threads), 1);
+  if (can_split) consider_in_step(LockstepSchedule(plan, stage, dependencies, threads));
   std::optional<Schedule> of_batch = BatchSchedule(plan, stage, dependencies, threads);
-  if (of_batch) {
-    static const double kGain = getenv("BATCH_GAIN") ? atof(getenv("BATCH_GAIN")) : plan.target->min_gain_of_whole;
-    // Cuts even out what estimates do not know, and rows do not.
-    const bool is_cut = std::ranges::any_of(best.tasks, [](const Task& task) { return task.cuts > 1; });
-    consider_in_step(std::move(*of_batch), is_cut ? 1 / kGain : 1);
-  }
+  if (of_batch) consider_in_step(std::move(*of_batch));
   return best;
 }
 

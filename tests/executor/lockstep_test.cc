@@ -103,7 +103,7 @@ TEST(Lockstep, PartsAreCutAgainWhereThatIsWorthIt) {
                            .min_lockstep_microseconds = kCheap.min_lockstep_microseconds,
                            .max_cuts_of_part = 3,
                            .min_cut_microseconds = 1e-6};
-  for (const auto& [batch, units, cuts] : {std::tuple{1, 64, 2}, {1, 80, 2}, {4, 128, 3}}) {
+  for (const auto& [batch, units, cuts] : {std::tuple{1, 64, 2}, {1, 80, 2}, {1, 128, 3}}) {
     const Shared shared = RunOn(2, def, batch, units, &kCut);
     ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
     EXPECT_EQ(shared.schedule.tasks.at(0).parts, 2);
@@ -235,16 +235,20 @@ TEST(Lockstep, HelpersThatOthersWaitForAgainAndAgainLeave) {
 }
 
 std::atomic<std::int64_t> parts_done = 0;
+std::atomic<bool> has_given_up = false;
 
-// Part 0 of each step ends when the others have, or after some seconds.
+// Part 0 of each step ends when the others have, unless one has waited for seconds.
 RunFn MakeLastInFirst(const OperatorCall&) {
   return [](const OpRun& run) {
     const auto [begin, end] = run.Share(run.In(0).size());
     std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
     const std::int64_t others = (run.step() + 1) * (run.parts() - 1);
     if (run.part() > 0) ++parts_done;
-    const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (run.part() == 0 && parts_done < others && std::chrono::steady_clock::now() < last) std::this_thread::yield();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (run.part() == 0 && parts_done < others && !has_given_up) {
+      std::this_thread::yield();
+      if (std::chrono::steady_clock::now() > end) has_given_up = true;
+    }
   };
 }
 
@@ -267,11 +271,10 @@ TEST(Lockstep, AThreadThatIsAheadTakesWhatAnotherHasNotBegun) {
   parts_done = 0;
   const Tensor expected = RunOn(0, def, 4, 64).h;
   parts_done = 0;
-  const auto begin = std::chrono::steady_clock::now();
   const Shared shared = RunOn(2, def, 4, 64, &kCut);
   ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
   ExpectSame(shared.h, expected, "with a slow first part");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "the first part waited in vain";
+  EXPECT_FALSE(has_given_up) << "the first part waited in vain";
 }
 
 TEST(Lockstep, ShortRunsAreSharedInAnotherWay) {
