@@ -244,10 +244,10 @@ RunFn MakeLastInFirst(const OperatorCall&) {
     std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
     const std::int64_t others = (run.step() + 1) * (run.parts() - 1);
     if (run.part() > 0) ++parts_done;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (run.part() == 0 && parts_done < others && !has_given_up) {
       std::this_thread::yield();
-      if (std::chrono::steady_clock::now() > end) has_given_up = true;
+      if (std::chrono::steady_clock::now() > latest) has_given_up = true;
     }
   };
 }
