@@ -165,12 +165,15 @@ TEST(RunStats, InstructionsInPartsAreCalledOnceAStep) {
   net.Step(product).Step("h_next = Sum(x_t, s)").Output("h_all", "h", 1);
   net.Feed("x", Random({kSteps, 2, 1024}, 1, DType::kFloat)).Feed("h0", Random({2, 1024}, 2, DType::kFloat));
   net.Feed("w", Random({1024, 1024}, 3, DType::kFloat));
-  const std::vector<NetStats> nets = StatsOf(net, {.threads = 2});
-  ASSERT_EQ(nets.size(), 2U);
-  const auto fc = std::ranges::find(nets[1].instructions, "s = FC(h_prev, w)", &InstructionStats::text);
-  ASSERT_NE(fc, nets[1].instructions.end());
-  EXPECT_EQ(fc->calls, kSteps);
-  EXPECT_EQ(fc->starts, 2 * kSteps);
+  for (const int cuts : {1, 2}) {
+    const Target target = {.max_cuts_of_part = cuts, .min_cut_microseconds = 1e-3};
+    const std::vector<NetStats> nets = StatsOf(net, {.target = &target, .threads = 2});
+    ASSERT_EQ(nets.size(), 2U);
+    const auto fc = std::ranges::find(nets[1].instructions, "s = FC(h_prev, w)", &InstructionStats::text);
+    ASSERT_NE(fc, nets[1].instructions.end());
+    EXPECT_EQ(fc->calls, kSteps);
+    EXPECT_EQ(fc->starts, 2 * cuts * kSteps);
+  }
 }
 
 // Two layers of a cell have step nets of one name.
