@@ -90,11 +90,10 @@ struct Adam {
   }
 
   void Run(const OpRun& run) const {
-    const std::optional<std::int64_t> iteration = IterationOf(run, 5, iteration_name);
-    if (!iteration) return KeepAll(run);
+    const std::int64_t iteration = IterationOf(run, 5, iteration_name);
+    if (iteration < 0) return KeepAll(run);
     const bool is_float = run.Out(0).dtype == DType::kFloat;
-    (is_float ? HWY_DYNAMIC_DISPATCH(UpdateFloat) : HWY_DYNAMIC_DISPATCH(UpdateDouble))(run,
-                                                                                        FactorsOf(run, *iteration));
+    (is_float ? HWY_DYNAMIC_DISPATCH(UpdateFloat) : HWY_DYNAMIC_DISPATCH(UpdateDouble))(run, FactorsOf(run, iteration));
   }
 
   static void KeepAll(const OpRun& run) {

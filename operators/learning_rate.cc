@@ -3,6 +3,7 @@
 // in a loop.
 #include "stepnet/operators/learning_rate.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "stepnet/operators/training.h"
@@ -10,16 +11,21 @@
 namespace stepnet {
 namespace {
 
-// The iteration number of a run, which is not the last one that there is. LearningRate asks, too: an iteration that
-// Iter cannot count at its end shall not change parameters.
-std::optional<std::int64_t> CountableIterationOf(const OpRun& run, const std::string& name) {
-  const std::optional<std::int64_t> iteration = IterationOf(run, 0, name);
-  if (!iteration || *iteration < std::numeric_limits<std::int64_t>::max()) return iteration;
+// Never inlined: a run without a fault needs no memory for it.
+[[gnu::noinline]] void NoteLastIteration(const OpRun& run, const std::string& name, std::int64_t iteration) {
   run.Fault(0, 0, [&](std::int64_t) {
     return Error(ErrorCode::kInvalidArgument,
-                 StrCat("the iteration number ", name, " is ", *iteration, ", and Iter cannot count on"));
+                 StrCat("the iteration number ", name, " is ", iteration, ", and Iter cannot count on"));
   });
-  return std::nullopt;
+}
+
+// The iteration number of a run, which is not the last one that there is, or one below 0, which is a fault.
+// LearningRate asks, too: an iteration that Iter cannot count at its end shall not change parameters.
+std::int64_t CountableIterationOf(const OpRun& run, const std::string& name) {
+  const std::int64_t iteration = IterationOf(run, 0, name);
+  if (iteration != std::numeric_limits<std::int64_t>::max()) return iteration;
+  NoteLastIteration(run, name, iteration);
+  return -1;
 }
 
 const Registration iter =
@@ -37,8 +43,8 @@ const Registration iter =
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [name = op.inputs()[0]](const OpRun& run) {
-                  const std::optional<std::int64_t> count = CountableIterationOf(run, name);
-                  if (count) *run.Out(0).As<std::int64_t>() = *count + 1;
+                  const std::int64_t count = CountableIterationOf(run, name);
+                  if (count >= 0) *run.Out(0).As<std::int64_t>() = count + 1;
                 };
               },
               .checks_values = true});
@@ -92,7 +98,7 @@ const Registration learning_rate =
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [policy = LearningRatePolicy(op), name = op.inputs()[0]](const OpRun& run) {
-                  const auto n = static_cast<double>(CountableIterationOf(run, name).value_or(0));
+                  const auto n = static_cast<double>(std::max<std::int64_t>(0, CountableIterationOf(run, name)));
                   *run.Out(0).As<float>() = static_cast<float>(policy.RateAt(n));
                 };
               },

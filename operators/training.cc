@@ -3,6 +3,17 @@
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
+namespace {
+
+// Never inlined: a run without a fault needs no memory for it.
+[[gnu::noinline]] void NoteNegativeIteration(const OpRun& run, int input, const std::string& name, std::int64_t value) {
+  run.Fault(input, 0, [&](std::int64_t) {
+    return Error(ErrorCode::kInvalidArgument, StrCat("the iteration number ", name, " is ", value, ", below 0"));
+  });
+}
+
+}  // namespace
+
 void ExpectRate(const ShapeQuery& query, int i) {
   ExpectFloat(query, i);
   ExpectOneElement(query, i, "a learning rate");
@@ -20,13 +31,10 @@ void ExpectIteration(const ShapeQuery& query, int i) {
   ExpectOneElement(query, i, "an iteration number");
 }
 
-std::optional<std::int64_t> IterationOf(const OpRun& run, int input, const std::string& name) {
+std::int64_t IterationOf(const OpRun& run, int input, const std::string& name) {
   const std::int64_t value = *run.In(input).As<std::int64_t>();
-  if (value >= 0) return value;
-  run.Fault(input, 0, [&](std::int64_t) {
-    return Error(ErrorCode::kInvalidArgument, StrCat("the iteration number ", name, " is ", value, ", below 0"));
-  });
-  return std::nullopt;
+  if (value < 0) NoteNegativeIteration(run, input, name, value);
+  return value;
 }
 
 }  // namespace stepnet
