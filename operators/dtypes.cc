@@ -31,6 +31,25 @@ DType DTypeOfCode(std::int64_t code, const std::string& argument) {
                      "9 int16, 10 int64, 12 float16, 13 double, 1000 bfloat16"));
 }
 
+namespace {
+
+constexpr std::int64_t kShortRun = 128;  // bytes, for which a call of memcpy would take longer than what it does
+
+// Pieces of `kBytes`. The last one may copy some bytes again. REQUIRES: there is one at least.
+template <std::int64_t kBytes>
+void CopyPieces(const std::byte* from, std::byte* to, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes - kBytes; i += kBytes) std::memcpy(to + i, from + i, kBytes);
+  std::memcpy(to + bytes - kBytes, from + bytes - kBytes, kBytes);
+}
+
+void CopyShortRun(const std::byte* from, std::byte* to, std::int64_t bytes) {
+  if (bytes >= 16) return CopyPieces<16>(from, to, bytes);
+  if (bytes >= 4) return CopyPieces<4>(from, to, bytes);
+  CopyPieces<1>(from, to, bytes);
+}
+
+}  // namespace
+
 void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
               std::int64_t length, std::int64_t rows) {
   if (length == 0) return;
@@ -49,6 +68,13 @@ void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::b
     return;
   }
   const std::int64_t bytes = DTypeBytes(dtype);
+  if (length * bytes <= kShortRun) {
+    return InBlocks(rows, length, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        CopyShortRun(from + r * from_step * bytes, to + r * to_step * bytes, length * bytes);
+      }
+    });
+  }
   for (std::int64_t r = 0; r < rows; ++r) {
     InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
       std::memcpy(to + (r * to_step + begin) * bytes, from + (r * from_step + begin) * bytes,

@@ -1,4 +1,4 @@
-// CopyBox: boxes of up to eight dimensions, element by element.
+// CopyBox: boxes of up to eight dimensions, element by element. CopyRuns: runs of all short lengths, byte by byte.
 #include "stepnet/operators/dtypes.h"
 
 #include <gtest/gtest.h>
@@ -55,6 +55,23 @@ TEST(CopyBox, CopiesEachElementAndTouchesNothingElse) {
     CopyBox(DType::kString, dims, reinterpret_cast<const std::byte*>(from.data()),
             reinterpret_cast<std::byte*>(to.data()));
     ASSERT_EQ(to, expected) << "trial " << trial;
+  }
+}
+
+TEST(CopyRuns, CopiesEachByteAndTouchesNothingElse) {
+  constexpr std::int64_t kRows = 3, kGap = 2;
+  for (const DType dtype : {DType::kUInt8, DType::kFloat16, DType::kFloat, DType::kDouble}) {
+    const std::int64_t bytes = DTypeBytes(dtype);
+    for (std::int64_t length = 0; length * bytes <= 320; ++length) {
+      const std::int64_t from_step = length + kGap, to_step = length + 2 * kGap;
+      std::vector<std::byte> from(kRows * from_step * bytes), to(kRows * to_step * bytes, std::byte{255}), want = to;
+      for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i % 251);
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        std::copy_n(&from[row * from_step * bytes], length * bytes, &want[row * to_step * bytes]);
+      }
+      CopyRuns(dtype, from.data(), from_step, to.data(), to_step, length, kRows);
+      ASSERT_EQ(to, want) << length << " elements of " << bytes << " bytes";
+    }
   }
 }
 
