@@ -60,9 +60,9 @@ struct Schedule {
     if (steps < min_steps) return of_shorter_runs == nullptr ? nullptr : of_shorter_runs->For(steps);
     return threads < 2 ? nullptr : this;
   }
-  // Where threads take pieces of many steps, each by itself, some are left when all have had as many. Of a run of so many
-  // steps: how many steps these last pieces have, where a run of them alone (For) has another schedule, by which threads
-  // share each piece; otherwise 0.
+  // Where threads take pieces of many steps, each by itself, some are left when all have had as many. Of a run of so
+  // many steps: how many steps these last pieces have, where a run of them alone (For) has another schedule, by which
+  // threads share each piece; otherwise 0.
   std::int64_t StepsOfLastPieces(std::int64_t steps) const;
   bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }
   // A thread takes the ready task for which this is least: when it must begin for the run to be as fast as its

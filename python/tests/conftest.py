@@ -2,6 +2,7 @@ import concurrent.futures
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 import numpy
@@ -17,6 +18,14 @@ def in_threads(work, count):
     """Calls work(0), ..., work(count - 1) in a thread each, and raises what the first of them raises."""
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         list(pool.map(work, range(count)))
+
+
+@pytest.fixture
+def interrupts():
+    """Ctrl-C raises KeyboardInterrupt, also in a program that a shell has started in the background, where it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

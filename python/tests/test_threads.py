@@ -80,6 +80,7 @@ def test_other_threads_run_while_a_cell_does(long_run):
     assert counted > 20
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_ends_a_run(long_run):
     threading.Timer(0.2, _thread.interrupt_main).start()
     begun = ended = 0
@@ -123,6 +124,7 @@ def test_a_signal_handler_runs_no_cell(long_run, lstm):
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_a_cell_runs_after_an_interrupt(lstm):
     params = lstm.init()
     x = numpy.ones((2000, 64, 5), "float32")
@@ -141,6 +143,7 @@ def test_a_cell_runs_after_an_interrupt(lstm):
         assert numpy.array_equal(lstm(params, x=x).h, expected)
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_leaves_iterations_whole():
     """Gradients are ones, so that each parameter says how often it was updated."""
     count, size = 30, 500_000

@@ -132,7 +132,12 @@ const Registration derived_from_too_little =
     });
 
 Operator Noisy(const std::string& type) {
-  return Operator(type).Doc("x with noise.").Input("x", "any shape").Input("s", "any shape").Output("y", "as x").DrawsRandomNumbers();
+  return Operator(type)
+      .Doc("x with noise.")
+      .Input("x", "any shape")
+      .Input("s", "any shape")
+      .Output("y", "as x")
+      .DrawsRandomNumbers();
 }
 
 const Registration derived_from_noise =
