@@ -74,7 +74,7 @@ class LockstepRun : public SharedWork {
   };
   static constexpr std::int64_t kNeverMore = std::int64_t{1} << 62;
 
-  // Of a task: how many threads have parts of it, and how many each. Thread k has those from k * cuts on, if it comes.
+  // How many threads have parts of a task, and how many each. Thread k has those from k * cuts on, if it comes.
   struct Shares {
     int threads;
     int cuts;

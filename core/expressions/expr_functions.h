@@ -1,7 +1,7 @@
 // The table of primitives that are a function of one float or double of the C library. Their meaning, the kernels of
 // all targets and the name in texts follow from a line of it; docs/add_a_primitive.md says what else there is to do.
-// Of floats, sin and cos are those of vector_math.h, as definition and on vectors: one by one they take several times
-// as long.
+// Sin and cos of floats are those of vector_math.h, as definition and on vectors: one by one they take several times as
+// long.
 #pragma once
 
 #include <cmath>

@@ -151,7 +151,7 @@ RegionKernel FunctionKernel(ExprOp op) {
   }
 }
 
-// Of double the C library computes sin and cos.
+// The C library computes sin and cos of double.
 template <class Fn, typename T>
 RegionKernel SinKernel(ExprOp op) {
   if constexpr (sizeof(T) == sizeof(float)) {

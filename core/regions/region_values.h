@@ -27,7 +27,8 @@ struct RegionValue {
   bool is_absorbed = false;        // a part of the pattern of what uses it
   RegionPattern pattern = {};
   RegionKernel kernel = nullptr;  // of the pattern
-  // Of a pattern of several values, of which this is the first and has the instruction; the others are absorbed.
+  // A pattern of several values, of which this is the first and has the instruction: its kernel, and all of them. The
+  // others are absorbed.
   RegionSeveralKernel several_kernel = nullptr;
   int results[kMaxRegionResults] = {};
   int num_results = 0;

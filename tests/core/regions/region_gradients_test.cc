@@ -19,7 +19,7 @@ struct Gradients {
   static Expr Slope(const Expr& s) { return MulAdd(-s, s, s); }
   static Expr SlopeOfTanh(const Expr& t) { return MulAdd(-t, t, 1); }
 
-  // Of sigmoid(a) * tanh(b).
+  // The gradient of sigmoid(a) * tanh(b).
   std::vector<Expr> OfGate() const {
     const Expr s = Sigmoid(a), t = Tanh(b);
     return {u * t * Slope(s), u * s * SlopeOfTanh(t)};
@@ -28,10 +28,10 @@ struct Gradients {
     const Expr s = Sigmoid(a), t = Tanh(b);
     return {u * t * Slope(s), MulAdd(u * s, SlopeOfTanh(t), c)};
   }
-  // Of sigmoid(a) * b, and of sigmoid(a + c) * b.
+  // Gradients of sigmoid(a) * b, and of sigmoid(a + c) * b.
   std::vector<Expr> OfScale() const { return {u * Sigmoid(a), u * b * Slope(Sigmoid(a))}; }
   std::vector<Expr> OfShiftedScale() const { return {u * Sigmoid(a + c), u * b * Slope(Sigmoid(a + c))}; }
-  // Of sigmoid(a) * b + (1 - sigmoid(a)) * tanh(c).
+  // The gradient of sigmoid(a) * b + (1 - sigmoid(a)) * tanh(c).
   std::vector<Expr> OfBlend() const {
     const Expr s = Sigmoid(a), t = Tanh(c);
     return {u * s, u * (b - t) * Slope(s), u * (1 - s) * SlopeOfTanh(t)};
