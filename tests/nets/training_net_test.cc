@@ -49,16 +49,21 @@ Gradients QuadraticGradients(const Vector& a, const Vector& b) {
 const Vector kA = {0.5, -1.5, 3};
 const Vector kB = {1, 0.25, -2};
 
-// Runs iterations of QuadraticNet; after each, `expect` computes the parameters that it must have left.
-void ExpectIterations(const OptimizerDef& optimizer,
-                      const std::function<void(int iteration, const Gradients&, Vector* a, Vector* b)>& expect) {
+// The net that trains QuadraticNet, in a workspace with its parameters.
+std::unique_ptr<Net> TrainsQuadratic(const OptimizerDef& optimizer, Workspace& workspace) {
   const TrainingNet training = MakeTrainingNet(QuadraticNet(), "loss", {"a", "b"}, optimizer);
-  Workspace workspace;
   workspace.SetTensor("a", Tensor::Of<double>({3}, kA));
   workspace.SetTensor("b", Tensor::Of<double>({3}, kB));
   workspace.SetTensor("one", Tensor::Of<double>({3}, {1, 1, 1}));
   RunNetOnce(training.init_net, workspace);
-  const auto net = Net::Create(training.net, workspace);
+  return Net::Create(training.net, workspace);
+}
+
+// Runs iterations of QuadraticNet; after each, `expect` computes the parameters that it must have left.
+void ExpectIterations(const OptimizerDef& optimizer,
+                      const std::function<void(int iteration, const Gradients&, Vector* a, Vector* b)>& expect) {
+  Workspace workspace;
+  const std::unique_ptr<Net> net = TrainsQuadratic(optimizer, workspace);
   Vector a = kA;
   Vector b = kB;
   for (int iteration = 0; iteration < 7; ++iteration) {
@@ -91,13 +96,8 @@ TEST(TrainingNet, AnIterationIsDoneOrNot) {
   for (const char* type : {"Mul", "LearningRate", "MomentumSGDUpdate", "Iter"}) {
     OptimizerDef optimizer;
     optimizer.set_method(OptimizerDef::SGD);
-    const TrainingNet training = MakeTrainingNet(QuadraticNet(), "loss", {"a", "b"}, optimizer);
     Workspace workspace;
-    workspace.SetTensor("a", Tensor::Of<double>({3}, kA));
-    workspace.SetTensor("b", Tensor::Of<double>({3}, kB));
-    workspace.SetTensor("one", Tensor::Of<double>({3}, {1, 1, 1}));
-    RunNetOnce(training.init_net, workspace);
-    const auto net = Net::Create(training.net, workspace);
+    const std::unique_ptr<Net> net = TrainsQuadratic(optimizer, workspace);
     Cancellation cancellation;
     StopsAt observer(type, &cancellation);
     net->AttachObserver(&observer);
