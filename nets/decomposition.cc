@@ -95,7 +95,7 @@ class Decomposer {
       *part.mutable_control_input() = op.control_input();
       Append(i, std::move(part));
     }
-    result_.wholes[i] = OperatorText(op);
+    result_.wholes[i] = {.text = OperatorText(op), .inputs = {op.input().begin(), op.input().end()}};
   }
 
   OperatorDef WithinArguments(OperatorDef op) const {

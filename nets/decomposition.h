@@ -31,10 +31,16 @@ class DecompositionRegistration {
 
 bool HasDecomposition(const std::string& type);
 
+// An operator of which only parts run.
+struct WholeOperator {
+  std::string text;  // OperatorText
+  std::vector<std::string> inputs;
+};
+
 struct DecomposedNet {
   NetDef net;
-  std::vector<int> origins;           // of each operator the index of the one that it is, or is a part of
-  std::map<int, std::string> wholes;  // by that index the text of an operator that has become parts
+  std::vector<int> origins;             // of each operator the index of the one that it is, or is a part of
+  std::map<int, WholeOperator> wholes;  // by that index
 };
 
 // The net with parts in place of operators that have a decomposition, in its step nets, too. They have the device and

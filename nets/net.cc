@@ -22,20 +22,6 @@
 namespace stepnet {
 namespace {
 
-// What the blobs hold that an operator, "y, h_last = RNN(x, w)", reads. Parts of it have others, of which whoever wrote
-// the net knows nothing.
-std::string InputsText(const std::string& whole, const Workspace& workspace) {
-  std::vector<std::string> items;
-  for (size_t at = whole.find('('); at != std::string::npos && whole[at] != ')';) {
-    const size_t begin = at + (whole[at] == '(' ? 1 : 2);  // behind "(" or ", "
-    at = std::min(whole.find(", ", begin), whole.rfind(')'));
-    if (at == std::string::npos || at < begin) break;
-    const std::string name = whole.substr(begin, at - begin);
-    if (const Blob* blob = workspace.FindBlob(name)) items.push_back(StrCat(name, " ", blob->Description()));
-  }
-  return Join(items, ", ");
-}
-
 class SimpleNet : public Net {
  protected:
   void RunOperators() override {
@@ -298,18 +284,26 @@ void Net::ThrowLateFaults(LateFaults* late_faults) {
   }
 }
 
+// Parts of an operator read blobs of which whoever wrote the net knows nothing: shown is what the whole reads.
 Error Net::ErrorAt(int i, Error error) const {
   const NetOperator& op = *operators_[i];
-  const bool is_part = wholes_.contains(origins_[i]);
-  return error.At({.net = name_,
-                   .op_index = origins_[i],
-                   .op_text = TextOf(i, op.text()),
-                   .blobs = is_part ? InputsText(TextOf(i, ""), workspace()) : op.InputsText()});
+  const auto whole = wholes_.find(origins_[i]);
+  std::string blobs;
+  if (whole == wholes_.end()) {
+    blobs = op.InputsText();
+  } else {
+    std::vector<std::string> items;
+    for (const std::string& name : whole->second.inputs) {
+      if (const Blob* blob = workspace().FindBlob(name)) items.push_back(StrCat(name, " ", blob->Description()));
+    }
+    blobs = Join(items, ", ");
+  }
+  return error.At({.net = name_, .op_index = origins_[i], .op_text = TextOf(i, op.text()), .blobs = std::move(blobs)});
 }
 
 std::string Net::TextOf(int i, const std::string& part) const {
   const auto whole = wholes_.find(origins_[i]);
-  return whole == wholes_.end() ? part : whole->second;
+  return whole == wholes_.end() ? part : whole->second.text;
 }
 
 void Net::RunOperator(int i, RunContext& context) {

@@ -13,6 +13,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/kept_outputs.h"
 #include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/recording.h"
@@ -70,8 +71,8 @@ class Net {
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
-  std::vector<int> origins_;           // of each operator its index in the NetDef; what is added has that of its cause
-  std::map<int, std::string> wholes_;  // by that index the text of an operator of which only parts run
+  std::vector<int> origins_;  // of each operator its index in the NetDef; what is added has that of its cause
+  std::map<int, WholeOperator> wholes_;           // by that index
   std::vector<std::optional<KeptOutputs>> kept_;  // of each operator on the host that may keep its outputs
   std::vector<bool> outlives_;                    // of each operator (ChangesWhatLasts)
   ObserverList observers_;

@@ -47,7 +47,9 @@ TEST(Decomposed, PutsPartsInThePlaceOfAnOperator) {
   EXPECT_EQ(Texts(made.net), (std::vector<std::string>{"a = Copy(x)", "y/twice = Scale(a)", "y = Add(y/twice, y/twice)",
                                                        "z = Copy(y)"}));
   EXPECT_EQ(made.origins, (std::vector<int>{0, 1, 1, 2}));
-  EXPECT_EQ(made.wholes, (std::map<int, std::string>{{1, "y = test.FourTimes(a)"}}));
+  ASSERT_EQ(made.wholes.size(), 1U);
+  EXPECT_EQ(made.wholes.at(1).text, "y = test.FourTimes(a)");
+  EXPECT_EQ(made.wholes.at(1).inputs, std::vector<std::string>{"a"});
 }
 
 TEST(Decomposed, LeavesOtherNetsAsTheyAre) {
