@@ -86,19 +86,15 @@ class Composer {
           .kind = Kind::kSizes, .part = first_goal, .what = "has elements, and others have none"};
     }
     std::optional<CompositionObstacle> first;
-    try {
-      for (const Domain& start : StartDomains()) {
-        if (std::optional<CompositionObstacle> obstacle = Compose(start)) {
-          if (!first) first = std::move(obstacle);
-          continue;
-        }
+    for (const Domain& start : StartDomains()) {
+      Compose(start);
+      if (!obstacle_) {
         CheckRegion(result_.region);
         return std::move(result_);
       }
-    } catch (CompositionObstacle& obstacle) {
-      first = std::move(obstacle);
+      if (!first) first = obstacle_;
     }
-    return *std::move(first);
+    return first ? *std::move(first) : *std::move(obstacle_);
   }
 
  private:
@@ -113,22 +109,20 @@ class Composer {
     bool is_by_row = false;  // once a row of the region
   };
 
-  [[noreturn]] static void Refuse(Kind kind, int part, const std::string& what) {
-    throw CompositionObstacle{.kind = kind, .part = part, .what = what};
+  // Obstacles are no exceptions: plans try many compositions that meet one.
+  void Refuse(Kind kind, int part, const std::string& what) {
+    if (!obstacle_) obstacle_ = {.kind = kind, .part = part, .what = what};
   }
 
-  std::optional<CompositionObstacle> Compose(const Domain& start) {
+  // Makes result_, or obstacle_.
+  void Compose(const Domain& start) {
     domain_ = start;
-    try {
-      while (!PlaceAll()) {
-      }
-      Collapse();
-      Build();
-      AddInPlace();
-      return {};
-    } catch (CompositionObstacle& obstacle) {
-      return std::move(obstacle);
+    obstacle_.reset();
+    while (!obstacle_ && !PlaceAll()) {
     }
+    if (!obstacle_) Collapse();
+    if (!obstacle_) Build();
+    if (!obstacle_) AddInPlace();
   }
 
   const Region& RegionOf(int part) const { return parts_[part].region; }
@@ -160,7 +154,7 @@ class Composer {
   }
 
   // The last part that what is wanted depends on and whose rows count; -1: there is none.
-  int PartOfRows() const {
+  int PartOfRows() {
     int last = -1;
     std::vector<bool> needed(parts_.size());
     for (const Goal& goal : goals_) needed[goal.part] = true;
@@ -180,10 +174,11 @@ class Composer {
     return last;
   }
 
-  // What may be iterated over, in the order in which it is tried.
-  std::vector<Domain> StartDomains() const {
+  // What may be iterated over, in the order in which it is tried; none with obstacle_.
+  std::vector<Domain> StartDomains() {
     const Region& goal = RegionOf(goals_.front().part);
     const int part = PartOfRows();
+    if (obstacle_) return {};
     if (part < 0) return {Domain(goal.sizes, /*has_row=*/false)};
     const RegionIndex& of_rows = RegionOf(part).sizes;
     std::vector<Domain> domains = {Domain(of_rows, /*has_row=*/true)};
@@ -195,7 +190,7 @@ class Composer {
     return domains;
   }
 
-  // False when the domain has been cut, and all places are to be found again.
+  // False with obstacle_, or when the domain has been cut and all places are to be found again.
   bool PlaceAll() {
     places_.clear();
     places_of_part_.clear();
@@ -205,17 +200,18 @@ class Composer {
     for (Goal& goal : goals_) {
       if (!PlaceGoal(&goal)) break;
     }
-    while (!cut_ && !to_place_.empty()) {
+    while (!cut_ && !obstacle_ && !to_place_.empty()) {
       const auto [place, root] = to_place_.back();
       to_place_.pop_back();
       FindSources(place, root);
     }
+    if (obstacle_) return false;
     if (!cut_) return true;
     if (!domain_.Cut(*cut_)) Refuse(Kind::kDimensions, goals_.front().part, "has too many dimensions");
     return false;
   }
 
-  // False, with cut_, when the domain is to be cut.
+  // False with obstacle_, and with cut_ when the domain is to be cut.
   bool PlaceGoal(Goal* goal) {
     const RegionRoots& of_part = roots_of_[goal->part];
     const RegionIndex& sizes = RegionOf(goal->part).sizes;
@@ -229,6 +225,7 @@ class Composer {
     if (!found.index) {
       Refuse(of_part.keeps_rows ? Kind::kRows : Kind::kSizes, goal->part,
              StrCat("a part over [", Join(sizes, ", "), "] in a region over ", domain_.Text()));
+      return false;
     }
     goal->place = PlaceOf(goal->part, *found.index);
     for (int root = 0; root < static_cast<int>(of_part.roots.size()); ++root) {
@@ -280,17 +277,18 @@ class Composer {
     const RegionRoots& of_part = roots_of_[part];
     if (of_part.roots[root]->has_row_reduction() && !domain_.IsWholeRow(index, region.sizes[kRegionDims - 1])) {
       Refuse(Kind::kRows, part, "computes something of whole rows, of which not whole ones are read");
+      return;
     }
     for (const int input : of_part.inputs[root]) {
       if (places_[place].sources[input]) continue;
       const Affine address = domain_.AddressOf(region.inputs[input], index);
       const std::optional<Source> source = SourceOf(part, input, address);
-      if (!source) return;
+      if (!source || obstacle_) return;
       places_[place].sources[input] = source;
     }
   }
 
-  // Nothing, with cut_, when the domain is to be cut.
+  // Nothing with obstacle_, and with cut_ when the domain is to be cut.
   std::optional<Source> SourceOf(int part, int input, const Affine& address) {
     const int tensor = parts_[part].inputs[input];
     const auto givers = givers_.find(tensor);
@@ -308,6 +306,7 @@ class Composer {
     if (cut_) return {};
     Refuse(Kind::kAccess, part,
            StrCat("reads ", NameOf(tensor), " otherwise than it is given, in a region over ", domain_.Text()));
+    return {};
   }
 
   // Joins dimensions along which all operands move as one.
@@ -329,6 +328,7 @@ class Composer {
     if (joined_.size() > kRegionDims) {
       Refuse(Kind::kDimensions, goals_.front().part,
              StrCat("a region over ", domain_.Text(), " has too many dimensions"));
+      return;
     }
     result_ = {};
     values_of_inputs_.clear();
@@ -465,6 +465,7 @@ class Composer {
       if (!is_alike || !is_alone) {
         Refuse(Kind::kInPlace, 0,
                StrCat(NameOf(written), " cannot overwrite ", NameOf(read), ", of which other elements are read"));
+        return;
       }
       region.in_place.push_back({.input = static_cast<int>(i), .output = static_cast<int>(o)});
     }
@@ -476,7 +477,8 @@ class Composer {
   std::vector<RegionRoots> roots_of_;         // by part
   std::vector<Goal> goals_;
   Domain domain_;
-  std::optional<CutDimension> cut_;  // that what follows is to wait for
+  std::optional<CutDimension> cut_;              // that what follows is to wait for
+  std::optional<CompositionObstacle> obstacle_;  // the first
   std::vector<JoinedDimension> joined_;
   std::vector<Place> places_;
   std::map<int, std::vector<int>> places_of_part_;
