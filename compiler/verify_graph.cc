@@ -110,7 +110,8 @@ class Verifier {
     const RegionCall* of_region = nullptr;
   };
 
-  // What runs an operator's kernel has its number: one node, or several that give a part of its outputs each. Nodes
+  // What runs an operator's kernel has its number: one node, or several that give a part of its outputs or a term of
+  // its sum each. Nodes
   // that only copy, which passes put beside products that they join, may have the number of such a product.
   void CheckNumbers() const {
     std::vector<NumberedCall> calls;
@@ -137,11 +138,31 @@ class Verifier {
   bool ArePartsOfOne(const NumberedCall& a, const NumberedCall& b) const {
     if (a.of_region != nullptr || b.of_region != nullptr || a.call->type() != b.call->type()) return false;
     const StepNode &first = graph_.nodes[a.node], &second = graph_.nodes[b.node];
+    if (AddsTo(second, first) || HavePartsOfOneWeight(first, second)) return true;
     if (first.inputs != second.inputs || first.outputs.size() != second.outputs.size()) return false;
     for (size_t o = 0; o < first.outputs.size(); ++o) {
       if (first.outputs[o] != kNoValue && second.outputs[o] != kNoValue) return false;
     }
     return true;
+  }
+
+  // Whether the node adds a term to the sum that the other one has a term of.
+  bool AddsTo(const StepNode& node, const StepNode& other) const {
+    if (node.outputs.size() != 1 || other.outputs.size() != 1) return false;
+    const int term = node.outputs[0], sum = other.outputs[0];
+    return term != kNoValue && sum != kNoValue && graph_.values[term].added &&
+           graph_.values[term].home == graph_.values[sum].home;
+  }
+
+  bool HavePartsOfOneWeight(const StepNode& a, const StepNode& b) const {
+    const auto weight_of = [](const StepNode& node) {
+      const bool is_product = node.kind == StepNode::Kind::kProduct && node.products[0] && node.products[0]->right;
+      return is_product ? node.inputs[node.products[0]->right->input] : kNoValue;
+    };
+    const int of_a = weight_of(a), of_b = weight_of(b);
+    if (of_a == kNoValue || of_b == kNoValue || of_a == of_b) return false;
+    const int giver = graph_.values[of_a].producer;
+    return giver >= 0 && giver == graph_.values[of_b].producer && graph_.GivesOnce(graph_.nodes[giver]);
   }
 
   const StepValue& ValueAt(int value) const {

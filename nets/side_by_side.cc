@@ -18,4 +18,11 @@ OperatorDef PartOperator(const std::string& joined, int axis, const std::vector<
   return net.op(0);
 }
 
+OperatorDef ProductOperator(const std::string& left, const std::string& matrix, bool transposed,
+                            const std::string& product) {
+  NetDef net;
+  AddOp(&net, transposed ? "FC" : "FCTransposed", {left, matrix}, {product}).Int("axis", -1);
+  return net.op(0);
+}
+
 }  // namespace stepnet

@@ -1,4 +1,4 @@
-// Operators that lay tensors side by side, and take such a tensor apart again.
+// Operators that lay tensors side by side, take such a tensor apart again, and multiply by such matrices.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,9 @@ OperatorDef JoinOperator(const std::vector<std::string>& inputs, int axis, const
 // The parts of `joined` along dimension `axis`, which have these sizes there.
 OperatorDef PartOperator(const std::string& joined, int axis, const std::vector<std::string>& parts,
                          const std::vector<std::int64_t>& sizes);
+
+// The product of the rows of `left` and a matrix, or its transpose.
+OperatorDef ProductOperator(const std::string& left, const std::string& matrix, bool transposed,
+                            const std::string& product);
 
 }  // namespace stepnet

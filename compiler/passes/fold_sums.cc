@@ -1,3 +1,5 @@
+#include "stepnet/compiler/passes/fold_sums.h"
+
 #include <algorithm>
 
 #include "stepnet/compiler/passes/passes.h"
@@ -18,6 +20,10 @@ bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, int n) {
   return CanAdd(graph, term) && !uses.IsTouched(outside, value.producer, n);
 }
 
+const PassRegistration registration({.name = "fold_sums", .place = 90, .opt_level = 0, .run = FoldSums});
+
+}  // namespace
+
 // Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
 // reads: this saves a copy of each term of a sum over the steps. Rounds otherwise: a product may begin with the sum.
 bool FoldSums(StepGraph* graph) {
@@ -36,7 +42,4 @@ bool FoldSums(StepGraph* graph) {
   return true;
 }
 
-const PassRegistration registration({.name = "fold_sums", .place = 90, .opt_level = 0, .run = FoldSums});
-
-}  // namespace
 }  // namespace stepnet
