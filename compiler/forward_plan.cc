@@ -8,6 +8,7 @@
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/size_values.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -18,6 +19,9 @@ class ForwardPlanMaker {
   ForwardPlanMaker(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs)
       : op_(forward.op), spec_(forward.spec), inputs_(inputs) {
     plan_->keeps_all = forward.keeps_all;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].value.defined()) plan_->values.emplace_back(static_cast<int>(i), inputs[i].value);
+    }
   }
 
   std::shared_ptr<const ForwardPlan> Make() {
@@ -216,6 +220,22 @@ StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const 
     layout.row = layout.row.With(0, batch);
   }
   return layout;
+}
+
+std::vector<int> CapturedSizes(const ForwardOperator& forward) {
+  std::set<std::string> sizes;
+  for (const NetDef* net : {forward.spec.step_net.get(), forward.spec.backward_step_net.get()}) {
+    if (net == nullptr) continue;
+    const std::set<std::string> of_sizes = BlobsOfSizes(*net);
+    for (const std::string& blob : BlobsReadFirst(*net)) {
+      if (of_sizes.contains(blob)) sizes.insert(blob);
+    }
+  }
+  std::vector<int> inputs;
+  for (int i = 0; i < forward.op.num_inputs(); ++i) {
+    if (sizes.contains(forward.op.inputs()[i])) inputs.push_back(i);
+  }
+  return inputs;
 }
 
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,

@@ -21,14 +21,20 @@ struct ForwardPlan {
   int timestep_base = -1;                                // int32 [T]; -1: the step net does not read it
   std::vector<std::pair<int, TensorInfo>> step_outputs;  // (base, one step's value), as in RecurrentSpec
   bool keeps_all = false;                                // every blob of every step can be fetched
+  // Inputs whose values the shapes in a step follow from, with these.
+  std::vector<std::pair<int, Tensor>> values;
   // Blobs that are not kept although the backward step net reads them, for it reads no more than their shapes.
   std::map<std::string, TensorInfo> shapes;
 };
 
-// `inputs` describes the operator's inputs; the number of steps, dimension 0 of sequences, does not matter. Throws what
+// `inputs` describes the operator's inputs; the number of steps, dimension 0 of sequences, does not matter. Values of
+// captured ones, where there are some, are those of all runs of the plan (CapturedSizes). Throws what
 // MakeStepPlan throws, and kShapeMismatch for initial states that do not fit the batch.
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
                                                    const std::vector<TensorInfo>& inputs);
+
+// Which inputs of the operator are tensors from whose elements shapes in a step follow, forward or backward.
+std::vector<int> CapturedSizes(const ForwardOperator& forward);
 
 // How many rows a state starts with, by the shape of its initial value: L of [L, B, …], 1 of [D] and [B, D].
 std::int64_t NumInitialRows(const Shape& initial);

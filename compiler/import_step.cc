@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 
@@ -9,6 +11,7 @@
 #include "stepnet/core/device.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/size_values.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -24,6 +27,9 @@ bool Adds(const BoundMove& move) {
 
 // A tensor of strings cannot live in an arena of bytes.
 bool IsInBlob(const TensorInfo& info) { return info.dtype == DType::kString; }
+
+// The dtypes of sizes, of which values are a part of the graph.
+bool IsOfSizes(DType dtype) { return dtype == DType::kInt32 || dtype == DType::kInt64; }
 
 // What the import knows of a blob.
 struct BlobOfStep {
@@ -115,6 +121,7 @@ class Importer {
         options_(options),
         bindings_(bindings),
         readers_(ReadersOfOutputs(net)),
+        sizes_(BlobsOfSizes(net)),
         blobs_(net, bindings),
         graph_(*graph) {
     graph_.name = net_.name();
@@ -257,11 +264,15 @@ class Importer {
       inputs.push_back(blob.last);
     }
     StepNode node = CallOf(k, std::move(inputs));
-    const std::vector<TensorInfo> infos = InferOutputs(&node);
+    std::vector<TensorInfo> infos = InferOutputs(&node);
     node.by_blobs = node.by_blobs || std::ranges::any_of(infos, IsInBlob);
     if (node.by_blobs) return AddDynamicOperator(k, std::move(node));
+    const std::vector<Tensor> known = ComputeSizes(node, infos);
     for (size_t o = 0; o < blobs_.OutputsOf(k).size(); ++o) {
-      node.outputs.push_back(AddValueOf(blobs_.OutputsOf(k)[o], {.info = infos[o], .producer = NextNode()}));
+      if (o < known.size() && IsOfSizes(infos[o].dtype)) infos[o].value = known[o];
+      const int output = AddValueOf(blobs_.OutputsOf(k)[o], {.info = infos[o], .producer = NextNode()});
+      node.outputs.push_back(output);
+      if (o < known.size()) known_.emplace(output, known[o]);
     }
     graph_.nodes.push_back(std::move(node));
   }
@@ -321,6 +332,18 @@ class Importer {
       node->by_blobs = true;
       return outputs;
     }
+  }
+
+  // The outputs of an operator that decide about shapes, where they follow from what is known before the step runs.
+  std::vector<Tensor> ComputeSizes(const StepNode& node, const std::vector<TensorInfo>& outputs) const {
+    const auto is_size = [&](const std::string& output) { return sizes_.contains(output); };
+    if (!std::ranges::any_of(node.call->outputs(), is_size)) return {};
+    std::vector<Tensor> inputs;
+    for (const int input : node.inputs) {
+      const auto known = known_.find(input);
+      inputs.push_back(known != known_.end() ? known->second : graph_.values[input].info.value);
+    }
+    return ValuesOfOutputs(*node.def, inputs, outputs);
   }
 
   std::string InputsText(int k) const {
@@ -423,8 +446,10 @@ class Importer {
   const RunOptions& options_;
   const StepBindings& bindings_;
   const std::vector<std::vector<std::vector<std::string>>> readers_;
+  const std::set<std::string> sizes_;  // blobs that decide about shapes
   BlobTable blobs_;
-  std::vector<int> blob_of_;  // by value
+  std::map<int, Tensor> known_;  // by value, of those that decide about shapes: what operators give
+  std::vector<int> blob_of_;     // by value
   StepGraph& graph_;
 };
 

@@ -11,6 +11,7 @@
 #include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/recurrent_gradient.h"
+#include "stepnet/nets/size_values.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -29,6 +30,7 @@ class RecurrentNetwork {
         op_(forward_->op),
         spec_(forward_->spec),
         seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
+        captured_sizes_(CapturedSizes(*forward_)),
         executor_(MakeExecutor(spec_.options)) {}
 
   void Run(const OpRun& run) {
@@ -42,8 +44,13 @@ class RecurrentNetwork {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
     }
+    const std::vector<std::pair<int, Tensor>> sizes = SizesGiven(run);
     const std::shared_ptr<const ForwardPlan> plan =
-        plans_.Get(PlanKey(inputs, seen_by_rows_), [&] { return MakeForwardPlan(*forward_, inputs); });
+        plans_.Get({PlanKey(inputs, seen_by_rows_), BytesOfSizes(sizes)}, [&] {
+          std::vector<TensorInfo> with_sizes = inputs;
+          for (const auto& [input, tensor] : sizes) with_sizes[input].value = tensor.Clone();
+          return MakeForwardPlan(*forward_, with_sizes);
+        });
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
@@ -59,6 +66,7 @@ class RecurrentNetwork {
     const std::shared_ptr<RecurrentRecord> record = records_.Take(
         plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); }, fits);
     record->inputs = inputs;
+    for (const auto& [input, value] : plan->values) record->inputs[input].value = value;
     record->num_steps = num_steps;
     run.context().KeepRunNumber(&record->run);
     try {
@@ -79,6 +87,29 @@ class RecurrentNetwork {
       infos.push_back({.dtype = tensor.dtype(), .shape = tensor.shape()});
     }
     return infos;
+  }
+
+  // Small tensors from which shapes in a step follow, on the host.
+  std::vector<std::pair<int, Tensor>> SizesGiven(const OpRun& run) const {
+    std::vector<std::pair<int, Tensor>> sizes;
+    for (const int input : captured_sizes_) {
+      const Tensor& tensor = run.host().Input(input).GetTensor();
+      const bool may_be_sizes = tensor.dtype() == DType::kInt32 || tensor.dtype() == DType::kInt64;
+      if (!may_be_sizes || tensor.shape().size() > kMaxKnownElements) continue;
+      RecordingNotes* const recording = run.context().recording;
+      if (recording != nullptr && tensor.ConstantId() == 0) recording->Refuse("shapes in a step follow from values");
+      sizes.emplace_back(input, tensor.To({}));
+    }
+    return sizes;
+  }
+
+  static std::string BytesOfSizes(const std::vector<std::pair<int, Tensor>>& sizes) {
+    std::string bytes;
+    for (const auto& [input, tensor] : sizes) {
+      const TensorView view = tensor.View();
+      bytes.append(static_cast<const char*>(view.data), static_cast<size_t>(view.size_bytes()));
+    }
+    return bytes;
   }
 
   // First and past-the-last row of an alias.
@@ -175,8 +206,10 @@ class RecurrentNetwork {
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const std::vector<bool> seen_by_rows_;
+  const std::vector<int> captured_sizes_;
   const std::shared_ptr<const Executor> executor_;
-  PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;
+  // By what the inputs are, and by the elements of those that shapes follow from.
+  PlanCache<std::pair<std::vector<TensorInfo>, std::string>, ForwardPlan> plans_;
   KeptRuns<RecurrentRecord> records_;
   const std::shared_ptr<RecentGradient> gradient_ = std::make_shared<RecentGradient>();
 };

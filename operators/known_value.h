@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/size_values.h"
 
 namespace stepnet {
-
-// Larger tensors are data, not sizes, and are not worth a copy at each inference.
-inline constexpr std::int64_t kMaxKnownElements = 64;
 
 // A 1-D int32 or int64 tensor with these elements, its value known. Throws kShapeMismatch when a value does not fit.
 TensorInfo KnownInts(DType dtype, const std::vector<std::int64_t>& values);

@@ -21,6 +21,7 @@ const Registration shape =
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           return {KnownInts(DType::kInt64, SizesOf(query.In(0).shape, query.op().Ints("axes")))};
         })
+        .ReadsShapes({0})
         .StopsGradient()
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [axes = op.Ints("axes")](const OpRun& run) {
@@ -41,6 +42,7 @@ const Registration size = Operator("Size")
                                          .shape = {},
                                          .value = Tensor::Of<std::int64_t>(Shape(), {query.In(0).shape.size()})}};
                               })
+                              .ReadsShapes({0})
                               .StopsGradient()
                               .Cpu([](const OperatorCall&) -> RunFn {
                                 return [](const OpRun& run) { run.Out(0).As<std::int64_t>()[0] = run.In(0).size(); };

@@ -7,7 +7,7 @@ namespace {
 
 // y = x, `times` times one after the other along the first dimension.
 const Registration repeat = Operator("test.Repeat")
-                                .Input("x", "double or float [N, …]")
+                                .Input("x", "any dtype [N, …]")
                                 .Output("y", "[times * N, …]")
                                 .Arg("times", 1, "how often")
                                 .Cpu({.make = [](const OperatorCall& op) -> RunFn {
@@ -80,13 +80,13 @@ TEST(DynamicOperators, D4RefusesAnotherSizeInALinkedBlob) {
 TEST(DynamicOperators, D4RefusesAnotherShapeOfTheSameSizeInALinkedBlob) {
   RecurrentCase net;
   net.Sequence("x", "x_t").Captured("sizes").State("h", "h0", "", "h_next");
-  net.Step("h_next, old = Reshape(x_t, sizes)").Output("h_all", "h", 1);
+  net.Step(Repeat("late = test.Repeat(sizes)", 1)).Step("h_next, old = Reshape(x_t, late)").Output("h_all", "h", 1);
   net.Feed("x", Random({3, 2, 3}, 1))
       .Feed("h0", Random({2, 3}, 2))
       .Feed("sizes", Tensor::Of<std::int64_t>({2}, {2, 3}));
   ExpectError([&] { net.Run(); },
               "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and Reshape gives double [2, 3]\n"
-              "  at op 0 `h_next, old = Reshape(x_t, sizes)`\n");
+              "  at op 1 `h_next, old = Reshape(x_t, late)`\n");
   net.Feed("sizes", Tensor::Of<std::int64_t>({3}, {1, 2, 3})).Run();
   EXPECT_EQ(Values(net.Get("h_all")), Values(net.Get("x")));
 }
