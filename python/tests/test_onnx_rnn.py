@@ -69,6 +69,9 @@ def test_rnn_of_mxnet_is_exported(case, are_constant, tmp_path):
     exported = session(tmp_path / "rnn.onnx")
     for name, got in zip(net.outputs, exported.run(list(net.outputs), given)):
         expect_equal(got, outputs[name])
+    loaded = stepnet.onnx.load(tmp_path / "rnn.onnx")(given)
+    for name in net.outputs:
+        expect_equal(loaded[name], outputs[name])
 
 
 def test_rnn_of_constant_parameters_is_the_operator_of_its_name(tmp_path):

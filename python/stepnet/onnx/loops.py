@@ -40,9 +40,14 @@ class Loop:
 
     def state(self, initial: str) -> tuple[str, str]:
         """A state that starts as ``[1, B, …]``: its name, and the blob that shows its last row to the step."""
+        name = self.unread_state(initial)
+        return name, self.link(name, 0)
+
+    def unread_state(self, initial: str) -> str:
+        """The name of a state whose last row the step does not read."""
         name = self.outer.names.unique(f"{self.outer.hint} state")
         self.states[name] = self.inputs.setdefault(initial, len(self.inputs))
-        return name, self.link(name, 0)
+        return name
 
     def next_row(self, state: str, blob: str) -> None:
         """Says which blob of the step, one that no other state has, becomes the state's next row."""

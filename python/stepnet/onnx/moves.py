@@ -248,10 +248,18 @@ def expand(n: Node) -> Sequence[str]:
 
 def filled(n: Node, sizes: str, value: float, dtype: str) -> str:
     """A tensor of a shape that is a blob."""
+    return n.emit("ConstantFill", sizes, input_as_shape=1, **fill_of(value, dtype))
+
+
+def filled_with(n: Node, shape: Sequence[int], value: float, dtype: str) -> str:
+    """A tensor of a shape that is known."""
+    return n.emit("ConstantFill", shape=list(shape), **fill_of(value, dtype))
+
+
+def fill_of(value: float, dtype: str) -> dict[str, float | int]:
     if dtype not in _CODES:
         raise Unsupported(f"it gives a tensor of {dtype}; {', '.join(_CODES)} are read")
-    given = float(value) if dtype.startswith("float") else int(value)
-    return n.emit("ConstantFill", sizes, input_as_shape=1, value=given, dtype=_CODES[dtype])
+    return {"value": float(value) if dtype.startswith("float") else int(value), "dtype": _CODES[dtype]}
 
 
 @node("ConstantOfShape")

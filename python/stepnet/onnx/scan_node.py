@@ -11,10 +11,11 @@ from typing import Sequence
 import onnx
 
 from .axes import check_axis
+from .late_shapes import late_shapes
 from .loops import Loop
-from .moves import turned_around
+from .moves import filled_with, turned_around
 from .nodes import node
-from .scope import Node, Scope, Unsupported, fits, shape_text
+from .scope import Node, Scope, Unsupported, fits, located, shape_text
 
 
 @node("Scan")
@@ -56,17 +57,46 @@ def scan(n: Node) -> Sequence[str]:
         row = loop.step.names.unique(f"{info.name} next")
         loop.step.add("ExpandDims", [inner.blob(info.name)], [row], dims=list(range(1 + missing(rank))))
         loop.next_row(state, row)
-    items = [loop.step.emit("ExpandDims", inner.blob(info.name), dims=[0]) for info in body.output[num_states:]]
     last = [loop.last_row(state) for state, _ in states]
-    every = [loop.output(item) for item in items]
+    every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]])
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
     finals = [n.emit("Squeeze", row, dims=list(range(1 + missing(rank)))) for row, (_, rank) in zip(last, states)]
+    items = [n.emit("Squeeze", blob, dims=ones) if ones else blob for blob, ones in every]
     return [
         *finals,
-        *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(every)),
+        *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(items)),
     ]
+
+
+def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """What a body gives of all steps, ``[T, …]``, each with the dimensions of 1 that it has too many.
+
+    Where the shape is known only in a step, these are the rows of a state, for which the file has to say the shape.
+    """
+    late, rows = late_shapes(body.graph), []
+    for name in names:
+        shape, dtype = body.shape(name), body.dtype(name)
+        if name not in late:
+            rows.append((loop.output(loop.step.emit("ExpandDims", body.blob(name), dims=[0])), []))
+            continue
+        if shape is None or None in shape or dtype is None:
+            raise located(
+                f"the shape of what it gives is known only when a step has run, and the file does not say that of "
+                f'"{name}", which follows from it, and of which a Scan gives all steps',
+                body.graph.node[late[name]],
+                late[name],
+                body.graph.name,
+                body.model.path,
+            )
+        ones = list(range(1, 1 + missing(len(shape))))
+        state = loop.unread_state(filled_with(n, [1, *(1 for _ in ones), *(size or 0 for size in shape)], 0, dtype))
+        row = loop.step.names.unique(f"{name} row")
+        loop.step.add("ExpandDims", [body.blob(name)], [row], dims=[0, *ones])
+        loop.next_row(state, row)
+        rows.append((loop.every_row(state), ones))
+    return rows
 
 
 def check_lists(n: Node, num_inputs: int, num_outputs: int) -> None:
