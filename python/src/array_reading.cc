@@ -40,20 +40,24 @@ void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
                     nb::arg("stacklevel") = 2);
 }
 
-Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
-  WarnOfCopy(role, why, "give it as numpy.ascontiguousarray makes it");
-  const nb::module_ numpy = nb::module_::import_("numpy");
-  nb::object source = nb::borrow(array);
-  if (!PyObject_CheckBuffer(array.ptr())) source = numpy.attr("from_dlpack")(source);
-  nb::object copy;
-  try {
-    copy = numpy.attr("array")(source, nb::arg("order") = "C");
-  } catch (nb::python_error& raised) {
-    if (!raised.matches(PyExc_MemoryError)) throw;
-    throw Error(ErrorCode::kOutOfMemory,
-                StrCat("there is no memory for a copy of ", Text(role), ": ", Utf8Of(raised.value())));
+Tensor CopyOf(const LentArray& lent, const ArrayRole& role) {
+  const DType dtype = lent.tensor.dtype();
+  if (dtype == DType::kBFloat16) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " is ", lent.why_copied,
+                                                    ", and NumPy, which would copy it, has no bfloat16; give a copy"));
   }
-  return TensorOf(copy, role);
+  WarnOfCopy(role, lent.why_copied, "give it as numpy.ascontiguousarray makes it");
+  Tensor copy;
+  try {
+    copy = Tensor(dtype, lent.tensor.shape());
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat("there is no memory for a copy of ", Text(role), ": ", error.message()));
+  }
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  nb::object source = lent.array;
+  if (!PyObject_CheckBuffer(source.ptr())) source = numpy.attr("from_dlpack")(source);
+  numpy.attr("copyto")(ArrayOf(copy), source);
+  return copy;
 }
 
 bool HasTangent(nb::handle array) {

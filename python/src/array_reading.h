@@ -45,7 +45,8 @@ Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role);
 // Says in a CopyWarning that the array is copied, since it is `why`, and how it would not be.
 void WarnOfCopy(const ArrayRole& role, const char* why, const char* better);
 
-// A tensor over a copy of an array in the host's memory, which NumPy makes. Throws kOutOfMemory, naming it.
-Tensor CopyOf(nanobind::handle array, const ArrayRole& role, const char* why);
+// A copy of an array in the host's memory, in memory of tensors, which is counted and limited; NumPy puts the elements
+// there. Throws kOutOfMemory, naming it.
+Tensor CopyOf(const LentArray& lent, const ArrayRole& role);
 
 }  // namespace stepnet::python

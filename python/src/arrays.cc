@@ -73,14 +73,19 @@ std::optional<DType> FormatDType(const Py_buffer& view) {
   }
 }
 
-Tensor TensorOfBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, const ArrayRole& role) {
+LentArray LentByBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, const ArrayRole& role) {
   const Py_buffer& view = buffer->view();
   const std::optional<DType> dtype = FormatDType(view);
   if (!dtype) ThrowNoDType(role, ElementsOf(array));
   const Shape shape = ShapeOf({view.shape, static_cast<size_t>(view.ndim)}, role);
-  if (PyBuffer_IsContiguous(&view, 'C') == 0) return CopyOf(array, role, "not contiguous");
-  if (!IsAligned(view.buf, *dtype)) return CopyOf(array, role, "not aligned");
-  return Tensor::Wrap(view.buf, *dtype, shape, WithGil([buffer] { buffer->Release(); }));
+  LentArray lent{.tensor = Tensor::Wrap(view.buf, *dtype, shape, WithGil([buffer] { buffer->Release(); })),
+                 .array = nb::borrow(array)};
+  if (PyBuffer_IsContiguous(&view, 'C') == 0) {
+    lent.why_copied = "not contiguous";
+  } else if (!IsAligned(view.buf, *dtype)) {
+    lent.why_copied = "not aligned";
+  }
+  return lent;
 }
 
 template <typename Array>
@@ -123,18 +128,23 @@ nb::object StrOf(std::string_view text) {
 
 std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \"", role.name, "\""); }
 
-Tensor TensorOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
+LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (nb::hasattr(array, "filled") && nb::hasattr(array, "mask")) {
     throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is a ", TypeName(array),
                                                  ", some of whose elements may be masked; give array.filled(value)"));
   }
-  if (const std::shared_ptr<Buffer> buffer = Buffer::Of(array)) return TensorOfBuffer(array, buffer, role);
+  if (const std::shared_ptr<Buffer> buffer = Buffer::Of(array)) return LentByBuffer(array, buffer, role);
   // Capsules are for callers who order streams themselves.
   const bool is_ordered = place.stream && PyCapsule_CheckExact(array.ptr()) != 0;
-  if (is_ordered || nb::hasattr(array, "__dlpack__")) return TensorOfDlpack(array, role, place);
+  if (is_ordered || nb::hasattr(array, "__dlpack__")) return LentByDlpack(array, role, place);
   throw Error(ErrorCode::kTypeMismatch,
               StrCat(Text(role), " is a ", TypeName(array),
                      ", no array; it must be one of NumPy, or have __dlpack__ or the buffer protocol"));
+}
+
+Tensor Contiguous(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place) {
+  if (lent.why_copied == nullptr) return lent.tensor;
+  return lent.tensor.device().IsHost() ? CopyOf(lent, role) : CopyOnDevice(lent, role, place);
 }
 
 nb::object ArrayOf(const Tensor& tensor, bool read_only, std::optional<StreamId> ready_on) {

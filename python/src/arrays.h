@@ -39,11 +39,28 @@ struct ArrayPlace {
 
 inline bool IsOnDevice(const Tensor& tensor) { return !tensor.device().IsHost(); }
 
-// A tensor that shows the memory of `array` and keeps it alive: anything with the buffer protocol, as NumPy's arrays,
-// or with __dlpack__. What is not contiguous, or not aligned, is copied, and a CopyWarning says so. Throws
-// kTypeMismatch for what is no array or has a dtype that no tensor has, kInvalidArgument for one that lies elsewhere,
-// and what Python raises. Needs the GIL.
-Tensor TensorOf(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place = {});
+// What is lent of an array. Dtype and shape of the tensor hold; its elements are those of the array only where nothing
+// says why they have to be copied.
+struct LentArray {
+  Tensor tensor = {};
+  const char* why_copied = nullptr;
+  nanobind::object array = {};  // of which the copy is made
+};
+
+// The memory of `array`, which the tensor keeps alive: anything with the buffer protocol, as NumPy's arrays, or with
+// __dlpack__. Throws kTypeMismatch for what is no array or has a dtype that no tensor has, kInvalidArgument for one
+// that lies elsewhere, and what Python raises. Needs the GIL.
+LentArray LentOf(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place = {});
+
+// The tensor; of what is not contiguous, or not aligned, that of a copy, and a CopyWarning says so. Whoever knows which
+// dtype and shape it must have compares them before. Throws kOutOfMemory, naming it, where tensors may not have as much
+// more. Needs the GIL.
+Tensor Contiguous(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place = {});
+
+// Both at once.
+inline Tensor TensorOf(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place = {}) {
+  return Contiguous(LentOf(array, role, place), role, place);
+}
 
 // A NumPy array that shows the memory of `tensor` and keeps it alive; for bfloat16, which NumPy does not have, an
 // object with __dlpack__; for a tensor on a device a DeviceArray (device_array.h), which `ready_on` knows to be ready;

@@ -54,7 +54,9 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace&
                   StrCat(of_.text, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs_),
                          "; its outputs are ", Join(outputs_, ", ")));
     }
-    const Tensor gradient = TensorOf(value, {"gradient of the output", name}, place);
+    const ArrayRole role{"gradient of the output", name};
+    const LentArray lent = LentOf(value, role, place);
+    const Tensor& gradient = lent.tensor;
     if (gradient.dtype() != infos_[i].dtype || gradient.shape() != infos_[i].shape) {
       const bool is_shape = gradient.dtype() == infos_[i].dtype;
       throw Error(
@@ -62,7 +64,7 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace&
           StrCat("the gradient of the output \"", name, "\" is ", NumpyName(gradient.dtype()), " ", gradient.shape(),
                  "; it must be ", NumpyName(infos_[i].dtype), " ", infos_[i].shape, ", as the output is"));
     }
-    gradients[i] = gradient;
+    gradients[i] = Contiguous(lent, role, place);
   }
   return gradients;
 }
@@ -83,12 +85,17 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
                          DidYouMean(name, added), "; it says so for ", added.empty() ? "nothing" : Join(added, ", ")));
     }
     const size_t i = static_cast<size_t>(std::ranges::find(differentiated_, name, &By::name) - differentiated_.begin());
-    sums[i] = TensorOf(value, {"array of into", name});
+    const ArrayRole role{"array of into", name};
+    const LentArray lent = LentOf(value, role);
+    const Tensor& given_sum = lent.tensor;
     const TensorInfo& info = pullback_->InfoOf(i);
-    if (sums[i].dtype() == info.dtype && sums[i].shape() == info.shape) continue;
-    const bool is_shape = sums[i].dtype() == info.dtype;
+    if (given_sum.dtype() == info.dtype && given_sum.shape() == info.shape) {
+      sums[i] = Contiguous(lent, role);
+      continue;
+    }
+    const bool is_shape = given_sum.dtype() == info.dtype;
     throw Error(is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-                StrCat("into has for \"", name, "\" ", NumpyName(sums[i].dtype()), " ", sums[i].shape(),
+                StrCat("into has for \"", name, "\" ", NumpyName(given_sum.dtype()), " ", given_sum.shape(),
                        "; it must be ", NumpyName(info.dtype), " ", info.shape, ", as the gradient is"));
   }
   for (const std::string& name : added) {

@@ -174,6 +174,7 @@ void Cell::AddStarts(std::vector<Tensor>* tensors) const {
 std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::dict& inputs,
                                         const ArrayPlace& place) const {
   std::vector<Tensor> tensors;
+  std::vector<LentArray> lent(arguments_.size());
   tensors.reserve(arguments_.size());
   size_t num_parameters = 0, num_inputs = 0;
   for (const Argument& argument : arguments_) {
@@ -194,12 +195,19 @@ std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::di
                          NumpyName(argument.input.dtype), " ", shape));
     }
     ++(argument.is_parameter ? num_parameters : num_inputs);
-    tensors.push_back(TensorOf(given, {KindOf(argument), name}, place));
+    lent[tensors.size()] = LentOf(given, {KindOf(argument), name}, place);
+    tensors.push_back(lent[tensors.size()].tensor);
   }
   AddStarts(&tensors);
   if (num_parameters != parameters.size()) CheckNames(parameters, true);
   if (num_inputs != inputs.size()) CheckNames(inputs, false);
   CheckArguments(tensors);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Argument& argument = arguments_[i];
+    if (lent[i].why_copied != nullptr) {
+      tensors[i] = Contiguous(lent[i], {KindOf(argument), argument.input.blob}, place);
+    }
+  }
   return tensors;
 }
 

@@ -166,27 +166,11 @@ void CheckCapsule(nb::handle capsule, const ArrayRole& role) {
 }
 
 // A copy that the array makes of itself on its device, as PyTorch's and CuPy's do; nothing where it cannot.
-nb::object CopyOnDevice(nb::handle array) {
+nb::object OwnCopyOf(nb::handle array) {
   for (const char* method : {"contiguous", "copy"}) {
     if (nb::hasattr(array, method)) return array.attr(method)();
   }
   return {};
-}
-
-Tensor CopyOfDlpack(nb::handle array, const ArrayRole& role, const ArrayPlace& place, const Device& device, DType dtype,
-                    const char* why) {
-  if (device.IsHost() && dtype == DType::kBFloat16) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat(Text(role), " is ", why, ", and NumPy, which would copy it, has no bfloat16; give a copy"));
-  }
-  if (device.IsHost()) return CopyOf(array, role, why);
-  const nb::object copy = CopyOnDevice(array);
-  // What copies itself to the same again would do so for ever.
-  if (!copy.is_valid() || copy.is(array)) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " is ", why, "; give a copy that is contiguous"));
-  }
-  WarnOfCopy(role, why, "give one that is contiguous");
-  return TensorOfDlpack(copy, role, place);
 }
 
 // The array goes back when nobody needs it, and the device neither.
@@ -201,7 +185,7 @@ constexpr std::uintptr_t kFirstPage = 4096;
 
 }  // namespace
 
-Tensor TensorOfDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace& place) {
+LentArray LentByDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace& place) {
   const bool is_capsule = PyCapsule_CheckExact(given.ptr()) != 0;
   const Device said = is_capsule ? Device{} : DeviceOf(given, role, place);
   // PyTorch lends what lies on the thread's current GPU alone.
@@ -232,9 +216,22 @@ Tensor TensorOfDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace&
   const char* const fault = !IsContiguous(*lent)               ? "not contiguous"
                             : !IsAligned(lent->data(), *dtype) ? "not aligned"
                                                                : nullptr;
-  if (fault != nullptr) return CopyOfDlpack(array, role, place, device, *dtype, fault);
   const void* const data = lent->data();
-  return Tensor::Wrap(data, *dtype, shape, ReleaseOf(std::move(lent), device, place), device);
+  return {.tensor = Tensor::Wrap(data, *dtype, shape, ReleaseOf(std::move(lent), device, place), device),
+          .why_copied = fault,
+          .array = array};
+}
+
+Tensor CopyOnDevice(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place) {
+  const nb::object copy = OwnCopyOf(lent.array);
+  // What copies itself to the same again would do so for ever.
+  const LentArray lent_again = copy.is_valid() ? LentOf(copy, role, place) : LentArray();
+  if (!copy.is_valid() || copy.is(lent.array) || lent_again.why_copied != nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(Text(role), " is ", lent.why_copied, "; give a copy that is contiguous"));
+  }
+  WarnOfCopy(role, lent.why_copied, "give one that is contiguous");
+  return lent_again.tensor;
 }
 
 nb::dlpack::dtype DlpackOf(DType dtype) {

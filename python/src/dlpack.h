@@ -10,8 +10,11 @@
 
 namespace stepnet::python {
 
-// Does what TensorOf does, of what has __dlpack__, or of what that gives.
-Tensor TensorOfDlpack(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place);
+// Does what LentOf does, of what has __dlpack__, or of what that gives.
+LentArray LentByDlpack(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place);
+
+// A tensor over a copy of what lies on a device, and says how it is copied there.
+Tensor CopyOnDevice(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place);
 
 // A dtype in the terms of DLPack.
 nanobind::dlpack::dtype DlpackOf(DType dtype);

@@ -259,7 +259,7 @@ std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
                          Join(inputs_, ", ")));
     }
   };
-  std::vector<Tensor> tensors;
+  std::vector<LentArray> lent;
   for (const std::string& input : inputs_) {
     const nb::object array = nb::borrow(PyDict_GetItem(given.ptr(), StrOf(input).ptr()));
     if (!array.is_valid()) {
@@ -267,9 +267,11 @@ std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
       throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Described(),
                                                       " is missing; nothing that fills the net gives it"));
     }
-    tensors.push_back(TensorOf(array, {"input", input}, place()));
+    lent.push_back(LentOf(array, {"input", input}, place()));
   }
-  if (tensors.size() != given.size()) check_names();
+  if (lent.size() != given.size()) check_names();
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < lent.size(); ++i) tensors.push_back(Contiguous(lent[i], {"input", inputs_[i]}, place()));
   return tensors;
 }
 
@@ -319,7 +321,8 @@ void LoadedNet::Restore(const nb::dict& tensors) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(Described(), " has no parameter and no state \"", name, "\"",
                                                       DidYouMean(name, known), "; it has ", Join(known, ", ")));
     }
-    const Tensor tensor = TensorOf(value, {"tensor", name}, place());
+    const LentArray lent = LentOf(value, {"tensor", name}, place());
+    const Tensor& tensor = lent.tensor;
     const Tensor& expected = found->second;
     if (tensor.dtype() != expected.dtype() || tensor.shape() != expected.shape()) {
       const bool is_shape = tensor.dtype() == expected.dtype();
@@ -327,7 +330,7 @@ void LoadedNet::Restore(const nb::dict& tensors) {
                   StrCat("\"", name, "\" is ", NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ",
                          NumpyName(expected.dtype()), " ", expected.shape()));
     }
-    restored[name] = tensor;
+    restored[name] = Contiguous(lent, {"tensor", name}, place());
   }
   CallOnDevice(place(), [&] {
     std::optional<std::int64_t> num_runs;

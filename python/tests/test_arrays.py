@@ -1,5 +1,6 @@
 import array
 import gc
+import re
 import sys
 import warnings
 
@@ -71,6 +72,47 @@ def test_what_is_not_aligned_is_copied_with_a_warning(lstm):
     crooked[:] = x
     with pytest.warns(stepnet.CopyWarning, match="is not aligned"):
         assert numpy.array_equal(lstm(params, x=crooked).h, lstm(params, x=x).h)
+
+
+def vast(*shape):
+    """An array that is not contiguous, whose memory is one element."""
+    return numpy.broadcast_to(numpy.zeros(1, "float32"), shape)
+
+
+def refuses_copy(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+def test_copies_of_arrays_are_limited_as_tensors_are(lstm, tmp_path):
+    params, limit = lstm.init(), stepnet.memory().limit
+    net = stepnet.load('op { type: "Tanh" input: "x" output: "y" } external_output: "y"')
+    stepnet.set_max_memory(stepnet.memory().current + 100_000)
+    try:
+        for call, what in [
+            (lambda: lstm(params, x=vast(1000, 10, 5)), 'the input "x"'),
+            (lambda: net(x=vast(1000, 10, 5)), 'the input "x"'),
+            (lambda: stepnet.save_params({"a": vast(10**6, 10**3)}, tmp_path / "a.npz"), 'the parameter "a"'),
+        ]:
+            with pytest.warns(stepnet.CopyWarning):
+                refuses_copy(call, stepnet.OutOfMemoryError, f"there is no memory for a copy of {what}: a tensor float [")
+    finally:
+        stepnet.set_max_memory(limit)
+
+
+def test_arrays_of_another_shape_are_not_copied(lstm):
+    params, x = lstm.init(), numpy.zeros((2, 3, 5), "float32")
+    outputs, pullback = lstm.vjp(params, x=x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stepnet.CopyWarning)
+        for call, message in [
+            (lambda: lstm(params, x=vast(10**6, 10**6, 4)), 'the input "x" is float32 [1000000, 1000000, 4]; it must be'),
+            (lambda: lstm({**params, "w": vast(10**6, 10**6)}, x=x), 'the parameter "w" of lstm is [1000000, 1000000]'),
+            (lambda: pullback(h=vast(10**6, 10**6)), 'the gradient of the output "h" is float32 [1000000, 1000000]'),
+        ]:
+            refuses_copy(call, stepnet.ShapeMismatchError, message)
+        wide = numpy.broadcast_to(numpy.zeros(1), (10**6, 10**6, 5))
+        refuses_copy(lambda: lstm(params, x=wide), stepnet.TypeMismatchError, 'the input "x" of lstm is float64')
 
 
 def test_outputs_are_not_overwritten_by_later_calls(lstm):
