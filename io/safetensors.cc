@@ -261,7 +261,8 @@ std::vector<Entry> ReadHeader(FileReader* file) {
   std::uint64_t length = 0;
   file->Read(&length, kLengthBytes, "the length of the header");
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader)) {
-    Throw(StrCat("the header has ", length, " bytes; ", kMaxSafetensorsHeader, " are allowed"));
+    Throw(StrCat("the length of the header is ", length, " bytes, and the file has ", file->left(), " behind it; ",
+                 kMaxSafetensorsHeader, " are allowed"));
   }
   const auto bytes = static_cast<std::int64_t>(length);
   if (bytes > file->left())
@@ -355,7 +356,12 @@ bool StartsSafetensors(std::string_view start) {
   if (std::ssize(start) < kSafetensorsStartBytes || start[kLengthBytes] != '{') return false;
   std::uint64_t length = 0;
   std::memcpy(&length, start.data(), kLengthBytes);
-  return length <= std::numeric_limits<std::uint32_t>::max();
+  if (length <= std::numeric_limits<std::uint32_t>::max()) return true;
+  // Other files may have a brace there: texts, and minidbs, of which the first key and value have these lengths. A
+  // length that is neither is a wrong one.
+  const bool is_text =
+      start.substr(0, kLengthBytes).find_first_of(std::string_view("\0\xff", 2)) == std::string_view::npos;
+  return !is_text && static_cast<std::int32_t>(length) <= 0;
 }
 
 FoundTensors ReadSafetensors(const std::string& path, const NameFilter& wanted, const PlaceFinder& find_place) {

@@ -19,6 +19,15 @@ namespace nb = nanobind;
 namespace stepnet::python {
 namespace {
 
+// Whether an array may have these sizes: NumPy multiplies them also where one of them is 0.
+bool IsSizeOfArray(const Tensor& tensor) {
+  std::int64_t bytes = DTypeBytes(tensor.dtype());
+  for (const std::int64_t size : tensor.shape().ToVector()) {
+    if (size != 0 && __builtin_mul_overflow(bytes, size, &bytes)) return false;
+  }
+  return true;
+}
+
 // NumPy's arrays by name: bfloat16 as float32, with `widen` float16, too.
 nb::dict LoadParams(const std::string& path, nb::handle widen, nb::handle seed) {
   const bool is_widened = TruthOf("widen", widen);
@@ -40,7 +49,13 @@ nb::dict LoadParams(const std::string& path, nb::handle widen, nb::handle seed) 
     return read;
   });
   nb::dict params;
-  for (const auto& [name, tensor] : tensors) params[StrOf(name)] = ArrayOf(tensor);
+  for (const auto& [name, tensor] : tensors) {
+    if (!IsSizeOfArray(tensor)) {
+      throw Error(ErrorCode::kInputOutput, StrCat(path, " has \"", name, "\", ", tensor.Description(),
+                                                  ", without elements, and NumPy has no array of sizes that large"));
+    }
+    params[StrOf(name)] = ArrayOf(tensor);
+  }
   return params;
 }
 

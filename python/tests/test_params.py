@@ -1,3 +1,4 @@
+import json
 import struct
 
 import numpy
@@ -161,10 +162,29 @@ def test_what_is_written_can_be_read(file, name, tmp_path):
     assert list(stepnet.load_params(tmp_path / file)) == [longest]
 
 
+def safetensors(path, header, length=None):
+    header = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(header) if length is None else length) + header)
+    return path
+
+
+def test_sizes_that_no_array_has_are_named(tmp_path):
+    path = safetensors(tmp_path / "a.safetensors", {"a": {"dtype": "F32", "shape": [0, 2**61], "data_offsets": [0, 0]}})
+    with pytest.raises(stepnet.InputOutputError) as caught:
+        stepnet.load_params(path)
+    assert str(caught.value).startswith(f'input/output error: {path} has "a", float [0, {2**61}], without elements')
+
+
+@pytest.mark.parametrize("length", [2**40, 2**63, 2**64 - 1])
+def test_lengths_of_headers_that_lie(length, tmp_path):
+    with pytest.raises(stepnet.InputOutputError, match=f"the length of the header is {length} bytes, and the file has 2"):
+        stepnet.load_params(safetensors(tmp_path / "a.safetensors", {}, length))
+
+
 def test_a_file_called_safetensors_that_is_none_is_told_so(lstm, tmp_path):
     stepnet.save_params(lstm.init(), tmp_path / "a.safetensors")
     whole = (tmp_path / "a.safetensors").read_bytes()
-    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 8 + whole[8:])
+    (tmp_path / "a.safetensors").write_bytes(b"\1" * 8 + whole[8:])
     with pytest.raises(stepnet.InputOutputError, match=r"a\.safetensors does not hold a NetDef, nor safetensors, which begin"):
         stepnet.load_params(tmp_path / "a.safetensors")
 
