@@ -209,6 +209,8 @@ def names_of(argument: str, names: str | Iterable[str]) -> list[str]:
     """The names that were given as ``argument``, as a list: one may be given alone."""
     if isinstance(names, str):
         return [names]
+    if isinstance(names, (bytes, bytearray, memoryview)):  # one of two dimensions says so only when it is gone through
+        raise TypeMismatchError(f"type mismatch: {argument} is {kind_of(names)}; it must be a name or names")
     try:
         each = iter(names)
     except TypeError:  # also of an array without dimensions

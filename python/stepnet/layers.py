@@ -220,14 +220,15 @@ def layers(
 
 
 def check_types(given: Layers) -> None:
-    """Raises TypeMismatchError for a field that is of another type than it must be; the modes are few."""
+    """Raises TypeMismatchError for a field that is of another type than it must be."""
     for name, kind in get_type_hints(Layers).items():
         value = getattr(given, name)
-        expected = {int: "a whole number of 64 bits", float: "a number", bool: "True or False"}.get(kind)
+        expected = {int: "a whole number of 64 bits", float: "a number", bool: "True or False", str: "a text"}.get(kind)
         abstract = {int: numbers.Integral, float: numbers.Real}.get(kind, kind)
         is_long = isinstance(value, int) and value.bit_length() > 63
         if expected and (is_long or not isinstance(value, abstract) or isinstance(value, bool) != (kind is bool)):
-            raise errors.TypeMismatchError(f"type mismatch: {name} is {repr_of(value)}; it must be {expected}")
+            what = kind_of(value) if hasattr(value, "__len__") and hasattr(value, "shape") else repr_of(value)[:80]
+            raise errors.TypeMismatchError(f"type mismatch: {name} is {what}; it must be {expected}")
 
 
 def layers_of(given: Cell) -> Layers:

@@ -443,6 +443,28 @@ def test_nets_want_arrays_for_their_inputs(tmp_path):
         stepnet.onnx.export("net", tmp_path / "x.onnx")
 
 
+@pytest.mark.parametrize("outputs, message", [([], "is .* at least one, or be None for all"), (["h", "h"], 'names "h" twice')])
+def test_outputs_are_named_once_and_one_at_least(outputs, message, lstm, tmp_path):
+    with pytest.raises(stepnet.InvalidArgumentError, match=f"outputs {message}"):
+        stepnet.onnx.export(lstm, tmp_path / "cell.onnx", lstm.init(), outputs=outputs)
+    assert not (tmp_path / "cell.onnx").exists()
+
+
+def test_wrong_kinds_of_arguments_are_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    net, path = stepnet.load('op { type: "Tanh" input: "x" output: "y" } external_output: "y"'), tmp_path / "net.onnx"
+    array = numpy.ones(3, "float32")
+    for arguments, message in [
+        ({"inputs": array}, "inputs is a ndarray float32"),
+        ({"inputs": torch.ones(3)}, "inputs is a Tensor float32"),
+        ({"inputs": {"x": array}, "params": array}, "params is a ndarray"),
+        ({"inputs": {"x": array}, "dynamic_axes": array}, "dynamic_axes is a ndarray"),
+        ({"inputs": {"x": array}, "outputs": memoryview(numpy.ones((2, 2)))}, "outputs is a memoryview"),
+    ]:
+        with pytest.raises(stepnet.TypeMismatchError, match=message):
+            stepnet.onnx.export(net, path, **arguments)
+
+
 def test_cells_know_their_inputs(lstm, tmp_path):
     with pytest.raises(stepnet.InvalidArgumentError, match="a cell knows its inputs"):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", lstm.init(), inputs={})

@@ -83,7 +83,8 @@ def export(
             )
         given = of_cell(model, arrays)
     elif isinstance(model, Net):
-        given = of_net(model, arrays or {}, named_arrays("inputs", inputs or {}), axes_of(dynamic_axes or {}))
+        shown = {} if inputs is None else named_arrays("inputs", inputs)
+        given = of_net(model, arrays or {}, shown, {} if dynamic_axes is None else axes_of(dynamic_axes))
     else:
         raise TypeMismatchError(
             f"type mismatch: the model is a {type(model).__name__}; it must be a stepnet.Cell, a stepnet.Net "
@@ -140,9 +141,14 @@ class Given:
 
 
 def chosen_outputs(model: Cell | Net, outputs: str | Iterable[str] | None) -> list[str]:
-    if outputs is None:
-        return list(model.outputs)
-    return names_of("outputs", outputs)
+    chosen = list(model.outputs) if outputs is None else names_of("outputs", outputs)
+    if not chosen:
+        of_model = f"; {model.name} has none" if outputs is None else ", or be None for all"
+        raise InvalidArgumentError(f"invalid argument: outputs is {chosen}; it must name at least one{of_model}")
+    for name in chosen:
+        if chosen.count(name) > 1:
+            raise InvalidArgumentError(f'invalid argument: outputs names "{name}" twice')
+    return chosen
 
 
 # What cells and nets are given.
