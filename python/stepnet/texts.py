@@ -28,7 +28,15 @@ def _described(
 
 
 def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
-    """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list."""
+    """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
+
+    What the text says wrongly is in the list, also where it cannot be read at all. Errors are raised where there is no
+    text to look at: for a file that cannot be read, and for arguments that are none.
+
+    Raises:
+        InputOutputError: for a file that cannot be read.
+        InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text.
+    """
     return _stepnet.check(*_described(source, all_sizes(sizes, named_sizes))[:3])
 
 

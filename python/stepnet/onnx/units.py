@@ -64,23 +64,33 @@ class Activation:
 
 def activations_of(n: Node, defaults: Sequence[str], count: int) -> list[tuple[str, tuple[float, ...]]]:
     """Name and numbers of each activation of all directions. Those that take a number take the next one of the list."""
-    names = [name.lower() for name in n.strings("activations", [*defaults] * count)]
+    names = n.strings("activations", [*defaults] * count)
     if len(names) != len(defaults) * count:
         raise Unsupported(f"it has {len(names)} activations; {len(defaults)} for each of {count} directions are needed")
     given = [list(n.attribute(f"activation_{letter}") or []) for letter in ("alpha", "beta")]
     found = []
-    for name in names:
+    for given_name in names:
+        name = given_name.lower()
         if name not in ACTIVATIONS:
-            raise Unsupported(f"it has the activation {name!r}; those that are read are {', '.join(ACTIVATIONS)}")
+            raise Unsupported(f"it has the activation {given_name!r}; those that are read are {', '.join(ACTIVATIONS)}")
         numbers = [left.pop(0) if left else default for left, default in zip(given, ACTIVATIONS[name])]
         if None in numbers:
             raise Unsupported(
-                f"activation_alpha or activation_beta lacks a number for {name}, whose default differs between runtimes"
+                f"activation_alpha or activation_beta lacks a number for {given_name}, whose default differs between "
+                "runtimes"
             )
         found.append((name, tuple(float(number) for number in numbers if number is not None)))
     if any(given):
         raise Unsupported("it has more numbers in activation_alpha or activation_beta than its activations take")
     return found
+
+
+def flag(n: Node, name: str) -> bool:
+    """An attribute that says yes or no."""
+    value = n.attribute(name, 0)
+    if value not in (0, 1):
+        raise Unsupported(f"its {name} is {value}; it must be 0 or 1")
+    return bool(value)
 
 
 class Unit:
@@ -176,10 +186,7 @@ class Inputs:
     """What all directions of a node read."""
 
     def __init__(self, n: Node, num_gates: int, directions: int) -> None:
-        layout = n.attribute("layout", 0)
-        if layout not in (0, 1):
-            raise Unsupported(f"its layout is {layout}; it must be 0 or 1")
-        self.is_batch_major = bool(layout)
+        self.is_batch_major = layout = flag(n, "layout")
         self.dtype = n.dtype(0)
         self.size = hidden_size(n, num_gates, directions)
         x_shape = n.scope.shape(n.tensors[0])
@@ -310,7 +317,7 @@ def rnn(n: Node) -> Sequence[str]:
 
 @node("GRU")
 def gru(n: Node) -> Sequence[str]:
-    resets_after = bool(n.attribute("linear_before_reset", 0))
+    resets_after = flag(n, "linear_before_reset")
 
     def step(u: Unit, activations: Sequence[Activation]) -> str:
         net, (f, g) = u.loop.step, activations
@@ -337,7 +344,7 @@ def gru(n: Node) -> Sequence[str]:
 
 @node("LSTM")
 def lstm(n: Node) -> Sequence[str]:
-    is_coupled = bool(n.attribute("input_forget", 0))
+    is_coupled = flag(n, "input_forget")
 
     def step(u: Unit, activations: Sequence[Activation]) -> str:
         net, (f, g, h_of) = u.loop.step, activations
