@@ -10,19 +10,20 @@ import stepnet.onnx
 T, B, D, H, L = 5, 3, 4, 6, 2
 
 
-def rnn(mode, bidirectional=0, **arguments):
+def rnn(mode, bidirectional=0, *, sizes=(T, B, D), **arguments):
     """A net of RNN, its inputs, and what it starts from, all random."""
     random = numpy.random.default_rng(7)
     projection = arguments.get("projection_size", 0)
-    cell = stepnet.layers(mode, D, H, num_layers=L, bidirectional=bool(bidirectional), proj_size=projection)
-    rows, size = L * (1 + bidirectional), projection or H
+    rows, size, batch = L * (1 + bidirectional), projection or H, sizes[1]
+    cell = stepnet.layers(mode, sizes[2] or 1, H, num_layers=L, bidirectional=bool(bidirectional), proj_size=projection)
+    unused = 0 if sizes[2] else sum(array.size for name, array in cell.init().items() if array.shape[1:] == (1,))
     inputs = {
-        "data": random.standard_normal((T, B, D)),
-        "parameters": random.uniform(-0.4, 0.4, stepnet.packed.join(cell.init(), cell).size),
-        "state": random.standard_normal((rows, B, size)),
+        "data": random.standard_normal(sizes),
+        "parameters": random.uniform(-0.4, 0.4, stepnet.packed.join(cell.init(), cell).size - unused),
+        "state": random.standard_normal((rows, batch, size)),
     }
     if mode == "lstm":
-        inputs["cell"] = random.standard_normal((rows, B, H))
+        inputs["cell"] = random.standard_normal((rows, batch, H))
     inputs = {name: array.astype("float32") for name, array in inputs.items()}
     if arguments.get("use_sequence_length"):
         inputs["lengths"] = numpy.array([5, 0, 2], "int32")
@@ -72,6 +73,25 @@ def test_rnn_of_mxnet_is_exported(case, are_constant, tmp_path):
     loaded = stepnet.onnx.load(tmp_path / "rnn.onnx")(given)
     for name in net.outputs:
         expect_equal(loaded[name], outputs[name])
+
+
+@pytest.mark.parametrize("are_constant", [False, True], ids=["input", "constant"])
+@pytest.mark.parametrize("sizes", [(T, B, 0), (T, 0, D), (0, B, D)], ids=["no features", "no batch", "no steps"])
+@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
+def test_rnn_of_data_without_elements(mode, sizes, are_constant, tmp_path):
+    """onnxruntime refuses loops over no steps, and would end the process in some of its own operators."""
+    text, inputs = rnn(mode, 1, sizes=sizes)
+    net = stepnet.load(text)
+    outputs = net(**inputs)
+    params = {"parameters": inputs.pop("parameters")} if are_constant else None
+    stepnet.onnx.export(net, tmp_path / "rnn.onnx", params, inputs=inputs)
+    exported = session(tmp_path / "rnn.onnx")
+    loaded = stepnet.onnx.load(tmp_path / "rnn.onnx")(inputs)
+    computed = dict(zip(net.outputs, exported.run(list(net.outputs), inputs))) if sizes[0] else {}
+    for name in net.outputs:
+        expect_equal(loaded[name], outputs[name])
+        if sizes[0]:
+            expect_equal(computed[name], outputs[name])
 
 
 def test_rnn_of_constant_parameters_is_the_operator_of_its_name(tmp_path):

@@ -151,6 +151,10 @@ class GraphWriter:
         """``0`` keeps a size, ``-1`` is what is left."""
         return self.emit("Reshape", name, self.ints(*sizes))
 
+    def reshape_to(self, name: str, *sizes: int) -> str:
+        """Under these sizes, of which 0 is one of no elements."""
+        return self.emit("Reshape", name, self.ints(*sizes), **({"allowzero": 1} if 0 in sizes else {}))
+
     def reshape_as(self, name: str, value: Value, begin: int = 0, end: int | None = None, ones: int = 0) -> str:
         """Under the sizes of dimensions ``[begin, end)`` of a value, and so many ones behind them."""
         sizes = value.shape[begin:end]

@@ -55,7 +55,10 @@ def unsqueeze(n: Node) -> Sequence[str]:
 def reshape(n: Node) -> Sequence[str]:
     shape = n.constant(1) if n.has(1) else numpy.array(n.attribute("shape", []))
     if n.attribute("allowzero", 0) and shape is not None and 0 in shape:
-        raise Unsupported("a size is 0, and allowzero is 1")
+        if -1 in shape or 0 not in (n.scope.shape(n.tensors[0]) or [0]):
+            raise Unsupported("a size is 0, and allowzero is 1")
+        # As an input 0 means what it says, where there are no elements.
+        return n.net.emit_all("Reshape", [n.blob(0), n.fixed(shape.astype("int64"))], 2)[:1]
     blobs = [n.blob(0)] if shape is not None else [n.blob(0), n.blob(1)]
     arguments = {} if shape is None else {"shape": [int(size) for size in shape]}
     return n.net.emit_all("Reshape", blobs, 2, **arguments)[:1]

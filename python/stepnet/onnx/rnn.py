@@ -21,7 +21,7 @@ def parts_of(call: Call) -> list[tuple[tuple[int, ...], slice]]:
 @operator("RNNWeights")
 def rnn_weights(call: Call) -> Sequence[str]:
     vector = call.names[1]
-    return [call.graph.reshape(call.graph.slice(vector, at.start, at.stop), *shape) for shape, at in parts_of(call)]
+    return [call.graph.reshape_to(call.graph.slice(vector, at.start, at.stop), *shape) for shape, at in parts_of(call)]
 
 
 def elements_of_weights(call: Call, arrays: Arrays) -> Arrays:

@@ -264,6 +264,8 @@ def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named], zeros: di
         initial = [loop.states[state].initial for state in named.states]
         if x.rank != 3 or any(state.rank != 3 or state.shape[0] != 1 for state in initial):
             raise Unknown
+        if 0 in x.shape:  # onnxruntime 1.32 ends the process in some of these, and gives 0 for the last state in others
+            raise Unknown
         written = write_named(loop.graph, named, x.name, initial, mask_of(loop.graph, named, x))
         shape = (loop.inputs[0].shape[0], *initial[0].shape[1:])
         outputs.every[named.states[0]] = Value(loop.graph, written.held, initial[0].dtype, shape)
