@@ -261,9 +261,11 @@ class Placer {
     }
     if (TakesTurns(home)) return RingSlot(room, row_of_[h]);
     if (plan_.block_steps > 0 && home.passed) return BlockOfRows(room);
+    // What a run forward keeps, others read: the run back, and the blob fetcher.
+    const bool is_temporary = graph_.backward || !home.kept;
     return {.blob = room.blob,
             .storage_class = StorageClass::kStacked,
-            .base = AddPiece(room.bytes, /*rows=*/0),
+            .base = AddPiece(room.bytes, /*rows=*/0, is_temporary),
             .row_bytes = room.bytes,
             .bytes = room.bytes};
   }
@@ -282,7 +284,7 @@ class Placer {
     const bool turns = !is_single_row_[row];  // otherwise every step uses the one row
     const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(bytes_of_row_[row]) : bytes_of_row_[row];
     int& base = base_of_row_[row];
-    if (base < 0) base = AddPiece(row_bytes, turns ? ring_rows_ : 1);
+    if (base < 0) base = AddPiece(row_bytes, turns ? ring_rows_ : 1, /*is_temporary=*/true);
     return {.blob = room.blob,
             .storage_class = StorageClass::kRing,
             .base = base,
@@ -292,7 +294,7 @@ class Placer {
   }
 
   Slot BlockOfRows(const Room& room) {
-    const int base = AddPiece(room.bytes, plan_.block_steps);
+    const int base = AddPiece(room.bytes, plan_.block_steps, /*is_temporary=*/true);
     plan_.arena.back().of_block = true;
     return {.blob = room.blob,
             .storage_class = StorageClass::kBlock,
@@ -302,13 +304,14 @@ class Placer {
             .bytes = room.bytes};
   }
 
-  int AddPiece(std::int64_t row_bytes, std::int64_t rows) {
-    plan_.arena.push_back({.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows});
+  int AddPiece(std::int64_t row_bytes, std::int64_t rows, bool is_temporary) {
+    plan_.arena.push_back(
+        {.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows, .is_temporary = is_temporary});
     return plan_.num_bases++;
   }
 
   int AddPieceForOnce(const Room& room) {
-    const int base = AddPiece(room.bytes, /*rows=*/1);
+    const int base = AddPiece(room.bytes, /*rows=*/1, /*is_temporary=*/false);
     plan_.arena.back().min_steps = room.min_steps;
     plan_.arena.back().is_once = true;
     return base;

@@ -16,17 +16,31 @@ std::int64_t ArenaPiece::BytesFor(std::int64_t num_steps) const {
   return bytes;
 }
 
-std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const try {
+namespace {
+
+template <typename Counts>
+std::int64_t BytesOfPieces(const StepPlan& plan, std::int64_t num_steps, const Counts& counts) try {
   std::int64_t total = 0;
-  for (const ArenaPiece& piece : arena) {
-    if (__builtin_add_overflow(total, AlignedBytes(piece.BytesFor(num_steps)), &total)) {
+  for (const ArenaPiece& piece : plan.arena) {
+    if (!counts(piece)) continue;
+    if (__builtin_add_overflow(total, StepPlan::AlignedBytes(piece.BytesFor(num_steps)), &total)) {
       throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"));
     }
   }
   return total;
 } catch (Error& error) {
-  error.At({.net = name});
+  error.At({.net = plan.name});
   throw;
+}
+
+}  // namespace
+
+std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
+  return BytesOfPieces(*this, num_steps, [](const ArenaPiece&) { return true; });
+}
+
+std::int64_t StepPlan::TemporaryBytes(std::int64_t num_steps) const {
+  return BytesOfPieces(*this, num_steps, [](const ArenaPiece& piece) { return piece.is_temporary; });
 }
 
 }  // namespace stepnet

@@ -75,6 +75,7 @@ struct ArenaPiece {
   bool of_block = false;       // one for each step of a block, and no more than the run has
   std::int64_t min_steps = 0;  // runs of fewer steps do without it
   bool is_once = false;        // it holds what is computed once for all steps, of what they share
+  bool is_temporary = false;   // nobody reads it after the run: the next run, of whatever plan, may have it
 
   // What a run of so many steps has. Throws kOutOfMemory when they exceed int64.
   std::int64_t BytesFor(std::int64_t num_steps) const;
@@ -131,8 +132,10 @@ struct StepPlan {
   bool IsScheduled() const { return !schedules.empty(); }
   // Each piece of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
-  // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.
+  // Memory of the arena for `num_steps` steps, and of what is temporary in it. Throws kOutOfMemory when it exceeds
+  // int64.
   std::int64_t ArenaBytes(std::int64_t num_steps) const;
+  std::int64_t TemporaryBytes(std::int64_t num_steps) const;
 };
 
 }  // namespace stepnet

@@ -29,7 +29,10 @@ class KeptRuns {
     ++num_taken_;
     const auto is_free = [&](const Kept& kept) { return IsIdle(kept) && kept.run->plan == plan && fits(*kept.run); };
     const auto found = std::find_if(runs_.begin(), runs_.end(), is_free);
-    if (found != runs_.end()) runs_.splice(runs_.begin(), runs_, found);
+    if (found != runs_.end()) {
+      runs_.splice(runs_.begin(), runs_, found);
+      bytes = std::max(bytes, BytesOf(*found));
+    }
     DropOthers(/*is_first_taken=*/found != runs_.end(), bytes);
     if (found == runs_.end()) {
       runs_.push_front({.run = make()});

@@ -56,13 +56,14 @@ class RecurrentNetworkGradient {
           return MakeBackwardPlan(op_, spec_, layout, {record->forward, record->plan, record->inputs});
         });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
-    const double bytes = BytesOfStates(*record->plan, record->num_steps) +
-                         static_cast<double>(plan->steps->ArenaBytes(record->num_steps));
+    const double bytes =
+        BytesOfStates(*record->plan, record->num_steps) + static_cast<double>(BytesOfStepsBack(*record, *plan->steps));
     // What a device plays finds the numbers of its steps where they were.
     const bool is_on_host = op_.options().device().IsHost();
     const std::shared_ptr<BackwardRun> backward = runs_.Take(
         plan, bytes, [&] { return MakeRun(plan); },
         [&](const BackwardRun& kept) { return is_on_host || kept.num_steps == record->num_steps; });
+    const BorrowedTemporaries borrowed(*record, backward->steps.get());
     backward->num_steps = record->num_steps;
     record->gradient->Note(record->plan, plan->steps);
     try {

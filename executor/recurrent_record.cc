@@ -1,6 +1,29 @@
 #include "stepnet/executor/recurrent_record.h"
 
+#include <algorithm>
+
 namespace stepnet {
+
+namespace {
+
+// Not where their device does its work later, nor where others read all of a run.
+bool LendsTemporaries(const RecurrentRecord& record) {
+  return record.steps->device().IsHost() && !record.plan->keeps_all;
+}
+
+}  // namespace
+
+BorrowedTemporaries::BorrowedTemporaries(const RecurrentRecord& record, RunState* borrower) : borrower_(borrower) {
+  if (!LendsTemporaries(record) || record.is_lent.test_and_set()) return;
+  is_lent_ = &record.is_lent;
+  borrower->BorrowTemporaries(record.steps.get());
+}
+
+BorrowedTemporaries::~BorrowedTemporaries() {
+  if (is_lent_ == nullptr) return;
+  borrower_->BorrowTemporaries(nullptr);
+  is_lent_->clear();
+}
 
 double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps) {
   double bytes = 0;
@@ -11,6 +34,13 @@ double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps) {
   return bytes;
 }
 
+std::int64_t BytesOfStepsBack(const RecurrentRecord& record, const StepPlan& backward) {
+  const std::int64_t bytes = backward.ArenaBytes(record.num_steps);
+  if (!LendsTemporaries(record)) return bytes;
+  return bytes -
+         std::min(record.plan->steps->TemporaryBytes(record.num_steps), backward.TemporaryBytes(record.num_steps));
+}
+
 Error WithNeeds(const Error& error, const RecurrentRecord& record) {
   if (error.code() != ErrorCode::kOutOfMemory) return error;
   const ForwardPlan& plan = *record.plan;
@@ -19,7 +49,7 @@ Error WithNeeds(const Error& error, const RecurrentRecord& record) {
   std::string gradient;
   if (const std::shared_ptr<const StepPlan> backward = record.gradient->Of(record.plan)) {
     gradient = StrCat(", and its gradient ", bytes(states), " for those of states and ",
-                      backward->ArenaBytes(record.num_steps), " for what the steps back compute");
+                      BytesOfStepsBack(record, *backward), " for what the steps back compute");
   }
   for (const auto& [base, info] : plan.step_outputs) {
     states += static_cast<double>(info.size_bytes()) * static_cast<double>(record.num_steps);

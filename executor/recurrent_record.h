@@ -2,6 +2,7 @@
 // net. It is the object in the blob that Caffe2 calls step_workspaces.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +45,7 @@ struct RecurrentRecord {
   std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
   Blob timesteps{"timesteps"};                      // 0 … T-1, int32 [T]
   std::unique_ptr<RunState> steps;
+  mutable std::atomic_flag is_lent;          // the memory for temporaries
   std::shared_ptr<RecentGradient> gradient;  // of the operator
 
   std::int64_t MemoryBytes() const {
@@ -51,8 +53,25 @@ struct RecurrentRecord {
   }
 };
 
+// A run back has its temporaries where the run forward had its own, as long as this lives. Where another one does, the
+// device does its work later, or all of the run forward is read, it has memory of its own.
+class BorrowedTemporaries {
+ public:
+  BorrowedTemporaries(const RecurrentRecord& record, RunState* borrower);
+  BorrowedTemporaries(const BorrowedTemporaries&) = delete;
+  BorrowedTemporaries& operator=(const BorrowedTemporaries&) = delete;
+  ~BorrowedTemporaries();
+
+ private:
+  std::atomic_flag* is_lent_ = nullptr;  // of the record; null: nothing is borrowed
+  RunState* borrower_;
+};
+
 // What the states of a run take, and so do their gradients.
 double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps);
+
+// What the arena of a run back needs beside what the run forward lends.
+std::int64_t BytesOfStepsBack(const RecurrentRecord& record, const StepPlan& backward);
 
 // What was thrown where a run, or its gradient, took its memory. Where there was too little, with what all of it takes:
 // states and what the steps compute, and the same of the gradient, where its plan is known.

@@ -138,22 +138,30 @@ void RunState::KeepOnceValues() {
 
 void RunState::MakeArena() {
   once_steps_ = std::max(once_steps_, num_steps_);
-  std::int64_t bytes = 0, once_bytes = 0;
+  std::int64_t bytes = 0, once_bytes = 0, temporary_bytes = 0;
   for (size_t k = 0; k < pieces_.size(); ++k) {
     const ArenaPiece& piece = plan_->arena[k];
-    std::int64_t& end = piece.is_once ? once_bytes : bytes;
+    std::int64_t& end = piece.is_once ? once_bytes : piece.is_temporary ? temporary_bytes : bytes;
     pieces_[k] = {.offset = end, .bytes = piece.BytesFor(piece.is_once ? once_steps_ : num_steps_)};
     end += StepPlan::AlignedBytes(pieces_[k].bytes);
   }
   if (num_kept_ > 0 && once_.GetTensor().size() != once_bytes) num_kept_ = 0;
   try {
     arena_.MakeTensor(DType::kUInt8, Shape({bytes}), device_);
+    MakeTemporaries(temporary_bytes);
     if (num_kept_ == 0) once_.MakeTensor(DType::kUInt8, Shape({once_bytes}), device_);
   } catch (const Error& error) {  // before the first step
     num_kept_ = 0;
     throw Error(error).At({.net = plan_->name});
   }
   for (const ArenaPiece& piece : plan_->arena) bases_[piece.base] = ArenaTensor(piece.base);
+}
+
+// What was made larger for a borrower stays so for the next one.
+void RunState::MakeTemporaries(std::int64_t bytes) {
+  if (temporaries_ != &own_temporaries_) temporaries_->lent_bytes = bytes;
+  const std::int64_t there = std::min(temporaries_->lent_bytes, BytesOf(temporaries_->memory));
+  temporaries_->memory.MakeTensor(DType::kUInt8, Shape({std::max(bytes, there)}), device_);
 }
 
 void RunState::BindInstruction(const Instruction& instruction, BoundInstruction* bound) {
@@ -195,7 +203,7 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
 }
 
 std::int64_t RunState::MemoryBytes() const {
-  std::int64_t bytes = BytesOf(arena_) + BytesOf(once_) + blobs_.MemoryBytes();
+  std::int64_t bytes = BytesOf(arena_) + BytesOf(own_temporaries_.memory) + BytesOf(once_) + blobs_.MemoryBytes();
   for (const auto& [base, copy] : copies_) bytes += BytesOf(copy);
   return bytes;
 }
@@ -223,7 +231,8 @@ void RunState::ReleaseBases() {
 Tensor RunState::ArenaTensor(int base) const {
   const size_t number = base - (plan_->num_bases - pieces_.size());
   const PlacedPiece& piece = pieces_.at(number);
-  const Blob& memory = plan_->arena[number].is_once ? once_ : arena_;
+  const ArenaPiece& made_for = plan_->arena[number];
+  const Blob& memory = made_for.is_once ? once_ : made_for.is_temporary ? temporaries_->memory : arena_;
   return memory.GetTensor().At(piece.offset, DType::kUInt8, Shape({piece.bytes}));
 }
 

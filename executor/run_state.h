@@ -72,8 +72,16 @@ class RunState {
   // The error of a fault whose place is within the run, with where it is in the step net.
   Error Placed(Fault fault) const;
 
-  // What is its own of the memory that it uses: arena, copies and blobs of steps, but not the bases that were set.
+  // What is its own of the memory that it uses: arena, copies and blobs of steps, but neither the bases that were set
+  // nor the temporaries of another run.
   std::int64_t MemoryBytes() const;
+
+  // The next runs have their temporaries where `lender` has its own, which has no run until BorrowTemporaries(nullptr).
+  // Both are on one device.
+  void BorrowTemporaries(RunState* lender) {
+    ReleaseBases();
+    temporaries_ = lender == nullptr ? &own_temporaries_ : &lender->own_temporaries_;
+  }
 
   // All addresses that the steps use, after Prepare: runs of equal ones do the same to the same memory.
   std::vector<const void*> Addresses() const;
@@ -115,6 +123,10 @@ class RunState {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
+  struct Temporaries {
+    Blob memory{"temporaries"};
+    std::int64_t lent_bytes = 0;  // that the last run needed which has borrowed it
+  };
   // A tensor outside that the first stages read.
   struct OnceSource {
     std::uint64_t constant_id = 0;
@@ -122,6 +134,7 @@ class RunState {
     friend bool operator==(const OnceSource&, const OnceSource&) = default;
   };
   void MakeArena();
+  void MakeTemporaries(std::int64_t bytes);
   void FindOnceSources();
   void SetNumbers(const Tensor& to);
   void RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context);
@@ -162,7 +175,9 @@ class RunState {
   std::vector<Tensor> bases_;
   std::map<int, Tensor> lent_;  // what steps write to copies of, by base
   std::map<int, Blob> copies_;
-  Blob arena_{"arena"};
+  Blob arena_{"arena"};  // but for what is temporary in it, or once
+  Temporaries own_temporaries_;
+  Temporaries* temporaries_ = &own_temporaries_;
   Blob once_{"once"};                     // of pieces that hold what is computed once: no run moves them
   std::int64_t once_steps_ = 0;           // of the longest run, which such pieces have memory for
   std::vector<OnceSource> once_sources_;  // of what they hold; empty where one is not constant

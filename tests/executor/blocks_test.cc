@@ -150,5 +150,29 @@ TEST(Blocks, HoldNothingThatIsReadAfterTheLoop) {
   }
 }
 
+// What blocks pass on is where the run back has its temporaries.
+TEST(Blocks, OfAnyLengthTakeNoMemoryInTraining) {
+  NetDef net = Layers(2);
+  AddBackwardStepNets(&net);
+  net = AddGradients(net, {"all2"}, {"w1", "u1", "w2", "u2"}).net;
+  constexpr Target kShort = {.block_bytes = 1, .min_chunks_of_block = 1};
+  const auto peak_of = [&](const Target& target, std::int64_t block_steps) {
+    Workspace workspace;
+    Feed(2, kSteps, 4, workspace);
+    workspace.SetTensor("all2_grad", Random({kSteps, 4, kUnits}, 99, DType::kFloat));
+    RunOptions options{.executor = "serial", .target = &target};
+    options.on_plan = [&](const StepPlan& plan) {
+      if (!plan.backward) {
+        EXPECT_EQ(plan.block_steps, block_steps);
+      }
+    };
+    ResetPeakTensorMemory();
+    const std::int64_t before = TensorMemory().current;
+    Net::Create(net, workspace, options)->Run();
+    return TensorMemory().peak - before;
+  };
+  EXPECT_EQ(peak_of(kShort, 16), peak_of(kCpuTarget, 256));
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -267,6 +267,63 @@ TEST(Memory, M6ARecordThatIsHeldIsNotOverwritten) {
   ExpectSame(net.Get("w_grad"), alone.Get("w_grad"), "w_grad");
 }
 
+// A net that runs forward, and one that computes the gradient of its last run, in one workspace.
+class ForwardAndBack : public testing::Test {
+ protected:
+  void SetUp() override {
+    FeedLstm(net_, 100, 2, 64);
+    NetDef forward = net_.Build(), backward = net_.Build();
+    forward.mutable_op()->DeleteSubrange(1, 1);
+    backward.mutable_op()->DeleteSubrange(0, 1);
+    forward_ = Net::Create(forward, net_.workspace());
+    backward_ = Net::Create(backward, net_.workspace());
+    forward_->Run();
+  }
+  std::shared_ptr<const RecurrentRecord> Record() {
+    return net_.workspace().GetBlob("record").GetObject<RecurrentRecord>();
+  }
+
+  RecurrentCase net_ = LstmCase(true);
+  std::unique_ptr<Net> forward_, backward_;
+};
+
+TEST_F(ForwardAndBack, TheRunBackHasItsTemporariesWhereTheRunForwardHadThem) {
+  const std::int64_t before = Record()->MemoryBytes();
+  backward_->Run();
+  const std::int64_t after = Record()->MemoryBytes();
+  EXPECT_GT(after, 8 * Record()->plan->steps->TemporaryBytes(100) + before);
+  forward_->Run();
+  EXPECT_EQ(Record()->MemoryBytes(), after) << "it is given back, to be taken again";
+}
+
+TEST_F(ForwardAndBack, AGradientBesideAnotherOfTheSameRunHasMemoryOfItsOwn) {
+  const std::shared_ptr<const RecurrentRecord> record = Record();
+  const std::int64_t before = record->MemoryBytes();
+  ASSERT_FALSE(record->is_lent.test_and_set());
+  backward_->Run();
+  EXPECT_EQ(record->MemoryBytes(), before);
+  EXPECT_TRUE(record->is_lent.test());
+  const Tensor gradient = net_.Get("w_grad").Clone();
+  record->is_lent.clear();
+  backward_->Run();
+  EXPECT_GT(record->MemoryBytes(), before);
+  EXPECT_FALSE(record->is_lent.test());
+  ExpectSame(net_.Get("w_grad"), gradient, "w_grad");
+}
+
+TEST_F(ForwardAndBack, ARunBackThatFailsGivesTheMemoryBack) {
+  backward_->Run();
+  const std::int64_t bytes = Record()->MemoryBytes();
+  const Tensor gradient = net_.Get("h_all_grad");
+  net_.Feed("h_all_grad", Random({3, 2, 64}, 1, DType::kFloat));
+  ExpectError([&] { backward_->Run(); }, "…shape mismatch");
+  net_.Feed("h_all_grad", gradient);
+  EXPECT_FALSE(Record()->is_lent.test());
+  forward_->Run();
+  backward_->Run();
+  EXPECT_EQ(Record()->MemoryBytes(), bytes);
+}
+
 TEST(Memory, M6RecordsThatWereHeldAreFreed) {
   RecurrentCase net = LstmCase(false);
   FeedLstm(net, 100, 2, 64);
