@@ -5,7 +5,6 @@
 
 #include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/instruction_rows.h"
-#include "stepnet/compiler/place.h"
 #include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/compiler/unit_parts.h"
 #include "stepnet/core/cancellation.h"
@@ -45,7 +44,7 @@ class Emitter {
     plan_.name = graph.name;
     plan_.backward = graph.backward;
     plan_.target = graph.target;
-    PlaceHomes(graph, options.ring_rows, options.min_chunks, /*all_kept=*/is_draft_, &plan_);
+    PlaceHomes(graph, options.ring_rows, options.blocks, /*all_kept=*/is_draft_, &plan_);
   }
 
   StepPlan Run() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "stepnet/compiler/place.h"
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 
@@ -11,8 +12,7 @@ namespace stepnet {
 struct EmitOptions {
   // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
-  // Chunks of a block, at least (StepPlan::block_steps).
-  std::int64_t min_chunks = 1;
+  BlockBounds blocks = {};
   // Instructions without kernels, costs and parts, one row a step for each temporary: only what computes a value and
   // what uses it wait for each other. To find out about a graph, not to run.
   bool is_draft = false;

@@ -24,7 +24,7 @@ class ForwardPlanMaker {
     }
   }
 
-  std::shared_ptr<const ForwardPlan> Make() {
+  std::shared_ptr<const ForwardPlan> Make(std::int64_t max_block_steps) {
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     graph_.num_bases = static_cast<int>(spec_.states.size());
     all_rows_written_.assign(spec_.states.size(), false);
@@ -34,7 +34,8 @@ class ForwardPlanMaker {
     BindCaptured();
     BindKept();
     BindStepOutputs();
-    const PlanSettings settings = PlanSettingsOf(spec_);
+    PlanSettings settings = PlanSettingsOf(spec_);
+    settings.max_block_steps = max_block_steps;
     ImportStep(*spec_.step_net, settings.options, bindings_, &graph_);
     NoteShapes();
     NoteStepOutputs();
@@ -239,8 +240,9 @@ std::vector<int> CapturedSizes(const ForwardOperator& forward) {
 }
 
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
-                                                   const std::vector<TensorInfo>& inputs) {
-  return ForwardPlanMaker(forward, inputs).Make();
+                                                   const std::vector<TensorInfo>& inputs,
+                                                   std::int64_t max_block_steps) {
+  return ForwardPlanMaker(forward, inputs).Make(max_block_steps);
 }
 
 }  // namespace stepnet

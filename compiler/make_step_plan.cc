@@ -14,7 +14,7 @@
 namespace stepnet {
 namespace {
 
-// Chunks that a block has at least for threads to have work in it.
+// Chunks that a block has at least for threads to have work in it, where there is memory for that.
 std::int64_t MinChunks(const RunOptions& options) {
   const std::int64_t threads = options.threads > 0 ? options.threads : NumCores();
   return threads == 1 ? 1 : options.target->min_chunks_of_thread * threads;
@@ -35,8 +35,9 @@ void AddSchedulesOf(const StepGraph& graph, int threads, StepPlan* plan) {
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   RunPasses(settings.options, &graph);
   const bool follows_schedules = ExecutorPropertiesOf(settings.options).follows_schedules;
-  StepPlan plan = EmitPlan(
-      graph, {.ring_rows = settings.ring_rows, .min_chunks = follows_schedules ? MinChunks(settings.options) : 1});
+  const BlockBounds blocks{.min_chunks = follows_schedules ? MinChunks(settings.options) : 1,
+                           .max_steps = settings.max_block_steps};
+  StepPlan plan = EmitPlan(graph, {.ring_rows = settings.ring_rows, .blocks = blocks});
   VerifyStages(plan);
   plan.max_steps = settings.max_steps;
   plan.max_queues = settings.max_queues;

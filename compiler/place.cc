@@ -134,10 +134,10 @@ class RowSharing {
 
 class Placer {
  public:
-  Placer(const StepGraph& graph, std::int64_t ring_rows, std::int64_t min_chunks, bool all_kept, StepPlan* plan)
+  Placer(const StepGraph& graph, std::int64_t ring_rows, const BlockBounds& blocks, bool all_kept, StepPlan* plan)
       : graph_(graph),
         ring_rows_(ring_rows),
-        min_chunks_(min_chunks),
+        blocks_(blocks),
         all_kept_(all_kept),
         plan_(*plan),
         rooms_(RoomsOf(graph)),
@@ -172,9 +172,12 @@ class Placer {
     // Powers of two, as chunks are: blocks have whole ones.
     const auto by_bytes = std::bit_floor(static_cast<std::uint64_t>(std::max(target.block_bytes / bytes, chunk)));
     const auto min_chunks =
-        std::bit_ceil(static_cast<std::uint64_t>(std::max(target.min_chunks_of_block, min_chunks_)));
-    const auto steps = std::min(static_cast<std::int64_t>(by_bytes), target.max_chunks_of_block * chunk);
-    return std::max(steps, static_cast<std::int64_t>(min_chunks) * chunk);
+        std::bit_ceil(static_cast<std::uint64_t>(std::max(target.min_chunks_of_block, blocks_.min_chunks)));
+    const auto steps = std::max(std::min(static_cast<std::int64_t>(by_bytes), target.max_chunks_of_block * chunk),
+                                static_cast<std::int64_t>(min_chunks) * chunk);
+    if (blocks_.max_steps == 0) return steps;
+    const auto bound = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(blocks_.max_steps)));
+    return std::min(steps, std::max(bound, chunk));
   }
 
   // One for the home alone.
@@ -319,7 +322,7 @@ class Placer {
 
   const StepGraph& graph_;
   const std::int64_t ring_rows_;
-  const std::int64_t min_chunks_;
+  const BlockBounds blocks_;
   const bool all_kept_;
   StepPlan& plan_;
   const std::vector<Room> rooms_;
@@ -331,9 +334,9 @@ class Placer {
 
 }  // namespace
 
-void PlaceHomes(const StepGraph& graph, std::int64_t ring_rows, std::int64_t min_chunks, bool all_kept,
+void PlaceHomes(const StepGraph& graph, std::int64_t ring_rows, const BlockBounds& blocks, bool all_kept,
                 StepPlan* plan) {
-  Placer(graph, ring_rows, min_chunks, all_kept, plan).Run();
+  Placer(graph, ring_rows, blocks, all_kept, plan).Run();
 }
 
 }  // namespace stepnet

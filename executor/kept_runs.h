@@ -59,6 +59,12 @@ class KeptRuns {
     }
   }
 
+  // Drops what nobody holds. Returns whether there was anything.
+  bool DropIdle() {
+    const std::lock_guard lock(mutex_);
+    return std::erase_if(runs_, IsIdle) > 0;
+  }
+
  private:
   static constexpr size_t kMaxRuns = 4;
   static constexpr std::int64_t kMaxAge = 64;  // runs of the operator after which nobody is likely to ask again
@@ -90,12 +96,6 @@ class KeptRuns {
   }
 
   static double BytesOf(const Kept& kept) { return static_cast<double>(kept.run->MemoryBytes()); }
-
-  // Whether there was anything to drop.
-  bool DropIdle() {
-    const std::lock_guard lock(mutex_);
-    return std::erase_if(runs_, IsIdle) > 0;
-  }
 
   std::mutex mutex_;
   std::list<Kept> runs_;  // the last used first

@@ -7,6 +7,7 @@
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
+#include "stepnet/executor/block_bound.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
@@ -45,41 +46,65 @@ class RecurrentNetwork {
                   StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
     }
     const std::vector<std::pair<int, Tensor>> sizes = SizesGiven(run);
-    const std::shared_ptr<const ForwardPlan> plan =
-        plans_.Get({PlanKey(inputs, seen_by_rows_), BytesOfSizes(sizes)}, [&] {
-          std::vector<TensorInfo> with_sizes = inputs;
-          for (const auto& [input, tensor] : sizes) with_sizes[input].value = tensor.Clone();
-          return MakeForwardPlan(*forward_, with_sizes);
-        });
+    std::int64_t max_block_steps = block_bound_.Get();
+    std::shared_ptr<const ForwardPlan> plan = PlanFor(inputs, sizes, max_block_steps);
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
     CheckAliases(*plan, num_steps);
     ReleaseOutputs(run);
     for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
-    // On a device, which plays runs, a record says the same for as long as there is one: its run may be played after
-    // others.
-    const bool is_on_host = op_.options().device().IsHost();
-    const auto fits = [&](const RecurrentRecord& kept) {
-      return is_on_host || (kept.num_steps == num_steps && kept.inputs == inputs);
-    };
-    const std::shared_ptr<RecurrentRecord> record = records_.Take(
-        plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); }, fits);
-    record->inputs = inputs;
-    for (const auto& [input, value] : plan->values) record->inputs[input].value = value;
-    record->num_steps = num_steps;
-    run.context().KeepRunNumber(&record->run);
-    try {
-      records_.TakeMemory([&] { Bind(*record, run); });
-    } catch (const Error& error) {
-      throw WithNeeds(error, *record);
+    std::shared_ptr<RecurrentRecord> record;
+    while (!TakeRecord(plan, inputs, run, &record)) {
+      max_block_steps = BlockBound::Lower(*plan->steps, num_steps);
+      const std::shared_ptr<const ForwardPlan> shorter = PlanFor(inputs, sizes, max_block_steps);
+      gradient_->Note(shorter, gradient_->Of(plan));
+      plan = shorter;
     }
+    block_bound_.Keep(max_block_steps);
+    run.context().KeepRunNumber(&record->run);
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
     Publish(record, run);
   }
 
  private:
+  std::shared_ptr<const ForwardPlan> PlanFor(const std::vector<TensorInfo>& inputs,
+                                             const std::vector<std::pair<int, Tensor>>& sizes,
+                                             std::int64_t max_block_steps) {
+    return plans_.Get({PlanKey(inputs, seen_by_rows_), BytesOfSizes(sizes), max_block_steps}, [&] {
+      std::vector<TensorInfo> with_sizes = inputs;
+      for (const auto& [input, tensor] : sizes) with_sizes[input].value = tensor.Clone();
+      return MakeForwardPlan(*forward_, with_sizes, max_block_steps);
+    });
+  }
+
+  // The record of the run that begins, with its memory. Returns false where that is not there, and less may be enough.
+  bool TakeRecord(const std::shared_ptr<const ForwardPlan>& plan, const std::vector<TensorInfo>& inputs,
+                  const OpRun& run, std::shared_ptr<RecurrentRecord>* record) {
+    const std::int64_t num_steps = inputs[0].shape[0];
+    // On a device, which plays runs, a record says the same for as long as there is one: its run may be played after
+    // others.
+    const bool is_on_host = op_.options().device().IsHost();
+    const auto fits = [&](const RecurrentRecord& kept) {
+      return is_on_host || (kept.num_steps == num_steps && kept.inputs == inputs);
+    };
+    *record = records_.Take(
+        plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); }, fits);
+    (*record)->inputs = inputs;
+    for (const auto& [input, value] : plan->values) (*record)->inputs[input].value = value;
+    (*record)->num_steps = num_steps;
+    try {
+      records_.TakeMemory([&] { Bind(**record, run); });
+      return true;
+    } catch (const Error& error) {
+      if (!BlockBound::MayLower(error, *plan->steps, num_steps)) throw WithNeeds(error, **record);
+    }
+    record->reset();
+    records_.DropIdle();
+    return false;
+  }
+
   std::vector<TensorInfo> Inputs(const OpRun& run) const {
     std::vector<TensorInfo> infos;
     for (int i = 0; i < run.num_inputs(); ++i) {
@@ -208,8 +233,15 @@ class RecurrentNetwork {
   const std::vector<bool> seen_by_rows_;
   const std::vector<int> captured_sizes_;
   const std::shared_ptr<const Executor> executor_;
-  // By what the inputs are, and by the elements of those that shapes follow from.
-  PlanCache<std::pair<std::vector<TensorInfo>, std::string>, ForwardPlan> plans_;
+  // What a plan depends on: inputs, the elements of those that shapes follow from, and the bound of blocks.
+  struct Key {
+    std::vector<TensorInfo> inputs;
+    std::string sizes;
+    std::int64_t max_block_steps = 0;
+    bool operator==(const Key&) const = default;
+  };
+  PlanCache<Key, ForwardPlan> plans_;
+  BlockBound block_bound_;
   KeptRuns<RecurrentRecord> records_;
   const std::shared_ptr<RecentGradient> gradient_ = std::make_shared<RecentGradient>();
 };

@@ -26,7 +26,7 @@ constexpr char kChain[] =
 
 StepPlan Placed(const char* graph, std::int64_t ring_rows, bool all_kept) {
   StepPlan plan;
-  PlaceHomes(ParseGraph(graph), ring_rows, /*min_chunks=*/1, all_kept, &plan);
+  PlaceHomes(ParseGraph(graph), ring_rows, {.min_chunks = 1}, all_kept, &plan);
   return plan;
 }
 
@@ -184,7 +184,7 @@ TEST(Place, StagesShareNothing) {
   graph.stages = {{.begin = 0, .end = 2}, {.begin = 2, .end = 6}};
   graph.homes[2].kept = true;  // b.1 goes from one to the other
   StepPlan plan;
-  PlaceHomes(graph, /*ring_rows=*/1, /*min_chunks=*/1, /*all_kept=*/false, &plan);
+  PlaceHomes(graph, /*ring_rows=*/1, {.min_chunks = 1}, /*all_kept=*/false, &plan);
   EXPECT_EQ(BasesOf(plan), (std::vector<int>{0, 2, 3, 4, 5, 4, 1}));
 }
 

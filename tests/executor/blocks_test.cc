@@ -10,6 +10,8 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/core/limited_memory.h"
 
 namespace stepnet {
 namespace {
@@ -172,6 +174,58 @@ TEST(Blocks, OfAnyLengthTakeNoMemoryInTraining) {
     return TensorMemory().peak - before;
   };
   EXPECT_EQ(peak_of(kShort, 16), peak_of(kCpuTarget, 256));
+}
+
+// What became of a run for which so many bytes were there.
+struct RunWithin {
+  std::vector<std::int64_t> block_steps;  // of the plans that were made, in their order
+  std::int64_t arena_bytes = 0;           // of the last one
+  std::int64_t peak = 0;
+  Tensor all;
+  std::string error;
+
+  RunWithin(const NetDef& net, const Target& target, std::int64_t room) {
+    Workspace workspace;
+    Feed(1, kSteps, 4, workspace);
+    RunOptions options{.executor = "parallel", .target = &target, .threads = 2};
+    options.on_plan = [&](const StepPlan& plan) {
+      block_steps.push_back(plan.block_steps);
+      arena_bytes = plan.ArenaBytes(kSteps);
+    };
+    const std::unique_ptr<Net> made = Net::Create(net, workspace, options);
+    ResetPeakTensorMemory();
+    const std::int64_t before = TensorMemory().current;
+    {
+      const LimitedMemory limited(before + room);
+      error = ErrorOf([&] { made->Run(); });
+      if (error == "no error") {
+        const size_t num_plans = block_steps.size();
+        made->Run();
+        EXPECT_EQ(block_steps.size(), num_plans) << "what was short enough is known";
+      }
+    }
+    peak = TensorMemory().peak - before;
+    made->Run();
+    all = workspace.GetTensor("all1").Clone();
+  }
+};
+
+TEST(Blocks, AreShorterWhereMemoryIsShort) {
+  constexpr Target kShort = {.block_bytes = 1, .min_chunks_of_block = 1, .min_chunks_of_thread = 0};
+  constexpr std::int64_t kMuch = std::int64_t{1} << 30;
+  const NetDef net = Layers(1);
+  const RunWithin whole(net, kCpuTarget, kMuch), least(net, kShort, kMuch);
+  ASSERT_EQ(whole.block_steps, std::vector<std::int64_t>{512});
+  ASSERT_EQ(least.block_steps, std::vector<std::int64_t>{16});
+  const RunWithin shorter(net, kCpuTarget, whole.peak - 1), shortest(net, kCpuTarget, least.peak);
+  EXPECT_EQ(shorter.block_steps, (std::vector<std::int64_t>{512, 64}));
+  EXPECT_EQ(shortest.block_steps, (std::vector<std::int64_t>{512, 64, 16}));
+  ExpectSame(shorter.all, whole.all, "blocks of 64 steps");
+  ExpectSame(shortest.all, whole.all, "blocks of 16 steps");
+  const RunWithin refused(net, kCpuTarget, least.peak - 1);
+  EXPECT_NE(refused.error.find(StrCat(" and ", least.arena_bytes, " for what the steps compute: ")), std::string::npos)
+      << refused.error;
+  ExpectSame(refused.all, whole.all, "with enough memory again");
 }
 
 }  // namespace
