@@ -45,10 +45,10 @@ class BackwardStepMaker {
       if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = GradientOf(output.blob)};
     }
     backward_.set_name(step_.name() + "_backward");
-    ComputeAgain();
-    for (int k = made_.num_forward; k < made_.net.op_size(); ++k) {
-      *backward_.add_op() = WithWindows(made_.net.op(k));
-    }
+    NetDef gradients;
+    for (int k = made_.num_forward; k < made_.net.op_size(); ++k) *gradients.add_op() = WithWindows(made_.net.op(k));
+    ComputeAgainFor(gradients);
+    for (const OperatorDef& op : gradients.op()) *backward_.add_op() = op;
     for (const OperatorDef& op : made_.net.op()) {
       names_.insert(op.input().begin(), op.input().end());
       names_.insert(op.output().begin(), op.output().end());
@@ -168,23 +168,48 @@ class BackwardStepMaker {
     return wanted;
   }
 
-  // The operators whose outputs the forward run is not to keep, as they are in the step net.
-  void ComputeAgain() {
-    const std::set<std::string> again(spec_.recompute.begin(), spec_.recompute.end());
+  // The operators whose outputs the forward run is not to keep, as they are in the step net. What neither gradients nor
+  // others of these read is not kept anyway, nor is that of which they read the shape alone; rows of states are there.
+  void ComputeAgainFor(const NetDef& gradients) {
+    const std::set<std::string> named(spec_.recompute.begin(), spec_.recompute.end());
+    const auto is_named = [&](const std::string& blob) { return named.contains(blob); };
+    std::multiset<std::string> given;
     for (int k = 0; k < step_.op_size(); ++k) {
-      const OperatorDef& op = step_.op(k);
-      const auto is_kept = [&](const std::string& blob) { return !again.contains(blob); };
-      if (std::ranges::all_of(op.output(), is_kept)) continue;
-      const auto kept = std::ranges::find_if(op.output(), is_kept);
-      if (kept != op.output().end()) RefuseToComputeAgain(k, StrCat("\"", *kept, "\", another of its outputs, is not"));
-      for (const std::string& input : op.input()) {
-        for (int later = k + 1; is_kept(input) && later < step_.op_size(); ++later) {
-          const auto& outputs = step_.op(later).output();
-          if (std::ranges::find(outputs, input) == outputs.end()) continue;
-          RefuseToComputeAgain(k, StrCat("its input \"", input, "\" is overwritten by op ", later));
-        }
+      given.insert(step_.op(k).output().begin(), step_.op(k).output().end());
+      if (std::ranges::any_of(step_.op(k).output(), is_named)) ExpectComputable(k, named);
+    }
+    const std::vector<std::string> read = BlobsReadFirst(gradients);
+    std::set<std::string> needed(read.begin(), read.end());
+    for (const std::string& blob : BlobsReadForShape(gradients)) needed.erase(blob);
+    const auto is_missing = [&](const std::string& blob) {
+      return is_named(blob) && needed.contains(blob) && !(IsRowOfState(blob) && given.count(blob) == 1);
+    };
+    std::vector<const OperatorDef*> computed;
+    for (const OperatorDef& op : step_.op() | std::views::reverse) {
+      if (std::ranges::none_of(op.output(), is_missing)) continue;
+      computed.push_back(&op);
+      needed.insert(op.input().begin(), op.input().end());
+    }
+    for (const OperatorDef* op : computed | std::views::reverse) *backward_.add_op() = *op;
+  }
+
+  bool IsRowOfState(const std::string& blob) const {
+    return std::ranges::any_of(spec_.links,
+                               [&](const Link& link) { return link.internal == blob && spec_.IsState(link.external); });
+  }
+
+  // Throws kInvalidNet where operator k needs what is not there after the step, or gives more than is named.
+  void ExpectComputable(int k, const std::set<std::string>& named) const {
+    const OperatorDef& op = step_.op(k);
+    const auto is_kept = [&](const std::string& blob) { return !named.contains(blob); };
+    const auto kept = std::ranges::find_if(op.output(), is_kept);
+    if (kept != op.output().end()) RefuseToComputeAgain(k, StrCat("\"", *kept, "\", another of its outputs, is not"));
+    for (const std::string& input : op.input()) {
+      for (int later = k + 1; is_kept(input) && later < step_.op_size(); ++later) {
+        const auto& outputs = step_.op(later).output();
+        if (std::ranges::find(outputs, input) == outputs.end()) continue;
+        RefuseToComputeAgain(k, StrCat("its input \"", input, "\" is overwritten by op ", later));
       }
-      *backward_.add_op() = op;
     }
   }
 

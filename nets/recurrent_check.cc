@@ -42,6 +42,7 @@ class RecurrentChecker {
       return;
     }
     FindLinkRoles(spec_, problems_);
+    CheckRecomputed();
     CheckStepOutputs();
     CheckOutputs();
   }
@@ -95,6 +96,16 @@ class RecurrentChecker {
     const std::vector<std::string> read = BlobsReadFirst(*spec_.step_net);
     if (IsInput(name) && std::ranges::count(read, name) > 0) {
       Report(StrCat("\"", name, "\" is the number of the step, and an input that the step net reads", fix));
+    }
+  }
+
+  void CheckRecomputed() {
+    std::set<std::string> given;
+    for (const OperatorDef& op : spec_.step_net->op()) given.insert(op.output().begin(), op.output().end());
+    for (const std::string& blob : spec_.recompute) {
+      if (given.contains(blob)) continue;
+      Report(StrCat("recompute_blobs_on_backward names \"", blob, "\", which no operator of the step net gives",
+                    DidYouMean(blob, {given.begin(), given.end()})));
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -190,6 +191,52 @@ TEST(AddBackwardStepNets, ComputesAgainWhatTheForwardRunDoesNotKeep) {
   for (const OperatorDef& op : made->n().op()) types.push_back(op.type());
   EXPECT_EQ(types,
             (std::vector<std::string>{"FC", "Sum", "Dropout", "TanhGradient", "DropoutGrad", "FCGradient", "Copy"}));
+}
+
+// The types of the backward step net where these blobs are named.
+std::vector<std::string> TypesOfBackwardStep(const std::vector<std::string>& again) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
+  OperatorDef product = ParseOp("p = FC(h_prev, w)");
+  AddInt(&product, "axis", 2);
+  net.Step(product).Step("s = Add(p, x_t)").Step("t = Tanh(s)").Step("h_next = Sigmoid(t)").Output("h_all", "h", 1);
+  AddStrings(&net.forward(), "recompute_blobs_on_backward", again);
+  NetDef def = net.Build();
+  ExpectMadeGradientsMatch(def, {"h_all"},
+                           {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}});
+  AddBackwardStepNets(&def);
+  const auto made = std::ranges::find(def.op(0).arg(), "backward_step_net", &Argument::name);
+  std::vector<std::string> types;
+  for (const OperatorDef& op : made->n().op()) types.push_back(op.type());
+  return types;
+}
+
+// Otherwise more would be kept: what they are computed from.
+TEST(AddBackwardStepNets, ComputesAgainNoValueThatIsNotReadOrIsThere) {
+  const std::vector<std::string> without = TypesOfBackwardStep({});
+  for (const char* blob : {"s", "h_next", "p"}) EXPECT_EQ(TypesOfBackwardStep({blob}), without) << blob;
+  const auto with = [&](std::vector<std::string> types) {
+    types.insert(types.end(), without.begin(), without.end());
+    return types;
+  };
+  EXPECT_EQ(TypesOfBackwardStep({"t"}), with({"Tanh"}));
+  EXPECT_EQ(TypesOfBackwardStep({"t", "s", "h_next"}), with({"Add", "Tanh"}));
+  EXPECT_EQ(TypesOfBackwardStep({"t", "s", "p"}), with({"FC", "Add", "Tanh"}));
+}
+
+TEST(AddBackwardStepNets, ExpectsToComputeAgainWhatTheStepGives) {
+  const auto error = [](const char* blob) {
+    RecurrentCase net = CaseThatComputesAgain({blob});
+    net.Feed("x", Random({3, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("w", Random({3, 3}, 3));
+    return ErrorOf([&] { net.Run(); });
+  };
+  const std::string place = "\n  at op 0 `h_all, record = RecurrentNetwork(x, h0, w)`\n  in net \"case\"";
+  EXPECT_EQ(error("masc"),
+            "invalid net: recompute_blobs_on_backward names \"masc\", which no operator of the step net gives; did you "
+            "mean \"mask\"?" +
+                place);
+  EXPECT_EQ(error("x_t"),
+            "invalid net: recompute_blobs_on_backward names \"x_t\", which no operator of the step net gives" + place);
 }
 
 TEST(AddBackwardStepNets, RefusesToComputeAgainWhatItCannot) {
