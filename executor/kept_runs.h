@@ -22,7 +22,7 @@ template <typename Run>
 class KeptRuns {
  public:
   // One of this plan, for which fits(run) holds, that nobody else holds; what `make` returns where there is none. The
-  // run is about to need about `bytes`.
+  // run is about to need about `bytes`, or what it has where that is more.
   template <typename Plan, typename Make, typename Fits>
   std::shared_ptr<Run> Take(const std::shared_ptr<const Plan>& plan, double bytes, const Make& make, const Fits& fits) {
     const std::lock_guard lock(mutex_);

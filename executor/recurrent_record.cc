@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace stepnet {
-
 namespace {
 
 // Not where their device does its work later, nor where others read all of a run.

@@ -71,6 +71,19 @@ TEST_F(KeptRunsTest, AllTogetherTakeNoMoreThanTwiceTheLargest) {
   EXPECT_EQ(num_made_, 4) << "0 has been dropped";
 }
 
+// As a run forward, whose memory for temporaries the run back has made larger.
+TEST_F(KeptRunsTest, ARunThatHasGrownCountsWithWhatItHas) {
+  Run(1, 90);
+  Run(2, 80);
+  Take(0, 10)->bytes = 100;
+  Take(0, 10);  // beside 2: with 1 all would take 270
+  EXPECT_EQ(num_made_, 3);
+  Run(2, 80);
+  EXPECT_EQ(num_made_, 3);
+  Run(1, 90);
+  EXPECT_EQ(num_made_, 4) << "1 has been dropped";
+}
+
 TEST_F(KeptRunsTest, SmallOnesAreKeptBesideALargeOneUpToFourInAll) {
   for (int turn = 0; turn < 2; ++turn) {
     Run(0, 100);
