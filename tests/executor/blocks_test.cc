@@ -8,6 +8,7 @@
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/tests/core/error_of.h"
@@ -174,6 +175,31 @@ TEST(Blocks, OfAnyLengthTakeNoMemoryInTraining) {
     return TensorMemory().peak - before;
   };
   EXPECT_EQ(peak_of(kShort, 16), peak_of(kCpuTarget, 256));
+}
+
+// Otherwise each run forward would give back what the run back takes again.
+TEST(Blocks, OfARunForwardLeaveTheMemoryThatTheRunBackHasMadeLarger) {
+  NetDef net = Layers(2);
+  AddBackwardStepNets(&net);
+  net = AddGradients(net, {"all2"}, {"w1", "u1", "w2", "u2"}).net;
+  NetDef forward = net, backward = net;
+  forward.mutable_op()->DeleteSubrange(1, net.op_size() - 1);
+  backward.mutable_op()->DeleteSubrange(0, 1);
+  constexpr Target kShort = {.block_bytes = 1, .min_chunks_of_block = 1};
+  const RunOptions options{.executor = "serial", .target = &kShort};
+  Workspace workspace;
+  Feed(2, kSteps, 4, workspace);
+  workspace.SetTensor("all2_grad", Random({kSteps, 4, kUnits}, 99, DType::kFloat));
+  const std::unique_ptr<Net> runs_forward = Net::Create(forward, workspace, options);
+  const std::unique_ptr<Net> runs_back = Net::Create(backward, workspace, options);
+  const auto bytes = [&] { return workspace.GetBlob("record").GetObject<RecurrentRecord>()->MemoryBytes(); };
+  runs_forward->Run();
+  const std::int64_t before = bytes();
+  runs_back->Run();
+  const std::int64_t after = bytes();
+  EXPECT_GT(after, before);
+  runs_forward->Run();
+  EXPECT_EQ(bytes(), after);
 }
 
 // What became of a run for which so many bytes were there.

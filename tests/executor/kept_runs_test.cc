@@ -78,8 +78,6 @@ TEST_F(KeptRunsTest, ARunThatHasGrownCountsWithWhatItHas) {
   Take(0, 10)->bytes = 100;
   Take(0, 10);  // beside 2: with 1 all would take 270
   EXPECT_EQ(num_made_, 3);
-  Run(2, 80);
-  EXPECT_EQ(num_made_, 3);
   Run(1, 90);
   EXPECT_EQ(num_made_, 4) << "1 has been dropped";
 }
