@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "stepnet/core/vector_math.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/core/machine_limits.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
@@ -114,6 +116,24 @@ double FlopRate() {
   return operations / time;
 }
 
+double FunctionRate(void (*function)(const float*, float*, std::int64_t)) {
+  constexpr std::int64_t kElements = 1024;
+  constexpr int kTimes = 64;
+  std::vector<float> in, out(kElements);
+  for (std::int64_t i = 0; i < kElements; ++i) in.push_back(static_cast<float>(i + 1) / kElements);
+  const double time = MinTime([&] {
+    for (int k = 0; k < kTimes; ++k) function(in.data(), out.data(), kElements);
+  });
+  return static_cast<double>(kTimes * kElements) / time;
+}
+
+std::vector<MachineLimits::Function> FunctionRates() {
+  return {{ExprOp::kExp, "exp", FunctionRate(VectorExp)},    {ExprOp::kLog, "log", FunctionRate(VectorLog)},
+          {ExprOp::kTanh, "tanh", FunctionRate(VectorTanh)}, {ExprOp::kSigmoid, "sigmoid", FunctionRate(VectorSigmoid)},
+          {ExprOp::kErfc, "erfc", FunctionRate(VectorErfc)}, {ExprOp::kSin, "sin", FunctionRate(VectorSin)},
+          {ExprOp::kCos, "cos", FunctionRate(VectorCos)}};
+}
+
 }  // namespace
 
 std::int64_t FirstCacheBytes() {
@@ -143,6 +163,7 @@ MachineLimits MeasureMachineLimits() {
   // holds.
   const std::int64_t read[] = {first / 2, second / 2, std::min(third / 2, 8 * second)};
   for (size_t i = 0; i < limits.caches.size(); ++i) limits.caches[i].bytes_per_microsecond = ReadRate(read[i]);
+  limits.functions = FunctionRates();
   return limits;
 }
 

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
+
+#include "stepnet/core/expressions/expr.h"
 
 namespace stepnet {
 
@@ -21,6 +24,13 @@ struct MachineLimits {
   // Additions and multiplications of float, by vectors that do both at once.
   double flops_per_microsecond = 0;
   std::array<Cache, 3> caches;
+  // A function of float, of what lies in the first cache.
+  struct Function {
+    ExprOp op = ExprOp::kTanh;
+    const char* name = nullptr;  // "tanh"
+    double per_microsecond = 0;
+  };
+  std::vector<Function> functions = {};  // those of core/vector_math.h
 
   // The first cache that holds so many bytes, or the last one.
   const Cache& CacheOf(double bytes) const;

@@ -29,6 +29,11 @@ TEST(MachineLimits, AreMeasured) {
     EXPECT_GT(cache.bytes_per_microsecond, 10) << cache.name;
     EXPECT_TRUE(std::isfinite(cache.bytes_per_microsecond)) << cache.name;
   }
+  EXPECT_EQ(limits.functions.size(), 7U);
+  for (const MachineLimits::Function& function : limits.functions) {
+    EXPECT_GT(function.per_microsecond, 1) << function.name;  // one in a microsecond
+    EXPECT_TRUE(std::isfinite(function.per_microsecond)) << function.name;
+  }
 }
 
 }  // namespace
