@@ -349,6 +349,18 @@ std::string BrokenOrder(const StepPlan& plan) {
   return "";
 }
 
+std::string WhyInLoop(const Instruction& instruction, const Target& target) {
+  if (!instruction.can_take_steps) return "it takes one step at a time";
+  const OperandBytes bytes(instruction);
+  const auto text = [](std::int64_t of) { return of < 1024 ? StrCat(of, " bytes") : StrCat(of >> 10, " KB"); };
+  if (IsAsFastInLoop(instruction, target)) {
+    return StrCat("with ", RowsOf(instruction), " rows it reads packed weights of ", text(bytes.shared),
+                  " as fast in each step as for many at once, and what it gives stays in the caches");
+  }
+  return StrCat("a step has ", text(bytes.own), " of its own beside ", text(bytes.shared),
+                " that all steps share: what many at once give would leave the caches");
+}
+
 std::vector<StageDraft> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
 
 }  // namespace stepnet

@@ -32,6 +32,10 @@ struct StageDraft {
 // Every instruction is in one of the stages, none of which is empty.
 std::vector<StageDraft> FindStages(const StepPlan& plan);
 
+// Why an instruction of such a plan that waits for no other step is in a loop all the same: "it takes one step at a
+// time".
+std::string WhyInLoop(const Instruction& instruction, const Target& target);
+
 // Which order of two instructions the stages of `plan` do not keep that a loop over all instructions would; empty:
 // none.
 std::string BrokenOrder(const StepPlan& plan);
