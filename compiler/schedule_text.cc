@@ -148,12 +148,8 @@ std::string StageText(const StepPlan& plan, const Stage& stage, const Schedule& 
     for (const Task& task : schedule.tasks) in_parts += task.microseconds / task.parts;
     text += StrCat(Fixed(in_parts), " us on ", schedule.threads, " threads\n");
   }
-  if (schedule.threads < 2 || schedule.min_steps <= Schedule().min_steps || plan.pipeline != nullptr) return text;
-  const char* how = "one thread";
-  if (schedule.of_shorter_runs != nullptr && schedule.of_shorter_runs->threads > 1) how = "threads share tasks";
-  const Schedule* const shorter = plan.pipeline_of_shorter_runs.get();
-  if (shorter != nullptr && shorter->min_steps < schedule.min_steps) how = "stages overlap";
-  return text + StrCat("runs of fewer than ", schedule.min_steps, " steps: ", how, "\n");
+  const std::string shorter = ShorterRunsText(plan, schedule);
+  return shorter.empty() ? text : StrCat(text, shorter, "\n");
 }
 
 // Which stage waits for which, where they overlap; by the numbers of their instructions.
@@ -179,6 +175,16 @@ std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int 
 }
 
 }  // namespace
+
+std::string ShorterRunsText(const StepPlan& plan, const Schedule& schedule) {
+  if (schedule.threads < 2 || schedule.min_steps <= Schedule().min_steps) return "";
+  if (plan.pipeline != nullptr && plan.pipeline->min_steps <= schedule.min_steps) return "";
+  const char* how = "one thread";
+  if (schedule.of_shorter_runs != nullptr && schedule.of_shorter_runs->threads > 1) how = "threads share tasks";
+  const Schedule* const shorter = plan.pipeline_of_shorter_runs.get();
+  if (shorter != nullptr && shorter->min_steps < schedule.min_steps) how = "stages overlap";
+  return StrCat("runs of fewer than ", schedule.min_steps, " steps: ", how);
+}
 
 std::string ThreadsText(const StepPlan& plan) {
   int threads = plan.pipeline != nullptr ? plan.pipeline->threads : 1;

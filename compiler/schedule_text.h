@@ -11,6 +11,10 @@ namespace stepnet {
 // in all of the plan's stages.
 std::string ThreadsText(const StepPlan& plan);
 
+// How runs go that are too short for the schedule of one of the plan's stages: "runs of fewer than 16 steps: one
+// thread". Empty where none is.
+std::string ShorterRunsText(const StepPlan& plan, const Schedule& schedule);
+
 // The stages of the plan; for each its instructions with their tasks, where their blobs live, what each waits for and
 // through which bytes, the longest chain and how many threads could be kept busy; behind them the moves around the
 // loop.
