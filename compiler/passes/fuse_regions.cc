@@ -336,7 +336,7 @@ std::string RegionsApart::WhyNotJoined(int giver, int reader) const {
   if (std::ssize(calls) > most) return StrCat("they have ", calls.size(), " operators, and a region at most ", most);
   const std::vector<int> own = OwnValues(graph_, Uses(graph_), nodes);
   const std::optional<RegionObstacle> obstacle = ObstacleOf(graph_, nodes, own);
-  if (!obstacle) return "each had been joined with others before";
+  if (!obstacle) return WhyNotWithOthers(giver, reader);
   // Whether it is what must be there afterwards that stands in the way.
   std::vector<int> given(first.given().begin(), first.given().end());
   std::vector<std::string> kept;
@@ -348,6 +348,39 @@ std::string RegionsApart::WhyNotJoined(int giver, int reader) const {
   std::string what = ShortText(*obstacle, *calls[obstacle->call]);
   if (kept.empty() || ObstacleOf(graph_, nodes, given)) return what;
   return StrCat(Join(kept, ", "), kept.size() == 1 ? " is" : " are", " needed in memory, too, and ", what);
+}
+
+bool RegionsApart::MayJoin(int node) const {
+  std::int64_t elements = 0;
+  return graph_.nodes[node].body != nullptr || WhyAlone(graph_, graph_.nodes[node], &elements) == nullptr;
+}
+
+bool RegionsApart::Reads(int later, int earlier) const {
+  return std::ranges::any_of(graph_.nodes[earlier].given(),
+                             [&](int value) { return std::ranges::count(graph_.nodes[later].inputs, value) > 0; });
+}
+
+// The two alone could be one: regions are made of all that is near and can run, and something else is in the way.
+std::string RegionsApart::WhyNotWithOthers(int giver, int reader) const {
+  for (int n = reader - 1; n > giver; --n) {
+    if (MayJoin(n) || !Reads(reader, n)) continue;
+    return StrCat("the two could be, but ", reader, " waits for ", n, ", too, and ", giver, " runs before that");
+  }
+  const Uses uses(graph_);
+  for (int n = begin_; n < begin_ + std::ssize(followers_); ++n) {
+    const bool is_read = n < reader && Reads(reader, n);
+    if (n == giver || n == reader || !MayJoin(n) || (!is_read && (n < giver || !Reads(n, giver)))) continue;
+    std::vector<int> numbers = {giver, reader, n};
+    std::ranges::sort(numbers);
+    std::vector<const StepNode*> nodes;
+    for (const int number : numbers) nodes.push_back(&graph_.nodes[number]);
+    const std::optional<RegionObstacle> obstacle = ObstacleOf(graph_, nodes, OwnValues(graph_, uses, nodes));
+    if (!obstacle) continue;
+    return StrCat("the two could be, but a region is made of all that is near, and with ", n,
+                  is_read ? StrCat(", which ", reader, " reads, too: ") : StrCat(", which reads ", giver, ", too: "),
+                  ShortText(*obstacle, *CallsOf(nodes)[obstacle->call]));
+  }
+  return "the two could be, but what is near them had to be cut into small regions";
 }
 
 std::vector<bool> RegionsApart::Behind(int node) const {

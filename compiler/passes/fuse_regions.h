@@ -19,6 +19,9 @@ class RegionsApart {
 
  private:
   std::string WhyNotJoined(int giver, int reader) const;
+  std::string WhyNotWithOthers(int giver, int reader) const;
+  bool MayJoin(int node) const;
+  bool Reads(int later, int earlier) const;
   int Between(int giver, int reader) const;
   std::vector<bool> Behind(int node) const;
 

@@ -315,7 +315,7 @@ TEST(RegionsApart, SayThatWhatIsKeptHasOtherRows) {
   };
   const std::string why = WhyApart(with(" kept"), 0, 1);
   EXPECT_TRUE(why.starts_with("a is needed in memory, too, and LSTMUnit: ")) << why;
-  EXPECT_EQ(WhyApart(with(""), 0, 1), "each had been joined with others before");
+  EXPECT_EQ(WhyApart(with(""), 0, 1), "the two could be, but what is near them had to be cut into small regions");
 }
 
 TEST(RegionsApart, SayThatTheyAreTooMany) {
