@@ -273,10 +273,24 @@ class Printer {
     return names;
   }
 
+  struct Output {
+    std::string name;
+    const RegionOutput* output;
+    const char* gives;
+    // Others may use what it is by its name.
+    bool is_name() const { return output->kind != RegionOutputKind::kSums && gives == std::string(" = "); }
+  };
+
   // Values that have an equation of their own, beside those that are wanted: of those in no memory, what is used
-  // several times and what is computed in many steps.
-  static std::vector<bool> Chosen(std::span<const Expr> roots, const std::vector<bool>& is_wanted) {
+  // several times and what is computed in many steps, unless it is what has the name of one that is wanted.
+  std::vector<bool> Chosen(std::span<const Expr> roots, const ComposedRegion& composed,
+                           const std::vector<bool>& is_wanted) const {
     constexpr int kManySteps = 4;
+    std::set<const ExprNode*> said;
+    for (size_t r = 0; r < roots.size(); ++r) {
+      const Output output{.output = &composed.region.outputs[r], .gives = Gives(composed.outputs[r])};
+      if (is_wanted[r] && output.is_name()) said.insert(roots[r].node());
+    }
     std::set<const ExprNode*> named;
     std::vector<Expr> wanted;
     for (size_t r = 0; r < roots.size(); ++r) {
@@ -300,18 +314,10 @@ class Printer {
     }
     std::vector<bool> is_chosen = is_wanted;
     for (size_t r = 0; r < roots.size(); ++r) {
-      if (!is_wanted[r]) is_chosen[r] = chosen.contains(roots[r].node());
+      if (!is_wanted[r]) is_chosen[r] = chosen.contains(roots[r].node()) && !said.contains(roots[r].node());
     }
     return is_chosen;
   }
-
-  struct Output {
-    std::string name;
-    const RegionOutput* output;
-    const char* gives;
-    // Others may use what it is by its name.
-    bool is_name() const { return output->kind != RegionOutputKind::kSums && gives == std::string(" = "); }
-  };
 
   std::optional<std::vector<std::string>> Equations(const ComposedRegion& composed,
                                                     const std::vector<int>& wanted) const {
@@ -327,7 +333,7 @@ class Printer {
     std::vector<bool> is_wanted;
     for (const int tensor : composed.outputs) is_wanted.push_back(std::ranges::count(wanted, tensor) > 0);
     const std::vector<Expr> roots = ForPeople(region.Roots());
-    const std::vector<bool> is_chosen = Chosen({roots.data(), is_wanted.size()}, is_wanted);
+    const std::vector<bool> is_chosen = Chosen({roots.data(), is_wanted.size()}, composed, is_wanted);
     std::vector<Output> outputs;
     std::vector<Expr> printed;
     for (size_t o = 0; o < region.outputs.size(); ++o) {
