@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "stepnet/compiler/emit.h"
+#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/node_order.h"
@@ -13,8 +15,10 @@
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/report/explained_storage.h"
 #include "stepnet/report/graph_drawing.h"
 #include "stepnet/report/node_formulas.h"
+#include "stepnet/report/node_functions.h"
 #include "stepnet/report/text.h"
 
 namespace stepnet {
@@ -31,10 +35,12 @@ std::string OneLine(std::string text) {
 
 class Explainer {
  public:
-  Explainer(const MadePlan& made, const Measured* measured)
+  Explainer(const MadePlan& made, std::optional<std::int64_t> num_steps, const Measured* measured)
       : graph_(made.graph),
-        plan_(made.plan),
+        plan_(num_steps ? InRunsOf(*num_steps, made.plan) : made.plan),
+        num_steps_(num_steps),
         fuses_(made.passes.contains("fuse_regions")),
+        forms_stages_(made.passes.contains("form_stages")),
         folded_(made.folded),
         measured_(measured),
         cycles_(CyclesOfStages(graph_, plan_)) {
@@ -45,20 +51,20 @@ class Explainer {
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       const Stage& stage = plan_.stages[s];
       ExplainedStage& explained = to->stages.emplace_back();
-      explained.title = StageTitle(stage);
+      explained.title = TitleOf(stage);
       explained.why = WhyStage(stage);
-      if (plan_.IsScheduled()) explained.threads = plan_.schedules[s]->threads;
+      if (plan_.IsScheduled() && HasSteps(stage.min_steps)) {
+        explained.threads = plan_.schedules[s]->threads;
+        if (!num_steps_) explained.shorter_runs = ShorterRunsText(plan_, *plan_.schedules[s]);
+      }
       for (int i = stage.begin; i < stage.end; ++i) explained.instructions.push_back(InstructionAt(i, stage));
     }
-    AddStorage(to);
+    to->storage = StorageOf(graph_, plan_, num_steps_);
     to->stages_overlap = plan_.pipeline != nullptr;
+    if (plan_.pipeline != nullptr && !num_steps_) to->min_steps_to_overlap = plan_.pipeline->min_steps;
     to->chunk_steps = plan_.chunk_steps;
     to->block_steps = plan_.block_steps;
-    if (const Schedule* loop = LongestLoop(); loop != nullptr) {
-      for (const ChainLink& link : LongestChain(*loop)) {
-        to->chain.push_back(StrCat(link.instruction, ": ", ShortText(link.instruction)));
-      }
-    }
+    AddPace(to);
   }
 
  private:
@@ -91,6 +97,16 @@ class Explainer {
     return cycles;
   }
   const std::vector<int>& CyclesIn(const Stage& stage) const { return cycles_[&stage - plan_.stages.data()]; }
+
+  // Whether the run that is explained has so many steps, or some run may.
+  bool HasSteps(std::int64_t min_steps) const { return !num_steps_ || *num_steps_ >= min_steps; }
+
+  std::string TitleOf(const Stage& stage) const {
+    if (!num_steps_) return StageTitle(stage);
+    if (!HasSteps(stage.min_steps)) return StrCat("left out, for runs of ", stage.min_steps, " steps or more");
+    if (stage.steps_at_once > *num_steps_) return StrCat("for all ", Count(*num_steps_, "step"), " at once");
+    return StageTitle({.steps_at_once = stage.steps_at_once});
+  }
 
   std::string WhyStage(const Stage& stage) const {
     if (plan_.stages.size() == 1) return "";
@@ -129,16 +145,20 @@ class Explainer {
                                    .flops = instruction.cost.flops,
                                    .bytes = instruction.cost.bytes,
                                    .estimate = EstimateMicroseconds(instruction.cost, *plan_.target)};
+    const double share = ShareOfStep(i);
+    explained.estimate *= share;
+    explained.flops *= share;
+    explained.bytes *= share;
+    for (const auto& [op, count] : NodeFunctions(graph_, node)) explained.functions += share * count;
+    explained.runs = HasSteps(stage.min_steps);
     if (measured_ != nullptr && measured_->microseconds[i]) {
+      explained.runs = true;
       explained.measured = measured_->microseconds[i];
-      const double share = ShareOfStep(i);
-      explained.estimate *= share;
-      explained.flops *= share;
-      explained.bytes *= share;
-      explained.limit = LimitOf(explained, stage);
+      explained.limit = LimitOf(explained, node, stage);
     }
     AddWhatIsMerged(node, &explained.notes);
-    if (instruction.packed) explained.notes.emplace_back("reads weights in a layout of their own");
+    AddWhatIsBelow(i, &explained.notes);
+    if (instruction.packed) explained.notes.push_back(HowWeightsLie());
     if (const std::string rounds = HowItRounds(node, instruction, stage); !rounds.empty()) {
       explained.notes.push_back(rounds);
     }
@@ -167,6 +187,22 @@ class Explainer {
     }
   }
 
+  // What lay where an instruction adds, if it had another name.
+  void AddWhatIsBelow(int i, std::vector<std::string>* notes) const {
+    for (const int value : graph_.nodes[i].given()) {
+      if (!graph_.values[value].added) continue;
+      int below = kNoValue;
+      for (int earlier = 0; earlier < i; ++earlier) {
+        for (const int other : graph_.nodes[earlier].given()) {
+          if (graph_.values[other].home == graph_.values[value].home) below = other;
+        }
+      }
+      if (below == kNoValue || NameOf(below) == NameOf(value)) continue;
+      notes->push_back(
+          StrCat("adds to ", NameOf(below), " where that lies, which is ", NameOf(value), " from then on"));
+    }
+  }
+
   // What merge_products has laid side by side to be this value; nothing where it has not.
   std::vector<int> SideBySide(int value) const {
     const StepValue& v = graph_.values[value];
@@ -185,7 +221,9 @@ class Explainer {
   // Why results may differ in their last bits from those of opt_level=1; empty where they do not.
   std::string HowItRounds(const StepNode& node, const Instruction& instruction, const Stage& stage) const {
     std::vector<std::string> why;
-    if (instruction.packed) why.emplace_back("its terms are added up in another order");
+    if (instruction.packed && HasSteps(plan_.target->min_steps_to_pack)) {
+      why.emplace_back("its terms are added up in another order");
+    }
     if (node.kind == StepNode::Kind::kProduct && stage.steps_at_once > 1)
       why.emplace_back("it has the rows of many steps");
     const auto adds = [&](int value) { return graph_.values[value].added; };
@@ -200,16 +238,26 @@ class Explainer {
     return why.empty() ? "" : StrCat("may round otherwise than with opt_level=1: ", Join(why, ", "));
   }
 
-  // What runs once takes as much however many steps there are: how much of it a step of the measured run has, where one
-  // of the runs that plans are made for has 1.
+  std::string HowWeightsLie() const {
+    const std::int64_t min_steps = plan_.target->min_steps_to_pack;
+    if (!HasSteps(min_steps)) {
+      return StrCat("reads weights as they lie: runs of fewer than ", min_steps, " steps lay out none");
+    }
+    return StrCat("reads weights in a layout of their own", num_steps_ ? "" : InRunsFrom(min_steps));
+  }
+  static std::string InRunsFrom(std::int64_t min_steps) { return StrCat(", in runs of ", min_steps, " steps or more"); }
+
+  // What runs once takes as much however many steps there are: how much of it a step of the run has, where one of the
+  // runs that plans are made for has 1.
   double ShareOfStep(int i) const {
-    if (!graph_.GivesOnce(graph_.nodes[i])) return 1;
-    return static_cast<double>(kTypicalSteps) / static_cast<double>(std::max<std::int64_t>(1, measured_->num_steps));
+    if (!num_steps_ || !graph_.GivesOnce(graph_.nodes[i])) return 1;
+    return static_cast<double>(kTypicalSteps) / static_cast<double>(std::max<std::int64_t>(1, *num_steps_));
   }
 
-  // Whichever takes longer: the arithmetic, or the bytes, which lie in the cache that holds all that the stage touches
-  // at a time.
-  std::optional<ExplainedLimit> LimitOf(const ExplainedInstruction& of, const Stage& stage) const {
+  // Whichever takes longest: the arithmetic, the functions, or the bytes, which lie in the cache that holds all that
+  // the stage touches at a time.
+  std::optional<ExplainedLimit> LimitOf(const ExplainedInstruction& of, const StepNode& node,
+                                        const Stage& stage) const {
     if (of.flops <= 0 && of.bytes <= 0) return {};
     const std::int64_t steps = std::max<std::int64_t>(1, measured_->num_steps);
     const std::int64_t at_once = stage.steps_at_once == kAllSteps ? steps : std::min(stage.steps_at_once, steps);
@@ -221,19 +269,39 @@ class Explainer {
     const MachineLimits::Cache& cache = limits.CacheOf(touched);
     const double arithmetic = of.flops / limits.flops_per_microsecond;
     const double reading = of.bytes / cache.bytes_per_microsecond;
-    if (arithmetic >= reading) return {{arithmetic, StrCat(Number(limits.flops_per_microsecond / 1e3, 3), " GFLOP/s")}};
-    return {{reading, StrCat(Number(cache.bytes_per_microsecond / 1e3, 3), " GB/s from the ", cache.name)}};
+    const ExplainedLimit functions = LimitOfFunctions(of, node);
+    if (functions.microseconds > std::max(arithmetic, reading)) return functions;
+    if (arithmetic >= reading) return {{arithmetic, StrCat(Figure(limits.flops_per_microsecond / 1e3), " GFLOP/s")}};
+    return {{reading, StrCat(Figure(cache.bytes_per_microsecond / 1e3), " GB/s from the ", cache.name)}};
+  }
+
+  ExplainedLimit LimitOfFunctions(const ExplainedInstruction& of, const StepNode& node) const {
+    ExplainedLimit limit{.of_functions = true};
+    std::vector<std::string> names;
+    const std::map<ExprOp, double> counts = NodeFunctions(graph_, node);
+    double all = 0;
+    for (const auto& [op, count] : counts) all += count;
+    for (const MachineLimits::Function& function : measured_->limits.functions) {
+      const auto found = counts.find(function.op);
+      if (found == counts.end()) continue;
+      names.emplace_back(function.name);
+      limit.microseconds += of.functions * found->second / all / function.per_microsecond;
+    }
+    if (names.empty()) return {};
+    limit.what = StrCat(Figure(of.functions / limit.microseconds / 1e3), " G/s of ", Join(names, ", "));
+    return limit;
   }
 
   // Empty where one thread runs all of it.
   std::string HowShared(int i, const Stage& stage) const {
     if (!plan_.IsScheduled()) return "";
-    const Schedule& schedule = *plan_.schedules[&stage - plan_.stages.data()];
+    const Schedule& schedule = ScheduleOf(stage);
     const auto task =
         std::ranges::find_if(schedule.tasks, [&](const Task& t) { return std::ranges::count(t.instructions, i) > 0; });
     if (task == schedule.tasks.end() || task->parts < 2) return "";
     std::string parts = StrCat(task->parts, " parts, one a thread");
     if (task->cuts > 1) parts += StrCat(", each cut in ", task->cuts, ", which others take when theirs are done");
+    if (!num_steps_ && schedule.min_steps > Schedule().min_steps) parts += InRunsFrom(schedule.min_steps);
     if (schedule.sharing == Sharing::kBatch) return StrCat("cut by rows of the batch, apart in all steps: ", parts);
     if (task->units > 0 && task->instructions.size() > 1) {
       const int first = task->instructions.front(), last = task->instructions.back();
@@ -242,27 +310,23 @@ class Explainer {
     return StrCat("cut in ", parts, schedule.sharing == Sharing::kLockstep ? ", in lockstep" : "");
   }
 
+  // Of a product that waits for no other step: why it is in the loop all the same.
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
-    const bool may_leave = graph_.nodes[i].kind == StepNode::Kind::kProduct && plan_.instructions[i].can_take_steps;
-    if (stage.steps_at_once != 1 || !may_leave || CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
-    if (plan_.instructions[i].packed && IsAsFastInLoop(i)) {
-      notes->emplace_back(
-          "waits for no other step, but reads its weights as fast in each, and what it gives stays in the caches");
-      return;
-    }
-    notes->emplace_back(
-        "waits for no other step, but what a step has of its own is large beside its weights, and would "
-        "leave the caches");
+    if (stage.steps_at_once != 1 || graph_.nodes[i].kind != StepNode::Kind::kProduct) return;
+    if (CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
+    notes->push_back(StrCat("waits for no other step, but ",
+                            forms_stages_ ? WhyInLoop(DraftOf(i), *plan_.target) : "the pass form_stages has not run"));
   }
 
-  // By its rows and the bytes of its weights, as compiler/find_stages.cc asks before these are packed.
-  bool IsAsFastInLoop(int i) const {
-    const StepNode& node = graph_.nodes[i];
-    const Shape& shape = plan_.instructions[i].outputs.front().info.shape;
-    const auto& product = node.products.front();
-    if (shape.size() == 0 || !product || !product->right) return false;
-    return plan_.target->IsAsFastInLoop(shape.size() / shape[-1],
-                                        graph_.values[node.inputs[product->right->input]].info.size_bytes());
+  // The instruction as form_stages sees it, before what it gives has memory of a few steps.
+  const Instruction& DraftOf(int i) const {
+    if (draft_.instructions.empty()) {
+      StepGraph graph = graph_;
+      num_once_ = static_cast<int>(graph.TakeOnce().size());
+      graph.stages.clear();
+      draft_ = EmitPlan(graph, {.is_draft = true});
+    }
+    return draft_.instructions[i - num_once_];
   }
 
   const RegionsApart& ApartIn(const Stage& stage) const {
@@ -288,75 +352,59 @@ class Explainer {
     }
   }
 
-  // Slots that instructions read the shape of, and no element.
-  std::vector<bool> ShapesAlone() const {
-    std::vector<bool> is_named(plan_.slots.size(), false), is_used = is_named;
-    for (const Instruction& instruction : plan_.instructions) {
-      for (const Operand& input : instruction.inputs) (input.shape_alone ? is_named : is_used)[input.slot] = true;
-      for (const Operand& output : instruction.outputs) is_used[output.slot] = true;
-    }
-    for (size_t s = 0; s < is_named.size(); ++s) is_named[s] = is_named[s] && !is_used[s];
-    return is_named;
-  }
-
-  void AddStorage(Explanation* to) const {
-    const std::map<StorageClass, const char*> meanings = {
-        {StorageClass::kLocal, "in registers and the first cache alone"},
-        {StorageClass::kRing, "a few rows that steps use in turn"},
-        {StorageClass::kBlock, "a row for each step of a block, for another stage"},
-        {StorageClass::kStacked, "a row for each step, for another stage or the gradient"},
-        {StorageClass::kLinked, plan_.backward
-                                    ? "rows of sequences, states, outputs and their gradients, and of what the "
-                                      "forward steps kept, where they are"
-                                    : "rows of sequences, states and outputs, at no cost"},
-        {StorageClass::kShared, "the same in all steps"},
-        {StorageClass::kDynamic, "blobs, of shapes that only a run tells"}};
-    const std::vector<bool> shapes_alone = ShapesAlone();
-    for (const auto& [storage_class, meaning] : meanings) {
-      ExplainedStorage storage{.kind = StorageClassName(storage_class), .meaning = meaning};
-      storage.has_rows = storage_class != StorageClass::kShared;
-      std::set<std::pair<int, std::int64_t>> rows;  // that are counted
-      for (size_t s = 0; s < plan_.slots.size(); ++s) {
-        const Slot& slot = plan_.slots[s];
-        if (slot.storage_class != storage_class || shapes_alone[s]) continue;
-        if (std::ranges::count(storage.values, slot.blob) == 0) storage.values.push_back(slot.blob);
-        if (rows.emplace(slot.base, slot.offset).second) storage.bytes += slot.bytes;
+  // The stage that goes through one step after the other and takes the longest; null: none, or nothing is scheduled.
+  const Stage* LongestLoop() const {
+    const Stage* longest = nullptr;
+    for (const Stage& stage : plan_.stages) {
+      if (!plan_.IsScheduled() || stage.steps_at_once != 1) continue;
+      if (longest == nullptr || ScheduleOf(stage).step_microseconds > ScheduleOf(*longest).step_microseconds) {
+        longest = &stage;
       }
-      if (!storage.values.empty()) to->storage.push_back(std::move(storage));
-    }
-    ExplainedStorage shapes{.kind = "shape", .meaning = "nothing else of them is read"};
-    for (size_t s = 0; s < plan_.slots.size(); ++s) {
-      if (shapes_alone[s]) shapes.values.push_back(plan_.slots[s].blob);
-    }
-    if (!shapes.values.empty()) to->storage.push_back(std::move(shapes));
-  }
-
-  const Schedule* LongestLoop() const {
-    const Schedule* longest = nullptr;
-    for (size_t s = 0; s < plan_.stages.size() && plan_.IsScheduled(); ++s) {
-      const Schedule* const schedule = plan_.schedules[s].get();
-      if (plan_.stages[s].steps_at_once != 1) continue;
-      if (longest == nullptr || schedule->step_microseconds > longest->step_microseconds) longest = schedule;
     }
     return longest;
   }
+  const Schedule& ScheduleOf(const Stage& stage) const { return *plan_.schedules[&stage - plan_.stages.data()]; }
+
+  void AddPace(Explanation* to) const {
+    const Stage* const loop = LongestLoop();
+    if (loop == nullptr) return;
+    const Schedule& schedule = ScheduleOf(*loop);
+    const bool by_tasks = schedule.sharing == Sharing::kTasks;
+    // Others have tasks of what runs one behind the other, whether it waits or not.
+    const std::vector<ChainLink> chain = LongestChain(by_tasks ? schedule : MakeSchedule(plan_, *loop, 1));
+    for (const ChainLink& link : chain) {
+      to->chain.push_back(StrCat(link.instruction, ": ", ShortText(link.instruction)));
+    }
+    const bool is_whole = std::ssize(chain) == loop->end - loop->begin;
+    if (is_whole || (by_tasks && schedule.threads > 1)) return;
+    to->whole_loop = StrCat(schedule.threads > 1 ? "each thread" : "one thread", " goes through all of the loop, ",
+                            loop->begin, " to ", loop->end - 1);
+  }
 
   const StepGraph& graph_;
-  const StepPlan& plan_;
-  const bool fuses_;
+  const StepPlan plan_;  // with the schedules of the run that is explained
+  const std::optional<std::int64_t> num_steps_;
+  const bool fuses_, forms_stages_;
   const std::set<std::string>& folded_;  // MadePlan::folded
   const Measured* const measured_;
   const std::vector<std::vector<int>> cycles_;  // by stage
   std::vector<ProductApart> apart_;
   mutable std::map<int, RegionsApart> regions_apart_;  // by the begin of the stage
+  mutable StepPlan draft_;                             // of DraftOf: of what does not run once, behind so many nodes
+  mutable int num_once_ = 0;
 };
 
 }  // namespace
 
-Explanation Explain(const MadePlan& made, const Measured* measured) {
-  Explanation explanation{.net = made.plan.name, .backward = made.plan.backward, .is_measured = measured != nullptr};
+Explanation Explain(const MadePlan& made, std::optional<std::int64_t> num_steps, const Measured* measured) {
+  if (measured != nullptr) num_steps = measured->num_steps;
+  if (num_steps == 0) num_steps.reset();  // nothing runs
+  Explanation explanation{.net = made.plan.name,
+                          .backward = made.plan.backward,
+                          .num_steps = num_steps,
+                          .is_measured = measured != nullptr};
   explanation.num_operators = static_cast<int>(std::ranges::count_if(made.imported.nodes, &StepNode::RunsOperators));
-  Explainer(made, measured).Run(&explanation);
+  Explainer(made, num_steps, measured).Run(&explanation);
   explanation.imported_text = GraphText(made.imported);
   explanation.graph_text = GraphText(made.graph);
   explanation.imported_drawing = GraphDrawing(made.imported);

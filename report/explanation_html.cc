@@ -1,5 +1,6 @@
 // Explanations as one page that needs nothing else.
 #include <algorithm>
+#include <cmath>
 
 #include "stepnet/core/strings.h"
 #include "stepnet/report/explanation.h"
@@ -23,18 +24,19 @@ pre { background: #f6f6f6; padding: .7rem; overflow-x: auto } .why { color: #666
 </style>
 )";
 
-double MicrosecondsOf(const ExplainedInstruction& of) { return of.measured.value_or(of.estimate); }
+double MicrosecondsOf(const ExplainedInstruction& of) { return of.runs ? of.measured.value_or(of.estimate) : 0; }
 
 // "25.1, 81 % of 251 GFLOP/s, estimate 20.3"; "about 20.3".
 std::string Time(const ExplainedInstruction& of, bool is_measured) {
-  const std::string estimate = Number(of.estimate, 3);
+  const std::string estimate = Figure(of.estimate);
+  if (!of.runs) return "does not run";
   if (!of.measured) {
     return StrCat("about ", estimate, is_measured ? "<div class=why>did not run when measured</div>" : "");
   }
-  std::string html = Number(*of.measured, 3);
+  std::string html = Figure(*of.measured);
   if (of.limit && *of.measured > 0) {
-    html += StrCat("<div class=why>", Number(100 * of.limit->microseconds / *of.measured, 2), " % of ", of.limit->what,
-                   "</div>");
+    html += StrCat("<div class=why>", Figure(std::round(100 * of.limit->microseconds / *of.measured)), " % of ",
+                   of.limit->what, "</div>");
   }
   return StrCat(html, "<div class=why>estimate ", estimate, "</div>");
 }
@@ -60,6 +62,7 @@ std::string Details(const char* title, const std::string& drawing, const std::st
 
 std::string Section(const Explanation& of) {
   std::string html = StrCat("<h2>", HtmlText(of.net), of.backward ? ", backward" : "", "</h2>\n<p>",
+                            of.num_steps ? StrCat("In a run of ", Count(*of.num_steps, "step"), ", ") : "",
                             Count(of.num_operators, "operator"), " of the step run as ",
                             Count(NumInstructions(of), "instruction"), ".</p>\n");
   double longest = 0;
@@ -69,8 +72,8 @@ std::string Section(const Explanation& of) {
   }
   for (const ExplainedStage& stage : of.stages) {
     html += StrCat("<h3>", HtmlText(stage.title), stage.threads > 1 ? StrCat(", on ", stage.threads, " threads") : "",
-                   "</h3><div class=why>", HtmlText(stage.why),
-                   "</div>\n<table class=run><tr><th>#<th>what<th>computes<th>&micro;s a step\n");
+                   stage.shorter_runs.empty() ? "" : StrCat(" (", stage.shorter_runs, ")"), "</h3><div class=why>",
+                   HtmlText(stage.why), "</div>\n<table class=run><tr><th>#<th>what<th>computes<th>&micro;s a step\n");
     for (const ExplainedInstruction& instruction : stage.instructions)
       html += Row(instruction, longest, of.is_measured);
     html += "</table>\n";
@@ -78,13 +81,12 @@ std::string Section(const Explanation& of) {
   html += "<h3>Memory</h3>\n<table><tr><th>kind<th>is<th>values<th>bytes\n";
   for (const ExplainedStorage& storage : of.storage) {
     html += StrCat(
-        "<tr><td>", storage.kind, "<td>", storage.meaning, "<td><code>", HtmlText(Join(storage.values, ", ")),
+        "<tr><td>", storage.kind, "<td>", storage.meaning, "<td><code>", HtmlText(Join(PlacesOf(storage), ", ")),
         "</code><td class=time>",
         storage.bytes > 0 ? Bytes(static_cast<double>(storage.bytes)) + (storage.has_rows ? " a row" : "") : "", "\n");
   }
   html += "</table>\n";
-  if (!of.chain.empty())
-    html += StrCat("<p>What sets the pace: <code>", HtmlText(Join(of.chain, "; ")), "</code></p>\n");
+  if (!of.chain.empty()) html += StrCat("<p>What sets the pace: <code>", HtmlText(PaceText(of)), "</code></p>\n");
   html += Details("The step as it was written", of.imported_drawing, of.imported_text);
   html += Details("The step as it runs", of.graph_drawing, of.graph_text);
   html += Details("When what may run", "", of.schedule_text);

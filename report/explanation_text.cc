@@ -1,5 +1,7 @@
 // Explanations as text and as JSON.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "stepnet/core/printable.h"
@@ -12,30 +14,32 @@ namespace {
 
 using Kind = ExplainedInstruction::Kind;
 
-// GFLOP/s of products, and otherwise GB/s; "" where nothing is known.
+// GFLOP/s of products, functions where these are what sets the limit, and otherwise GB/s; "" where nothing is known.
 std::string RateText(const ExplainedInstruction& of, double microseconds) {
   if (microseconds <= 0) return "";
-  if (of.kind == Kind::kProduct) return StrCat(Number(of.flops / microseconds / 1e3, 3), " GFLOP/s");
-  return of.bytes > 0 ? StrCat(Number(of.bytes / microseconds / 1e3, 3), " GB/s") : "";
+  if (of.kind == Kind::kProduct) return StrCat(Figure(of.flops / microseconds / 1e3), " GFLOP/s");
+  if (of.limit && of.limit->of_functions) return StrCat(Figure(of.functions / microseconds / 1e3), " G functions/s");
+  return of.bytes > 0 ? StrCat(Figure(of.bytes / microseconds / 1e3), " GB/s") : "";
 }
 
 std::string TimeText(const ExplainedInstruction& of, bool is_measured) {
-  const std::string estimate = StrCat(Number(of.estimate, 3), " us");
+  const std::string estimate = StrCat(Figure(of.estimate), " us");
+  if (!of.runs) return "does not run";
   if (!of.measured) return StrCat(is_measured ? "did not run when measured; " : "", "about ", estimate, " a step");
   const double microseconds = *of.measured;
-  std::string text = StrCat(Number(microseconds, 3), " us a step");
+  std::string text = StrCat(Figure(microseconds), " us a step");
   if (const std::string rate = RateText(of, microseconds); !rate.empty()) text += ", " + rate;
   if (of.limit && microseconds > 0) {
-    text += StrCat(", ", Number(100 * of.limit->microseconds / microseconds, 2), " % of ", of.limit->what);
+    text += StrCat(", ", Figure(std::round(100 * of.limit->microseconds / microseconds)), " % of ", of.limit->what);
   }
   return StrCat(text, " (estimate ", estimate, ")");
 }
 
-std::string ListText(const std::vector<std::string>& names) {
+std::string ListText(const std::vector<std::string>& places) {
   constexpr size_t kShown = 12;
-  const std::vector<std::string> shown(names.begin(),
-                                       names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
-  return StrCat(Join(shown, ", "), names.size() > kShown ? StrCat(" and ", names.size() - kShown, " more") : "");
+  const std::vector<std::string> shown(places.begin(),
+                                       places.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, places.size())));
+  return StrCat(Join(shown, ", "), places.size() > kShown ? StrCat(" and ", places.size() - kShown, " more") : "");
 }
 
 }  // namespace
@@ -53,19 +57,43 @@ const char* KindName(Kind kind) {
 
 int NumInstructions(const Explanation& explanation) {
   int count = 0;
-  for (const ExplainedStage& stage : explanation.stages) count += static_cast<int>(stage.instructions.size());
+  for (const ExplainedStage& stage : explanation.stages) {
+    count += static_cast<int>(std::ranges::count_if(stage.instructions, &ExplainedInstruction::runs));
+  }
   return count;
+}
+
+std::vector<std::string> PlacesOf(const ExplainedStorage& storage) {
+  std::vector<std::string> places;
+  for (const std::vector<std::string>& names : storage.values) places.push_back(Join(names, " then "));
+  return places;
+}
+
+std::string PaceText(const Explanation& explanation) {
+  const std::string chain = StrCat(Join(explanation.chain, "; then "), "; then again");
+  return explanation.whole_loop.empty() ? chain : StrCat(explanation.whole_loop, "; its longest chain is ", chain);
+}
+
+std::string HowStagesPass(const Explanation& explanation) {
+  const std::int64_t steps = explanation.block_steps;
+  if (steps == 0) return "";
+  if (explanation.num_steps && *explanation.num_steps <= steps) {
+    return "one block has all steps: what one stage passes to another has a row for each of them";
+  }
+  return StrCat("blocks of ", steps, " steps: what one stage passes to another has a row for each of them");
 }
 
 namespace {
 
 std::string TextOf(const Explanation& of) {
   std::string text =
-      StrCat("step net ", NameText(of.net), of.backward ? ", backward" : "", ": ", Count(of.num_operators, "operator"),
-             " run as ", Count(NumInstructions(of), "instruction"), "\n");
+      StrCat("step net ", NameText(of.net), of.backward ? ", backward" : "",
+             of.num_steps ? StrCat(", in a run of ", Count(*of.num_steps, "step")) : "", ": ",
+             Count(of.num_operators, "operator"), " run as ", Count(NumInstructions(of), "instruction"), "\n");
   for (const ExplainedStage& stage : of.stages) {
     text += StrCat(stage.title, stage.why.empty() ? "" : ": " + stage.why,
-                   stage.threads > 1 ? StrCat("; on ", stage.threads, " threads") : "", "\n");
+                   stage.threads > 1 ? StrCat("; on ", stage.threads, " threads") : "",
+                   stage.shorter_runs.empty() ? "" : StrCat(" (", stage.shorter_runs, ")"), "\n");
     for (const ExplainedInstruction& instruction : stage.instructions) {
       text += StrCat("  ", instruction.number, ": ", KindName(instruction.kind), "; ",
                      TimeText(instruction, of.is_measured), "\n");
@@ -75,22 +103,24 @@ std::string TextOf(const Explanation& of) {
     }
   }
   if (of.stages_overlap) {
-    text += StrCat("stages overlap on threads: each works on another ", of.chunk_steps, " steps\n");
+    text += StrCat(
+        "stages overlap on threads: each works on another ", of.chunk_steps, " steps",
+        of.min_steps_to_overlap > 0 ? StrCat(", in runs of ", of.min_steps_to_overlap, " steps or more") : "", "\n");
   }
-  if (of.block_steps > 0) {
-    text +=
-        StrCat("blocks of ", of.block_steps, " steps: what one stage passes to another has a row for each of them\n");
-  }
+  if (const std::string passed = HowStagesPass(of); !passed.empty()) text += passed + "\n";
   for (const ExplainedStorage& storage : of.storage) {
-    text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(storage.values),
+    text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(PlacesOf(storage)),
                    storage.bytes > 0
                        ? StrCat("; ", Bytes(static_cast<double>(storage.bytes)), storage.has_rows ? " a row" : "")
                        : "",
                    "\n");
   }
-  if (!of.chain.empty()) text += StrCat("what sets the pace: ", Join(of.chain, "; then "), "; then again\n");
+  if (!of.chain.empty()) text += StrCat("what sets the pace: ", PaceText(of), "\n");
   return text;
 }
+
+// With six digits, which print as they are.
+double Rounded(double value) { return std::strtod(Number(value, 6).c_str(), nullptr); }
 
 nlohmann::ordered_json JsonOf(const Explanation& of) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
@@ -101,12 +131,14 @@ nlohmann::ordered_json JsonOf(const Explanation& of) {
                                      {"kind", KindName(instruction.kind)},
                                      {"text", instruction.text},
                                      {"formulas", instruction.formulas},
-                                     {"flops_a_step", instruction.flops},
-                                     {"bytes_a_step", instruction.bytes},
-                                     {"estimated_us", instruction.estimate}};
-      if (instruction.measured) item["measured_us"] = *instruction.measured;
+                                     {"flops_a_step", Rounded(instruction.flops)},
+                                     {"bytes_a_step", Rounded(instruction.bytes)},
+                                     {"functions_a_step", Rounded(instruction.functions)},
+                                     {"estimated_us", Rounded(instruction.estimate)},
+                                     {"runs", instruction.runs}};
+      if (instruction.measured) item["measured_us"] = Rounded(*instruction.measured);
       if (instruction.limit) {
-        item["limit_us"] = instruction.limit->microseconds;
+        item["limit_us"] = Rounded(instruction.limit->microseconds);
         item["limit"] = instruction.limit->what;
       }
       item["notes"] = instruction.notes;
@@ -115,23 +147,31 @@ nlohmann::ordered_json JsonOf(const Explanation& of) {
     stages.push_back({{"title", stage.title},
                       {"why", stage.why},
                       {"threads", stage.threads},
+                      {"shorter_runs", stage.shorter_runs},
                       {"instructions", std::move(instructions)}});
   }
   nlohmann::ordered_json storage = nlohmann::ordered_json::array();
   for (const ExplainedStorage& kind : of.storage) {
+    nlohmann::ordered_json values = nlohmann::ordered_json::array();
+    for (const std::vector<std::string>& names : kind.values) {
+      for (const std::string& name : names) values.push_back(name);
+    }
     storage.push_back(
-        {{"kind", kind.kind}, {"values", kind.values}, {kind.has_rows ? "bytes_a_row" : "bytes", kind.bytes}});
+        {{"kind", kind.kind}, {"values", std::move(values)}, {kind.has_rows ? "bytes_a_row" : "bytes", kind.bytes}});
   }
   return {{"net", of.net},
           {"backward", of.backward},
+          {"steps", of.num_steps ? nlohmann::ordered_json(*of.num_steps) : nlohmann::ordered_json()},
           {"measured", of.is_measured},
           {"operators", of.num_operators},
           {"stages", std::move(stages)},
           {"stages_overlap", of.stages_overlap},
+          {"min_steps_to_overlap", of.min_steps_to_overlap},
           {"chunk_steps", of.chunk_steps},
           {"block_steps", of.block_steps},
           {"storage", std::move(storage)},
-          {"longest_chain", of.chain}};
+          {"longest_chain", of.chain},
+          {"whole_loop", of.whole_loop}};
 }
 
 }  // namespace

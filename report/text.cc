@@ -1,6 +1,7 @@
 #include "stepnet/report/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "stepnet/core/strings.h"
@@ -90,6 +91,8 @@ std::string Table::Text(const std::string& indent) const {
 }
 
 std::string Number(double value, int digits) { return Printf("%.*g", digits, value); }
+
+std::string Figure(double value) { return std::abs(value) < 999.5 ? Number(value, 3) : Printf("%.*f", 0, value); }
 
 std::string Milliseconds(double seconds) {
   const double ms = seconds * 1e3;

@@ -34,6 +34,7 @@ class Table {
 };
 
 std::string Number(double value, int digits = 4);  // %.4g
+std::string Figure(double value);                  // three digits, or all before the point: "0.0516", "3045"
 std::string Milliseconds(double seconds);
 std::string Bytes(double bytes);                             // "1.5 MB"
 std::string Count(std::int64_t n, const std::string& what);  // "1 operator", "2 operators"

@@ -42,7 +42,7 @@ std::string ExplanationOf(ProgramDef def, const std::vector<Tensor>& inputs, con
   }
   if (made.plans().empty()) throw Error(ErrorCode::kInvalidNet, StrCat(title, " runs no step net"));
   std::vector<Explanation> explanations;
-  for (const MadePlan& plan : made.plans()) explanations.push_back(Explain(plan, nullptr));
+  for (const MadePlan& plan : made.plans()) explanations.push_back(Explain(plan, std::nullopt, nullptr));
   if (format == "html") return ExplanationsHtml(StrCat("What the compiler has made of ", title), explanations);
   return format == "json" ? ExplanationsJson(explanations) : ExplanationsText(explanations);
 }

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
+#include <utility>
 
 #include "stepnet/core/workspace.h"
 #include "stepnet/tests/executor/recurrent_case.h"
@@ -14,16 +17,17 @@ namespace {
 constexpr int kBatch = 3, kInput = 5, kHidden = 7;
 
 // The plans of a run of four steps, of x, h0, w, b, u and none.
-std::vector<MadePlan> PlansOf(const RecurrentCase& net, const std::string& sequence, RunOptions options = {}) {
+std::vector<MadePlan> PlansOf(const RecurrentCase& net, const std::string& sequence, RunOptions options = {},
+                              DType dtype = DType::kDouble) {
   Workspace workspace;
-  workspace.SetTensor(sequence, Random({4, kBatch, kInput}, 1));
-  workspace.SetTensor("h0", Random({kBatch, kHidden}, 2));
-  workspace.SetTensor("w", Random({kHidden, kInput}, 3));
-  workspace.SetTensor("b", Random({kHidden}, 4));
-  workspace.SetTensor("u", Random({kHidden, kHidden}, 5));
-  workspace.SetTensor("none", Random({kHidden}, 6));
+  workspace.SetTensor(sequence, Random({4, kBatch, kInput}, 1, dtype));
+  workspace.SetTensor("h0", Random({kBatch, kHidden}, 2, dtype));
+  workspace.SetTensor("w", Random({kHidden, kInput}, 3, dtype));
+  workspace.SetTensor("b", Random({kHidden}, 4, dtype));
+  workspace.SetTensor("u", Random({kHidden, kHidden}, 5, dtype));
+  workspace.SetTensor("none", Random({kHidden}, 6, dtype));
   MadePlans made;
-  options.threads = 1;
+  options.threads = std::max(options.threads, 1);
   made.Watch(&options);
   Net::Create(net.Build(), workspace, options)->Run();
   return made.plans();
@@ -36,17 +40,17 @@ OperatorDef Product(const std::string& text) {
 }
 
 // h' = tanh(x w^T + b + h u^T), whose sequence has this name.
-std::vector<MadePlan> ElmanPlans(const std::string& sequence) {
+std::vector<MadePlan> ElmanPlans(const std::string& sequence, RunOptions options = {}, DType dtype = DType::kDouble) {
   RecurrentCase elman;
   elman.Sequence(sequence, "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b").Captured("u");
   elman.Step(Product("x_part = FC(x_t, w, b)")).Step(Product("h_part = FC(h_prev, u, none)"));
   elman.Captured("none").Step("sum = Add(x_part, h_part)").Step("h_next = Tanh(sum)").Output("h_all", "h", 1);
-  return PlansOf(elman, sequence);
+  return PlansOf(elman, sequence, std::move(options), dtype);
 }
 
 std::vector<Explanation> ExplainElman(const std::string& sequence) {
   std::vector<Explanation> explanations;
-  for (const MadePlan& plan : ElmanPlans(sequence)) explanations.push_back(Explain(plan, nullptr));
+  for (const MadePlan& plan : ElmanPlans(sequence)) explanations.push_back(Explain(plan, std::nullopt, nullptr));
   return explanations;
 }
 
@@ -118,10 +122,10 @@ TEST(Explanations, SayWhatDidNotRun) {
   const size_t num_instructions = made.plan.instructions.size();
   ASSERT_GE(num_instructions, 3U);
   Measured measured{.microseconds = std::vector<std::optional<double>>(num_instructions),
-                    .num_steps = 4,
+                    .num_steps = 20,
                     .limits = LimitsWith(1 << 20)};
   measured.microseconds.back() = 7.25;
-  const std::vector<Explanation> explanations = {Explain(made, &measured)};
+  const std::vector<Explanation> explanations = {Explain(made, std::nullopt, &measured)};
   const std::string text = ExplanationsText(explanations);
   EXPECT_EQ(CountOf("did not run when measured; about ", text), num_instructions - 1) << text;
   EXPECT_EQ(CountOf("7.25 us a step, ", text), 1U) << text;
@@ -131,6 +135,81 @@ TEST(Explanations, SayWhatDidNotRun) {
   EXPECT_EQ(CountOf("did not run when measured", page), num_instructions - 1);
   EXPECT_EQ(CountOf("<td class=time>7.25<", page), 1U);
   EXPECT_EQ(CountOf("estimate ", page), 1U);
+}
+
+// Short runs have another schedule than long ones, and lay out no weights.
+TEST(Explanations, DescribeTheRunThatTheyAreToldOf) {
+  const MadePlan made = ElmanPlans("x", {.threads = 2}).at(0);
+  const auto text_of = [&](std::optional<std::int64_t> num_steps) {
+    return ExplanationsText({Explain(made, num_steps, nullptr)});
+  };
+  const std::string packed = "reads weights in a layout of their own",
+                    cut = "cut by rows of the batch, apart in all steps: ";
+  const std::string any = text_of({});
+  EXPECT_EQ(CountOf(packed + ", in runs of 16 steps or more\n", any), 1U) << any;
+  EXPECT_EQ(CountOf(cut + "2 parts, one a thread, in runs of 16 steps or more\n", any), 2U) << any;
+  EXPECT_EQ(CountOf("; on 2 threads (runs of fewer than 16 steps: threads share tasks)\n", any), 1U) << any;
+  const std::string few = text_of(5);
+  EXPECT_EQ(CountOf("in a run of 5 steps: 4 operators run as 3 instructions\n", few), 1U) << few;
+  EXPECT_EQ(CountOf("left out, for runs of 16 steps or more: ", few), 1U) << few;
+  EXPECT_EQ(CountOf(": pack; does not run\n", few), 1U) << few;
+  EXPECT_EQ(CountOf("for all 5 steps at once: ", few), 1U) << few;
+  EXPECT_EQ(CountOf("reads weights as they lie: ", few), 1U) << few;
+  for (const std::string& of_long_runs : {packed, cut, std::string("its terms are added up in another order")}) {
+    EXPECT_EQ(CountOf(of_long_runs, few), 0U) << few;
+  }
+  EXPECT_EQ(CountOf("u packed", few), 1U) << few;  // what gives it, and no memory
+  const std::string many = text_of(20);
+  EXPECT_EQ(CountOf(packed + "\n", many), 1U) << many;
+  EXPECT_EQ(CountOf(cut + "2 parts, one a thread\n", many), 2U) << many;
+  EXPECT_EQ(CountOf(" steps or more", many) + CountOf("runs of fewer", many), 0U) << many;
+  EXPECT_EQ(CountOf("u packed", many), 2U) << many;
+}
+
+TEST(Explanations, NameWhatTakesThePlaceOfAnother) {
+  const std::vector<Explanation> explanations = ExplainElman("x");
+  const std::string text = ExplanationsText(explanations);
+  EXPECT_EQ(CountOf("    adds to x_part where that lies, which is sum from then on\n", text), 1U) << text;
+  EXPECT_EQ(CountOf("for another stage: x_part then sum; ", text), 1U) << text;
+  const nlohmann::json json = nlohmann::json::parse(ExplanationsJson(explanations));
+  int found = 0;
+  for (const auto& kind : json[0]["storage"]) found += kind["values"] == nlohmann::json({"x_part", "sum"}) ? 1 : 0;
+  EXPECT_EQ(found, 1) << json[0]["storage"];
+}
+
+TEST(Explanations, CompareFunctionsWithTheirOwnLimit) {
+  const MadePlan made = ElmanPlans("x", {}, DType::kFloat).at(0);
+  MachineLimits limits = LimitsWith(1 << 20);
+  for (const bool are_slow : {true, false}) {
+    limits.functions = {{ExprOp::kExp, "exp", 1.0}, {ExprOp::kTanh, "tanh", are_slow ? 10.0 : 1e6}};
+    const Measured measured{.microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 4.2),
+                            .num_steps = 4,
+                            .limits = limits};
+    const Explanation explanation = Explain(made, {}, &measured);
+    const ExplainedInstruction tanh = InstructionsOf(explanation).back();
+    EXPECT_EQ(tanh.functions, kBatch * kHidden);
+    ASSERT_TRUE(tanh.limit);
+    EXPECT_EQ(tanh.limit->of_functions, are_slow);
+    const std::string text = ExplanationsText({explanation});
+    EXPECT_EQ(CountOf("4.2 us a step, 0.005 G functions/s, 50 % of 0.01 G/s of tanh (", text), are_slow ? 1U : 0U)
+        << text;
+    if (are_slow) {
+      EXPECT_DOUBLE_EQ(tanh.limit->microseconds, 2.1);
+    }
+  }
+}
+
+TEST(Explanations, PrintNumbersAsPeopleWriteThem) {
+  const MadePlan made = ElmanPlans("x").at(0);
+  const Measured measured{
+      .microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 3045.123456789),
+      .num_steps = 30,
+      .limits = LimitsWith(1 << 20)};
+  const std::vector<Explanation> explanations = {Explain(made, {}, &measured)};
+  EXPECT_EQ(CountOf("3045 us a step", ExplanationsText(explanations)), made.plan.instructions.size());
+  const std::string json = ExplanationsJson(explanations);
+  EXPECT_EQ(CountOf("\"measured_us\": 3045.12,", json), made.plan.instructions.size()) << json;
+  EXPECT_FALSE(std::regex_search(json, std::regex("[0-9]*[.][0-9]{8}"))) << json;
 }
 
 // A plan says of what runs once what a step has of it in a long run.
@@ -143,7 +222,7 @@ TEST(Explanations, JudgeWhatRunsOnceByAllItsBytes) {
     const Measured measured{.microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 1.0),
                             .num_steps = 4,
                             .limits = LimitsWith(static_cast<std::int64_t>(fits ? bytes : bytes / 2))};
-    const ExplainedInstruction pack = InstructionsOf(Explain(made, &measured)).front();
+    const ExplainedInstruction pack = InstructionsOf(Explain(made, std::nullopt, &measured)).front();
     EXPECT_DOUBLE_EQ(pack.bytes, bytes / 4);
     ASSERT_TRUE(pack.limit);
     EXPECT_TRUE(pack.limit->what.ends_with(fits ? "first cache" : "second cache")) << pack.limit->what;
@@ -161,7 +240,7 @@ TEST(Explanations, SayThatABiasIsAddedElsewhere) {
   std::set<std::string> disabled = {"form_stages", "pack_weights", "add_in_place"};
   for (const size_t count : {1U, 0U}) {
     const MadePlan made = PlansOf(net, "x", {.disabled_passes = disabled}).at(0);
-    const std::string text = ExplanationsText({Explain(made, nullptr)});
+    const std::string text = ExplanationsText({Explain(made, std::nullopt, nullptr)});
     EXPECT_EQ(CountOf("may round otherwise than with opt_level=1: " + note, text), count) << text;
     disabled.insert("fold_biases");
   }

@@ -11,6 +11,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
 #include "stepnet/tools/rnn_runner/net_plans.h"
+#include "stepnet/tools/rnn_runner/run_stats.h"
 
 DEFINE_bool(measure, false,
             "run the net some times, and say how long each instruction took, and what the machine can do at most");
@@ -28,6 +29,17 @@ void Print(const std::vector<Explanation>& explanations) {
   }
 }
 
+// Steps of the run of the plan; nothing where nobody has said how many it has: those of a cell's inputs that are made
+// up are an example.
+std::optional<std::int64_t> StepsOf(const StepPlan& plan, const RunStats& stats, const Session& session) {
+  constexpr const char* kFlags[] = {"steps", "shape", "input", "input_pb"};
+  if (!session.made_up.empty() && std::ranges::none_of(kFlags, IsGiven)) return {};
+  for (const NetStats& of : stats.Nets()) {
+    if (of.plan != nullptr && of.backward == plan.backward && of.net == plan.name) return of.max_steps;
+  }
+  return {};
+}
+
 int ExplainNet(const std::vector<std::string>& operands) {
   CheckFormat(kFormats);
   FLAGS_net = operands.front();
@@ -38,7 +50,8 @@ int ExplainNet(const std::vector<std::string>& operands) {
   MadePlans made;
   RunOptions options = RunOptionsOn(device);
   made.Watch(&options);
-  Session session = MakePlans(options);
+  RunStats stats;
+  Session session = MakePlans(options, &stats);
   if (made.plans().empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
   std::vector<Explanation> explanations;
   if (FLAGS_measure) {
@@ -52,10 +65,12 @@ int ExplainNet(const std::vector<std::string>& operands) {
       for (size_t i = 0; i < plan.costs.size(); ++i) {
         of_plan.microseconds.push_back(plan.have_run[i] ? std::optional(plan.costs[i]) : std::nullopt);
       }
-      explanations.push_back(Explain(made.plans()[p], &of_plan));
+      explanations.push_back(Explain(made.plans()[p], plan.num_steps, &of_plan));
     }
   } else {
-    for (const MadePlan& of : made.plans()) explanations.push_back(Explain(of, nullptr));
+    for (const MadePlan& of : made.plans()) {
+      explanations.push_back(Explain(of, StepsOf(of.plan, stats, session), nullptr));
+    }
   }
   Print(explanations);
   return kOk;

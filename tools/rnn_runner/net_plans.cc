@@ -1,6 +1,7 @@
 #include "stepnet/tools/rnn_runner/net_plans.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
@@ -14,9 +15,15 @@ bool IsOnHost(const NetDef& net, const RunOptions& options) {
       net.op(), [&](const OperatorDef& op) { return DeviceAskedFor(op, net).value_or(options.device()).IsHost(); });
 }
 
+void RunObserved(const NetDef& def, Workspace& workspace, const RunOptions& options, Observer* observer) {
+  const std::unique_ptr<Net> net = CreateNet(def, workspace, options);
+  if (observer != nullptr) net->AttachObserver(observer);
+  RunNet(*net);
+}
+
 }  // namespace
 
-Session MakePlans(const RunOptions& options) {
+Session MakePlans(const RunOptions& options, Observer* observer) {
   RunOptions on_host = OnDevice(options, {});
   on_host.quiet = true;
   on_host.on_pass = nullptr;
@@ -25,12 +32,12 @@ Session MakePlans(const RunOptions& options) {
   if (IsOnHost(session.def, options)) {
     on_host.on_pass = options.on_pass;
     on_host.on_plan = options.on_plan;
-    RunNet(*CreateNet(session.def, *session.workspace, on_host));
+    RunObserved(session.def, *session.workspace, on_host, observer);
     return session;
   }
   NetDef host_net = session.def;
   PlaceOnHost(&host_net);
-  RunNet(*CreateNet(host_net, *session.workspace, on_host));
+  RunObserved(host_net, *session.workspace, on_host, observer);
   MakePlacedPlans(*session.workspace, session.def, options);
   return session;
 }
