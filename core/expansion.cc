@@ -91,7 +91,7 @@ void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_
   for (size_t i = 0; i < values.size(); ++i) {
     const RegionOperand memory{
         .dtype = dtype, .size = static_cast<std::int64_t>(values.size()), .offset = static_cast<std::int64_t>(i)};
-    part.region.outputs.push_back({.value = Expr::Constant(dtype, static_cast<double>(values[i])), .memory = memory});
+    part.region.outputs.push_back({.value = Cast(dtype, Expr(values[i])), .memory = memory});
     part.outputs.push_back(num_inputs() + output);
   }
   if (!values.empty()) parts_.push_back(std::move(part));

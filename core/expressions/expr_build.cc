@@ -3,6 +3,7 @@
 // An identity is applied only where both sides are equal for every value: the sign of 0, infinities and NaN included
 // (but for the sign and payload of a NaN, which mean nothing). None drops an operand that holds a requirement.
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -99,15 +100,23 @@ struct Building {
 
 bool IsLiteral(const Expr& expr) { return expr->op == ExprOp::kLiteral; }
 
+// Whether what is cast to T from a number is that number; a float is, rounded. 2^63 becomes the greatest int64, which
+// is 2^63 as a double.
+template <typename T>
+bool IsCastOf(T typed, double number) {
+  if constexpr (scalar::kIsFloat<T>) return true;
+  return number < std::ldexp(1.0, std::numeric_limits<T>::digits) && static_cast<double>(typed) == number;
+}
+
 // The literal as a number of dtype.
 Expr Typed(const Expr& literal, DType dtype, const Building& where) {
   const ExprScalar value{.dtype = literal->is_whole ? DType::kInt64 : DType::kDouble, .bits = literal->bits};
   return ForExprType(dtype, [&](auto zero) {
     using T = decltype(zero);
     const T typed = literal->is_whole ? scalar::Cast<T>(value.As<std::int64_t>()) : scalar::Cast<T>(value.As<double>());
-    const bool fits =
-        scalar::kIsFloat<T> || (literal->is_whole ? static_cast<std::int64_t>(typed) == value.As<std::int64_t>()
-                                                  : static_cast<double>(typed) == value.As<double>());
+    const bool fits = literal->is_whole
+                          ? scalar::kIsFloat<T> || static_cast<std::int64_t>(typed) == value.As<std::int64_t>()
+                          : IsCastOf(typed, value.As<double>());
     if (!fits || dtype == DType::kBool) {
       throw Error(ErrorCode::kTypeMismatch, StrCat(where.Text(), ": ", ExprSummary(literal), " is no ", dtype));
     }
@@ -142,13 +151,18 @@ void TypeLiterals(Building* building) {
   }
 }
 
-void CheckDTypes(const Building& building) {
-  const Rule rule = RuleOf(building.op);
+// Before literals get dtypes: none is of one that is only stored.
+void CheckNoneIsStored(const Building& building) {
+  if (building.op == ExprOp::kCast) return;
   for (const Expr& operand : building.All()) {
-    if (building.op == ExprOp::kCast || !IsStoredFloat(operand->dtype)) continue;
+    if (!IsStoredFloat(operand->dtype)) continue;
     throw Error(ErrorCode::kTypeMismatch, StrCat(building.Text(), ": ", ExprSummary(operand), " is ", operand->dtype,
                                                  ", which is only stored; Cast to float computes with it"));
   }
+}
+
+void CheckDTypes(const Building& building) {
+  const Rule rule = RuleOf(building.op);
   if (building.op == ExprOp::kWhere && building.a()->dtype != DType::kBool) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(building.Text(), ": the condition is ", building.a()->dtype, ", must be bool"));
@@ -413,6 +427,7 @@ Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts)
   if (std::optional<Expr> literal = NegativeLiteral(building)) return *std::move(literal);
   if (std::optional<Expr> literal = StoredLiteral(building)) return *std::move(literal);
   if (std::optional<Expr> cast = ThroughFloat(building)) return *std::move(cast);
+  CheckNoneIsStored(building);
   TypeLiterals(&building);
   CheckDTypes(building);
   if (std::optional<Expr> constant = Folded(building)) return *std::move(constant);
@@ -432,7 +447,7 @@ Expr Expr::Constant(DType dtype, double value) {
   return ForExprType(dtype, [&](auto zero) {
     using T = decltype(zero);
     const T typed = scalar::Cast<T>(value);
-    if (!scalar::kIsFloat<T> && static_cast<double>(typed) != value) {
+    if (!IsCastOf(typed, value)) {
       throw Error(ErrorCode::kTypeMismatch, StrCat("the constant ", value, " is no ", dtype));
     }
     return ConstantOf(ScalarOf(typed));

@@ -421,7 +421,7 @@ class Composer {
   }
 
   Expr IndexValue(const Affine& index) const {
-    Expr sum = Expr::Constant(DType::kInt64, static_cast<double>(index.offset));
+    Expr sum = Cast(DType::kInt64, Expr(index.offset));
     for (size_t d = 0; d < joined_.size(); ++d) {
       const std::int64_t stride = index.strides[joined_[d].inner];
       if (stride != 0) sum = sum + stride * Index(static_cast<int>(SlotOf(d)));

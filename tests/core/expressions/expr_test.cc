@@ -85,6 +85,11 @@ TEST(Expr, RefusesDTypesThatDoNotFit) {
   EXPECT_EQ(ErrorOf([] { And(flag, x < y) + 1; }), "type mismatch: (flag && x < y) + 1: 1 is no bool");
   EXPECT_EQ(ErrorOf([] { n + 0.5; }), "type mismatch: n + 0.5: 0.5 is no int32");
   EXPECT_EQ(ErrorOf([] { n + 3000000000; }), "type mismatch: n + 3000000000: 3000000000 is no int32");
+  const Expr k = Expr::Input(0, "k", DType::kInt64);
+  EXPECT_EQ(ErrorOf([&] { k + 0x1p63; }), "type mismatch: k + 9223372036854775808: 9223372036854775808 is no int64");
+  EXPECT_EQ(ErrorOf([] { Expr::Constant(DType::kInt64, 0x1p63); }),
+            "type mismatch: the constant 9.22337e+18 is no int64");
+  EXPECT_TRUE(Expr::Constant(DType::kInt64, -0x1p63).Is(Cast(DType::kInt64, std::numeric_limits<std::int64_t>::min())));
   EXPECT_EQ(ErrorOf([] { Where(x, y, y * 2); }),
             "type mismatch: where(x, y, y * 2): the condition is float, must be bool");
   EXPECT_EQ(ErrorOf([] { Where(flag, 1, 0); }), "type mismatch: where(flag, 1, 0): nothing says of what dtype 1 is");
@@ -109,6 +114,8 @@ TEST(Expr, StoresSixteenBits) {
   const Expr half = Expr::Input(3, "h", DType::kFloat16), loaded = Cast(DType::kFloat, half);
   const std::string only_stored = "h is float16, which is only stored; Cast to float computes with it";
   EXPECT_EQ(ErrorOf([&] { half + half; }), "type mismatch: h + h: " + only_stored);
+  EXPECT_EQ(ErrorOf([&] { half + 1; }), "type mismatch: h + 1: " + only_stored);
+  EXPECT_EQ(ErrorOf([&] { 2 - half; }), "type mismatch: 2 - h: " + only_stored);
   EXPECT_EQ(ErrorOf([&] { Where(flag, half, half); }), "type mismatch: where(flag, h, h): " + only_stored);
   EXPECT_EQ(ErrorOf([&] { Require(flag, "{}", half); }), "type mismatch: require(flag, \"{}\", h): " + only_stored);
   EXPECT_TRUE(Cast(DType::kFloat16, loaded).Is(half));
