@@ -13,6 +13,7 @@
 namespace stepnet {
 namespace {
 
+constexpr int kFirstLine = 2;  // behind the header
 constexpr std::int64_t kMaxRowBytes = kMaxValueBytes;
 constexpr std::int64_t kMaxSteps = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxStepsAtOnce = 1 << 20;
@@ -22,6 +23,18 @@ class GraphParser {
   GraphParser(const std::string& text, const RunOptions& options) : text_(text), options_(options) {}
 
   StepGraph Run() {
+    try {
+      Parse();
+      return std::move(graph_);
+    } catch (const Error& error) {
+      // What makes shapes and operators knows no lines.
+      if (error.code() == ErrorCode::kSyntaxError || error.code() == ErrorCode::kCancelled) throw;
+      throw Error(error.code(), StrCat("line ", number_, " of a step graph: ", error.message()));
+    }
+  }
+
+ private:
+  void Parse() {
     graph_.target = options_.target;
     LineReader header = NextLine();
     graph_.backward = header.Skip("backward ");
@@ -34,10 +47,18 @@ class GraphParser {
       LineReader line = NextLine();
       if (line.Skip("}")) {
         ExpectEnd(line);
+        EndRowMoves(line);
+        EndStage(line);
         break;
       }
       line.Expect("  ");
-      if (ParseRowMove(line) || ParseLast(line)) {
+      if (ParseRowMove(line)) {
+        ExpectEnd(line);
+        continue;
+      }
+      if (row_moves_ == &graph_.after) line.Throw("row moves after the last step come last");
+      EndRowMoves(line);
+      if (ParseLast(line)) {
         // it is one
       } else if (line.Skip("region {")) {
         ExpectEnd(line);
@@ -51,10 +72,8 @@ class GraphParser {
     }
     if (!text_.empty()) NextLine().Throw("the graph has ended");
     Finish();
-    return std::move(graph_);
   }
 
- private:
   // Passes ask the target what is worth doing.
   void SetDevice(const std::string& name) {
     graph_.target = options_.target = GetDeviceSpec(ParseDevice(name).kind).target;
@@ -73,7 +92,13 @@ class GraphParser {
     if (!line.AtEnd()) line.Throw("the line should have ended");
   }
 
+  // Throws where the text that is printed would not have the stage.
+  void EndStage(const LineReader& line) const {
+    if (!graph_.stages.empty() && graph_.stages.back().begin == NextNode()) line.Throw("the stage before has no line");
+  }
+
   void ParseStage(LineReader& line) {
+    EndStage(line);
     Stage stage{.begin = NextNode(), .end = NextNode()};
     if (line.Skip("once for all steps")) {
       stage.steps_at_once = kAllSteps;
@@ -85,7 +110,7 @@ class GraphParser {
       line.Expect("in each step");
     }
     if (line.Skip(", in runs of ")) {
-      stage.min_steps = line.Integer();
+      stage.min_steps = line.IntegerUpTo(kMaxSteps);
       line.Expect(" steps or more");
     }
     line.Expect(":");
@@ -94,8 +119,15 @@ class GraphParser {
 
   // False, with nothing read, where the line is none and no title of some.
   bool ParseRowMove(LineReader& line) {
-    if (line.Skip("before the first step:")) return (row_moves_ = &graph_.before) != nullptr;
-    if (line.Skip("after the last step:")) return (row_moves_ = &graph_.after) != nullptr;
+    if (line.Skip("before the first step:")) {
+      if (number_ != kFirstLine) line.Throw("row moves before the first step come first");
+      return (row_moves_ = &graph_.before) != nullptr;
+    }
+    if (line.Skip("after the last step:")) {
+      if (row_moves_ == &graph_.after) line.Throw("row moves after the last step have begun");
+      EndRowMoves(line);
+      return (row_moves_ = &graph_.after) != nullptr;
+    }
     LineReader ahead = line;
     if (row_moves_ == nullptr || !ahead.StartsWith("^")) return false;
     ParseName(ahead);
@@ -128,15 +160,24 @@ class GraphParser {
     return true;
   }
 
+  // Behind the moves before the first step, or those after the last one.
+  void EndRowMoves(const LineReader& line) {
+    if (row_moves_ != nullptr && row_moves_->empty()) line.Throw("no row move stands before");
+    row_moves_ = nullptr;
+  }
+
   // Which blobs end as what, where that is not the last value that the text gives them.
   bool ParseLast(LineReader& line) {
     if (!line.Skip("at the end: ")) return false;
     do {
       if (LineReader ahead = line; ahead.Skip("no ")) {
         line = ahead;
-        graph_.last.erase(line.Word());
+        if (const std::string blob = line.Word(); graph_.last.erase(blob) == 0) {
+          line.Throw(StrCat("\"", blob, "\" has no value at the end"));
+        }
       } else {
         const int value = ParseUse(line);
+        if (graph_.values[value].outside) line.Throw("what is outside is no blob of the step");
         graph_.last[graph_.values[value].blob] = value;
       }
     } while (line.Skip(", "));
@@ -306,9 +347,9 @@ class GraphParser {
     }
     slot.dtype = value.info.dtype;
     slot.bytes = value.dynamic ? 0 : value.info.size_bytes();
-    // Else another result follows.
-    if (!line.StartsWith(", _") && !line.StartsWith(", ^") && line.StartsWith(", ") && IsBytes(line)) {
-      line.Expect(", ");
+    // Else another result follows: names do not begin with digits.
+    if (LineReader ahead = line; ahead.Skip(", ") && ahead.AtNumber()) {
+      line = ahead;
       slot.bytes = line.IntegerUpTo(kMaxRowBytes);
       line.Expect(" bytes");
     }
@@ -322,14 +363,6 @@ class GraphParser {
       if (is_same) return other.home;
     }
     return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .starts_at_zero = starts_at_zero});
-  }
-
-  // Names do not begin with digits.
-  static bool IsBytes(LineReader line) {
-    line.Expect(", ");
-    return line.StartsWith("-") || std::ranges::any_of(std::string_view("0123456789"), [&](char c) {
-             return line.StartsWith(std::string_view(&c, 1));
-           });
   }
 
   StepNode ParseOperation(LineReader& line) {

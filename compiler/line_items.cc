@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stepnet/io/wire_scan.h"
@@ -76,6 +77,10 @@ void ReadArguments(LineReader& line, OperatorDef* def) {
   parser.RecordErrorsTo(&errors);
   if (!parser.ParseFromString(std::string(arguments), def)) {
     line.Throw("the arguments cannot be read" + errors.text());
+  }
+  for (const auto& [is_said, what] :
+       {std::pair(def->has_type(), "type"), {def->input_size() > 0, "input"}, {def->output_size() > 0, "output"}}) {
+    if (is_said) line.Throw(StrCat("the arguments say \"", what, "\", which stands before them"));
   }
 }
 

@@ -28,6 +28,9 @@ class LineReader {
   void Expect(std::string_view word) {
     if (!Skip(word)) Throw(StrCat("\"", word, "\" is missing"));
   }
+  bool AtNumber() const {
+    return !text_.empty() && (text_.front() == '-' || std::isdigit(static_cast<unsigned char>(text_.front())) != 0);
+  }
   std::string_view Rest() { return std::exchange(text_, {}); }
 
   std::int64_t Integer() {
@@ -56,7 +59,7 @@ class LineReader {
     const auto is_word = [&](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/' || (is_type && c == '.');
     };
-    while (!text_.empty() && is_word(text_.front())) word += Take();
+    while (!(word.empty() && AtNumber()) && !text_.empty() && is_word(text_.front())) word += Take();
     if (word.empty()) Throw("a name is missing");
     return word;
   }
@@ -79,7 +82,10 @@ class LineReader {
   char QuotedCharacter() {
     const char c = Take();
     if (c != '\\') return c;
-    if (!Skip("x")) return Take();
+    if (!Skip("x")) {
+      if (!StartsWith("\"") && !StartsWith("\\")) Throw("\\ stands before what is none of \\, \" and x");
+      return Take();
+    }
     int byte = 0;
     const char digits[] = {Take(), Take()};
     const auto [end, error] = std::from_chars(digits, digits + 2, byte, 16);

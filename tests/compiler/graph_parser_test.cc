@@ -58,6 +58,45 @@ TEST(GraphParser, LinesThatSayWhatCannotBeAreRefused) {
   expect("  ^p: uint8 [64] once = packed x for @4\n", "a step graph packs for @4, which is not there");
 }
 
+// What is read and then not printed again would be lost without a word.
+TEST(GraphParser, WhatTheGrammarDoesNotHaveIsRefused) {
+  const auto expect = [](const std::string& lines, const std::string& what) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n", lines, "}\n")); }, "…line " + what);
+  };
+  const std::string x = "  x: float [1] at 0\n";
+  expect("  \"a\\n\": float [1] at 0\n",
+         "2 of a step graph: \\ stands before what is none of \\, \" and x before \"n\": float [1] at 0\"");
+  expect("  9x: float [1] at 0\n", "2 of a step graph: a name is missing before \"9x: float [1] at 0\"");
+  for (const auto& [argument, field] :
+       {std::pair("type: \"Exp\"", "type"), {"input: \"q\"", "input"}, {"output: \"q\"", "output"}}) {
+    expect(StrCat(x, "  y.1: float [1] = Tanh(x) @0 {", argument, "}\n"),
+           StrCat("3 of a step graph: the arguments say \"", field, "\", which stands before them"));
+  }
+  const std::string before = "  before the first step:\n  ^h at 1[0:1] = zero\n";
+  const std::string after = "  after the last step:\n  ^h at 1[0:1] = zero\n";
+  expect(x + before, "3 of a step graph: row moves before the first step come first");
+  expect(after + x, "4 of a step graph: row moves after the last step come last before \"x: float [1] at 0\"");
+  expect(after + after, "4 of a step graph: row moves after the last step have begun");
+  expect(before + x + "  ^h at 1[0:1] = zero\n", "5 of a step graph: \": \" is missing before");
+  expect("  before the first step:\n" + x, "3 of a step graph: no row move stands before");
+  expect("  after the last step:\n", "3 of a step graph: no row move stands before");
+  const std::string loop = "  in each step:\n", y = "  y.1: float [1] = Tanh(x) @0 {}\n";
+  expect(x + loop + loop + y, "4 of a step graph: the stage before has no line");
+  expect(x + loop + y + loop, "6 of a step graph: the stage before has no line");
+  expect(x + "  in each step, in runs of -3 steps or more:\n" + y, "3 of a step graph: -3 is out of range");
+  expect(x + "  at the end: no z\n", "3 of a step graph: \"z\" has no value at the end");
+  expect(x + "  ^z: float [1] once\n  at the end: ^z\n", "4 of a step graph: what is outside is no blob of the step");
+}
+
+TEST(GraphParser, WhatIsWrongWithShapesAndOperatorsHasItsLine) {
+  const auto expect = [](const std::string& line, const std::string& what) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  x: float [1] at 0\n  ", line, "\n}\n")); }, what);
+  };
+  expect("y: float [-1] at 1", "shape mismatch: line 3 of a step graph: dimension 0 of [-1] is negative");
+  expect("y.1: float [1] = Tahn(x) @0 {}",
+         "invalid net: line 3 of a step graph: no operator type \"Tahn\"; did you mean \"Tanh\"?");
+}
+
 TEST(GraphParser, NumbersOfAnySizeAreReadOrRefused) {
   for (const char* offset : {"- 9223372036854775808", "- -9223372036854775808", "+ 9223372036854775807",
                              "- 9223372036854775807", "+ -9223372036854775808", "+ 1000000000000000000"}) {
