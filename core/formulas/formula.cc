@@ -103,11 +103,11 @@ std::vector<Expr> Formula::Blocks(std::string_view name, int count) {
 }
 
 void Formula::Over(const Shape& shape) {
+  if (over_) FailInFormula(query_, "says twice what it computes over");
+  over_ = shape;
   if (shape.rank() > kRegionDims) {
     FailInFormula(query_, StrCat("computes over ", shape, ", of more than ", kRegionDims, " dimensions"));
   }
-  if (over_) FailInFormula(query_, "says twice what it computes over");
-  over_ = shape;
 }
 
 Expr Formula::Along(std::string_view name, std::vector<int> dimensions) {

@@ -22,8 +22,11 @@ void FailInFormula(const ShapeQuery& query, const std::string& what) {
   throw Error(ErrorCode::kInternal, StrCat("the formula of ", query.op().type(), " ", what));
 }
 
+std::string FormulaFailure(const ShapeQuery& query, const std::string& what) {
+  return StrCat(query.op().type(), what, "; its inputs are ", InputsText(query));
+}
 void FailFormula(const ShapeQuery& query, ErrorCode code, const std::string& what) {
-  throw Error(code, StrCat(query.op().type(), what, "; its inputs are ", InputsText(query)));
+  throw Error(code, FormulaFailure(query, what));
 }
 
 FormulaLayout::FormulaLayout(const Formula& formula, const Shape& otherwise)
@@ -45,9 +48,12 @@ FormulaLayout::FormulaLayout(const Formula& formula, const Shape& otherwise)
       continue;
     }
     is_known = true;
-    Repeat(read, ShapeOfElements(read));
+    if (read.access != Access::kColumn) Repeat(read, ShapeOfElements(read));
   }
   if (!is_known) shape_ = WithRows(otherwise);
+  for (const Formula::Read& read : formula.reads_) {
+    if (read.access == Access::kColumn && read.input != Formula::kNotGiven) RepeatColumn(read);
+  }
 }
 
 Shape FormulaLayout::WithRows(const Shape& shape) const {
@@ -81,6 +87,17 @@ void FormulaLayout::Repeat(const Read& read, const Shape& shape) {
     if (size == 1) size = shape[-i];
   }
   shape_ = Shape(sizes);
+}
+
+// An input that is read by columns says how long rows are where no other does.
+void FormulaLayout::RepeatColumn(const Read& read) {
+  const Shape& shape = ShapeOf(read);
+  const std::int64_t columns = NumColumns();
+  if (columns != 1 && shape.size() != 1 && shape.size() != columns) {
+    FailFormula(query_, ErrorCode::kShapeMismatch,
+                StrCat(" needs ", NameOf(read), ", of ", shape, ", to have an element for each column of ", shape_));
+  }
+  Repeat(read, ShapeOfElements(read));
 }
 
 // Strides of a tensor whose dimensions are those of shape_ from `axis` on, the last of them of `row` elements in

@@ -19,6 +19,19 @@ int PositionOf(const std::vector<Formal>& formals, int formal, int count);
 [[noreturn]] void FailInFormula(const ShapeQuery& query, const std::string& what);
 // Throws `code`, naming the operator and what its inputs are.
 [[noreturn]] void FailFormula(const ShapeQuery& query, ErrorCode code, const std::string& what);
+// What it throws says.
+std::string FormulaFailure(const ShapeQuery& query, const std::string& what);
+
+// Says that a formula gives what the shape rule of its operator contradicts.
+class FormulaAgainstRule : public Error {
+ public:
+  FormulaAgainstRule(const std::string& what, bool is_of_dtypes)
+      : Error(ErrorCode::kInternal, what), is_of_dtypes_(is_of_dtypes) {}
+  bool is_of_dtypes() const { return is_of_dtypes_; }  // sizes are alike
+
+ private:
+  bool is_of_dtypes_;
+};
 
 // The shape that a formula computes over, and the strides of what it reads along the dimensions of that.
 class FormulaLayout {
@@ -56,6 +69,7 @@ class FormulaLayout {
   }
   Shape ShapeOfElements(const Read& read) const;
   void Repeat(const Read& read, const Shape& shape);
+  void RepeatColumn(const Read& read);
   // Where the formula says itself what it computes over.
   Strides StridesOver(const Read& read) const;
   Strides StridesOf(const Shape& shape, int axis, std::int64_t row) const;

@@ -132,9 +132,9 @@ class FormulaCompiler {
     }
     const bool is_declared = i < static_cast<int>(declared_.size());
     if (is_declared && (declared_[i].dtype != info.dtype || declared_[i].shape.size() != info.shape.size())) {
-      FailFormula(query_, ErrorCode::kInternal,
-                  StrCat(" gives ", query_.op().outputs()[i], " as ", info.Description(), " by its formula and as ",
-                         declared_[i].Description(), " by its shape rule"));
+      const std::string what = StrCat(" gives ", query_.op().outputs()[i], " as ", info.Description(),
+                                      " by its formula and as ", declared_[i].Description(), " by its shape rule");
+      throw FormulaAgainstRule(FormulaFailure(query_, what), declared_[i].shape.size() == info.shape.size());
     }
     result_.infos.push_back(is_declared ? declared_[i] : info);
   }
@@ -164,6 +164,7 @@ class FormulaCompiler {
         case ExprOp::kRowSum:
         case ExprOp::kRowMax: keeps_rows_ = has_rows_ = true; break;
         case ExprOp::kIndex:
+          CheckIndex(node->number);
           keeps_rows_ = true;
           keeps_dims_ |= formula_.over_.has_value();
           (node->number == kRegionDims - 1 ? has_rows_ : has_position_) = true;
@@ -172,6 +173,15 @@ class FormulaCompiler {
         default: break;
       }
     }
+  }
+
+  // Indices count from the last dimension, whatever number of them there is: one that is always 0 was meant otherwise.
+  void CheckIndex(int dimension) const {
+    const int first = kRegionDims - (formula_.over_ ? std::max(1, shape_.rank()) : 2);
+    if (dimension >= first) return;
+    const std::string over = formula_.over_ ? StrCat("computes over ", shape_) : "has rows and places in them";
+    FailInFormula(query_, StrCat("asks for Index(", dimension, ") and ", over, ", whose last index is Index(",
+                                 kRegionDims - 1, ") and whose first one Index(", first, ")"));
   }
 
   void Collapse() {

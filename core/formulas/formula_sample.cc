@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/kept_by_key.h"
 #include "stepnet/core/strings.h"
@@ -27,6 +28,8 @@ class FormulaSample {
     if (repeated >= 0 && inputs_[repeated].shape == elements_) inputs_[repeated].shape = elements_.With(0, 1);
   }
 
+  // Whether it says that it computes over more dimensions than there may be.
+  bool is_over_too_many() const { return is_over_too_many_; }
   bool Applies() const { return FormulaApplies(ShapeQuery(op_, inputs_), {}); }
   // By the shape rule, which says what dtypes outputs have, or without.
   FormulaRegion MakeRegion(bool by_rule) const {
@@ -66,6 +69,7 @@ class FormulaSample {
       op_.schema().formula(formula);
     } catch (...) {  // of shapes; what it reads is known by then
     }
+    is_over_too_many_ = formula.over_ && formula.over_->rank() > kRegionDims;
     for (const Formula::Read& read : formula.reads_) {
       if (read.input >= 0) inputs_[read.input].shape = ShapeFor(formula, read);
     }
@@ -88,6 +92,7 @@ class FormulaSample {
   const OperatorCall& op_;
   const Shape elements_;
   std::vector<TensorInfo> inputs_;
+  bool is_over_too_many_ = false;
 };
 
 namespace {
@@ -96,30 +101,36 @@ constexpr std::array kDTypes = {DType::kFloat, DType::kInt32, DType::kBool, DTyp
 
 Shape SampleShape() { return Shape({kSampleRows, kSampleColumns}); }
 
+// What the declaration calls the operands of an operator that has so many.
+std::vector<std::string> NamesOf(const std::vector<Formal>& formals, int count) {
+  std::vector<std::string> names(count);
+  for (int i = 0; i < static_cast<int>(formals.size()); ++i) {
+    const int position = PositionOf(formals, i, count);
+    if (position < 0) continue;
+    names[position] = formals[i].name;
+    for (int k = position; formals[i].variadic && k < count; ++k) names[k] = StrCat(formals[i].name, "_", k - position);
+  }
+  return names;
+}
+
 // The operator with blobs named as its declaration does, so that errors do not depend on names.
 void NameOperands(const OperatorSchema& schema, int num_inputs, int num_outputs, OperatorDef* op) {
-  const auto name = [](const std::vector<Formal>& formals, int i) {
-    const auto last = static_cast<int>(formals.size()) - 1;
-    return i < last || (i == last && !formals[i].variadic) ? formals[i].name
-                                                           : StrCat(formals[last].name, "_", i - last);
-  };
   op->clear_input();
   op->clear_output();
-  for (int i = 0; i < num_inputs; ++i) op->add_input(name(schema.inputs, i));
-  for (int i = 0; i < num_outputs; ++i) {
-    const std::string output = name(schema.outputs, i);
-    op->add_output(IndexOf(op->input(), output) < 0 ? output : "the output " + output);
+  for (const std::string& name : NamesOf(schema.inputs, num_inputs)) op->add_input(name);
+  for (const std::string& name : NamesOf(schema.outputs, num_outputs)) {
+    op->add_output(IndexOf(op->input(), name) < 0 ? name : "the output " + name);
   }
 }
 
-// The operator with all that its declaration has, of a variadic input two.
-OperatorDef WholeOperator(const OperatorSchema& schema, const std::map<std::string, ArgumentValue>& arguments = {}) {
+// The operator with all that its declaration has and is not to be left out, of a variadic input two.
+OperatorDef WholeOperator(const OperatorSchema& schema, const SampleRequest& request = {}) {
   OperatorDef op;
   op.set_type(schema.type);
   const bool has_any = !schema.inputs.empty() && schema.inputs.back().variadic;
-  NameOperands(schema, static_cast<int>(schema.inputs.size()) + (has_any ? 1 : 0),
+  NameOperands(schema, static_cast<int>(schema.inputs.size()) + (has_any ? 1 : 0) - request.left_out,
                static_cast<int>(schema.outputs.size()), &op);
-  for (const auto& [name, value] : arguments) {
+  for (const auto& [name, value] : request.arguments) {
     Argument* argument = op.add_arg();
     argument->set_name(name);
     if (value.f) argument->set_f(*value.f);
@@ -161,21 +172,30 @@ class DTypeCounter {
   int tries_ = 0;
 };
 
-std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule, int repeated = -1) {
+// The region for inputs of such shapes, by the shape rule or without.
+std::optional<FormulaRegion> MakeSample(const OperatorCall& call, std::span<const DType> dtypes, const Shape& shape,
+                                        bool by_rule, int repeated = -1) {
+  try {
+    const FormulaSample sample(call, dtypes, shape, repeated);
+    if (sample.Applies()) return sample.MakeRegion(by_rule);
+  } catch (const Error&) {
+  } catch (const ValueUnknown&) {
+  }
+  return {};
+}
+
+std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule, int repeated = -1,
+                                        const Shape& shape = SampleShape()) {
   DTypeCounter counter(call.num_inputs());
   do {
-    try {
-      const FormulaSample sample(call, counter.dtypes(), SampleShape(), repeated);
-      if (sample.Applies()) return sample.MakeRegion(by_rule);
-    } catch (const Error&) {
-    } catch (const ValueUnknown&) {
-    }
+    std::optional<FormulaRegion> made = MakeSample(call, counter.dtypes(), shape, by_rule, repeated);
+    if (made) return made;
   } while (counter.Next());
   return {};
 }
 
-// A message of a check with more places than there are values. Of a sample, because elsewhere names of blobs, which may
-// be anything, are part of messages.
+// A message of a check with more places than there are values. Samples alone tell: elsewhere names of blobs, which
+// may be anything, are part of messages.
 std::optional<Error> MessageFault(const std::string& type, const Region& region) {
   for (const ExprNode* node : ExprNodes(region.Roots())) {
     if (node->op != ExprOp::kRequire) continue;
@@ -189,6 +209,16 @@ std::optional<Error> MessageFault(const std::string& type, const Region& region)
   return {};
 }
 
+// Shapes to try: of two dimensions, of more and of one, and of more than a region has where none of these tells.
+std::vector<Shape> TriedShapes() {
+  std::vector<Shape> shapes = {SampleShape()};
+  for (int rank = 3; rank <= kRegionDims; ++rank) shapes.push_back(shapes.back().Inserted(0, 2));
+  Shape larger = shapes.back();
+  shapes.push_back(SampleShape().Without(0));
+  while (larger.rank() < Shape::kMaxRank) shapes.push_back(larger = larger.Inserted(0, 2));
+  return shapes;
+}
+
 // What its formula throws for all that is tried.
 class FaultFinder {
  public:
@@ -197,45 +227,55 @@ class FaultFinder {
   std::optional<Error> Run() {
     DTypeCounter counter(call_.num_inputs());
     do {
-      if (Fits(counter.dtypes())) return {};
-    } while (is_of_formula_ && counter.Next());
-    // Shapes that fit may just not have been found, nor, of many inputs, dtypes.
-    if (!is_of_formula_ || (!counter.has_seen_all() && fault_->code() != ErrorCode::kInternal)) return {};
+      if (MayFit(counter.dtypes())) return {};
+    } while (!contradicts_rule_ && counter.Next());
+    // Where there are many inputs, dtypes that fit may just not have been found.
+    if (!counter.has_seen_all() && fault_->code() != ErrorCode::kInternal) return {};
     const std::string& message = fault_->message();
     return Error(fault_->code(), message.substr(0, message.find("; its inputs are ")));
   }
 
  private:
-  bool Fits(std::span<const DType> dtypes) {
-    const Shape sample = SampleShape();
-    for (const Shape& shape :
-         {sample, sample.Inserted(0, 2), sample.Inserted(0, 2).Inserted(0, 2), sample.Without(0)}) {
+  // Whether a shape fits, or none has been found of which the formula says what is wrong with more than the shape:
+  // it may read dimensions, and repeat inputs, as no shape that is tried has them.
+  bool MayFit(std::span<const DType> dtypes) {
+    bool has_fault = false;
+    for (const Shape& shape : TriedShapes()) {
+      const bool is_large = shape.rank() > kRegionDims;
+      if (is_large && has_fault) break;
       const FormulaSample tried(call_, dtypes, shape);
       try {
         if (!tried.Applies()) return true;
         const std::optional<Error> fault = MessageFault(call_.type(), tried.MakeRegion(/*by_rule=*/false).region);
         if (fault) Note(*fault);
         tried.CheckWhatItGives();
-        return !fault;
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kInternal && tried.FitsShapeRule()) return true;
+        if (!fault) return true;
+      } catch (const FormulaAgainstRule& error) {
         Note(error);
-        if (error.code() == ErrorCode::kTypeMismatch) return false;  // of whatever shape
+        contradicts_rule_ = error.is_of_dtypes();
+        if (contradicts_rule_) return false;
+      } catch (const Error& error) {
+        const bool is_internal = error.code() == ErrorCode::kInternal;
+        if (!is_internal && tried.FitsShapeRule()) return true;
+        if (!is_internal && error.code() != ErrorCode::kTypeMismatch) continue;
+        if (is_large && tried.is_over_too_many()) continue;
+        Note(error);
+        if (!is_internal) return false;  // of whatever shape
       }
+      has_fault = true;
     }
-    return false;
+    return !has_fault;
   }
 
   // Keeps, of several, the one that the declaration is to blame for.
   void Note(const Error& error) {
     const bool is_internal = error.code() == ErrorCode::kInternal;
-    is_of_formula_ &= is_internal || error.code() == ErrorCode::kTypeMismatch;
     if (!fault_ || (is_internal && fault_->code() != ErrorCode::kInternal)) fault_ = error;
   }
 
   const OperatorCall& call_;
   std::optional<Error> fault_;
-  bool is_of_formula_ = true;
+  bool contradicts_rule_ = false;  // of dtypes that the shape rule takes
 };
 
 // What has been found sound. Never destroyed: kernels that share things may run while statics are.
@@ -246,13 +286,20 @@ KeptByKey<bool>& Sound() {
 
 }  // namespace
 
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
-                                           const std::map<std::string, ArgumentValue>& arguments) {
+std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema, const SampleRequest& request) {
   if (!schema.formula) return {};
   try {
-    const OperatorCall call(WholeOperator(schema, arguments));
-    for (const bool by_rule : {true, false}) {
-      if (std::optional<FormulaRegion> region = FindSample(call, by_rule)) return region;
+    const OperatorCall call(WholeOperator(schema, request));
+    if (request.dtype) {
+      const std::vector<DType> dtypes(call.num_inputs(), *request.dtype);
+      return MakeSample(call, dtypes, SampleShape(), /*by_rule=*/true);
+    }
+    // Rows are those of two dimensions where it reads more, so that numbers of them and of elements are known again.
+    const Shape rows = SampleShape(), more = rows.Inserted(0, 1);
+    for (const Shape& shape : {rows, more, more.Inserted(0, 1), rows.Without(0)}) {
+      for (const bool by_rule : {true, false}) {
+        if (std::optional<FormulaRegion> region = FindSample(call, by_rule, -1, shape)) return region;
+      }
     }
   } catch (const Error&) {  // an argument is required, or may not be so
   }

@@ -16,11 +16,16 @@ namespace stepnet {
 inline constexpr std::int64_t kSampleRows = 1009;
 inline constexpr std::int64_t kSampleColumns = 1013;
 
-// The region for inputs of shapes that fit, two where there may be any number, of the first dtypes that fit, floats if
-// they do. Nothing where there is no formula, or where it depends on more than that. Arguments are the default ones
-// where `arguments` does not say what they are.
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
-                                           const std::map<std::string, ArgumentValue>& arguments = {});
+// What an operator is to be like.
+struct SampleRequest {
+  std::map<std::string, ArgumentValue> arguments = {};  // others have their defaults
+  int left_out = 0;                                     // so many optional inputs, the last ones
+  std::optional<DType> dtype = {};  // of all inputs; otherwise the first that fit, floats if they do
+};
+
+// The region for inputs of shapes that fit, two where there may be any number. Nothing where there is no formula, or
+// where it depends on more than that.
+std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema, const SampleRequest& request = {});
 
 // That of the default arguments where input `repeated` has one row, which is repeated over those of the others. Nothing
 // where the operator has no such input, or does not take one of this shape.

@@ -221,7 +221,7 @@ class FormulaPrinter {
       const bool is_input = IndexOf(schema_.inputs, spec.name, &Formal::name) >= 0;
       symbols.push_back({.name = StrCat(is_input ? "arg_" : "", spec.name), .value = number});
     }
-    const std::optional<FormulaRegion> sample = SampleFormula(schema_, arguments);
+    const std::optional<FormulaRegion> sample = SampleFormula(schema_, {.arguments = arguments});
     return sample ? TextOf(schema_, *sample, symbols) : "";
   }
 

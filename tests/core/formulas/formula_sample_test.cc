@@ -59,7 +59,38 @@ const Registration broken[] = {
     OfX("test.ThrowsANumber").Formula([](Formula&) { throw 3; }),
     OfX("test.IsOfNoRows").Formula([](Formula& f) { f.Out({OfRows(f.In("x"))}); }),
     OfX("test.IsOfAnotherShape").Shapes(OneElement).Formula([](Formula& f) { f.Out({f.In("x")}); }),
-    OfX("test.DerivesGather").Formula(DerivativeOf("Gather"))};
+    OfX("test.DerivesGather").Formula(DerivativeOf("Gather")),
+    // Shapes that are tried have fewer dimensions than these read.
+    OfX("test.UnknownBesideColumns").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      const Shape& x = f.ShapeOf("x");
+      f.Over(Shape({x[0], x[1]}));
+      f.Out({f.In("nope")});
+    }),
+    OfX("test.TwoResultsOfColumns").Formula([](Formula& f) {
+      const Expr x = f.In("x") * static_cast<double>(f.ShapeOf("x")[1]);
+      f.Out({x, x});
+    }),
+    OfX("test.UnknownBesideSixth").Formula([](Formula& f) {
+      f.Out({f.In("x") * static_cast<double>(f.ShapeOf("x")[5]) + f.In("nope")});
+    }),
+    OfX("test.DTypesBesideThird").Formula([](Formula& f) {
+      const Expr x = f.In("x") * f.ShapeOf("x")[2];
+      f.Out({x + (x < 0)});
+    }),
+    OfX("test.AlongFourthOfTwo").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      const Shape& x = f.ShapeOf("x");
+      f.Over(Shape({x[0], x[1]}));
+      f.Out({f.In("x") + f.Along("x", {3})});
+    }),
+    OfX("test.SecondIndexOfTwo").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      const Shape& x = f.ShapeOf("x");
+      f.Over(Shape({x[0], x[1]}));
+      f.Out({f.In("x") + Cast(f.TypeOf("x"), Index(1))});
+    }),
+    OfX("test.SecondIndexOfRows").Formula([](Formula& f) { f.Out({f.In("x") + Cast(f.TypeOf("x"), Index(1))}); }),
+    OfX("test.IsOfAnotherDType").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      f.Out({Cast(DType::kInt64, f.In("x"))});
+    })};
 
 // More values than a check shows are an error of the compiler.
 template <typename... Values>
@@ -108,7 +139,26 @@ TEST(FormulaFault, IsFoundByTheCheckOfANet) {
        "test.IsOfAnotherShape gives y as float [1009, 1013] by its formula and as float [] by its shape rule"},
       {"test.DerivesGather",
        "test.DerivesGather is declared as the derivative of Gather, which has no formula: declare one there, or say "
-       "here what the gradient is"}};
+       "here what the gradient is"},
+      {"test.UnknownBesideColumns",
+       "the formula of test.UnknownBesideColumns names an input \"nope\" that the operator does not declare"},
+      {"test.TwoResultsOfColumns", "the formula of test.TwoResultsOfColumns gives 2 outputs, its declaration has 1"},
+      {"test.UnknownBesideSixth",
+       "the formula of test.UnknownBesideSixth names an input \"nope\" that the operator does not declare"},
+      {"test.DTypesBesideThird",
+       "test.DTypesBesideThird: x * 1013 + (x * 1013 < 0): x * 1013 < 0 is bool, must be "
+       "numbers"},
+      {"test.AlongFourthOfTwo",
+       "the formula of test.AlongFourthOfTwo reads \"x\" along dimensions that it has not said it computes over"},
+      {"test.SecondIndexOfTwo",
+       "the formula of test.SecondIndexOfTwo asks for Index(1) and computes over [1009, 1013], whose last index is "
+       "Index(3) and whose first one Index(2)"},
+      {"test.SecondIndexOfRows",
+       "the formula of test.SecondIndexOfRows asks for Index(1) and has rows and places in them, whose last index is "
+       "Index(3) and whose first one Index(2)"},
+      {"test.IsOfAnotherDType",
+       "test.IsOfAnotherDType gives y as int64 [1009, 1013] by its formula and as float [1009, 1013] by its shape "
+       "rule"}};
   for (const auto& [type, message] : expected) {
     EXPECT_EQ(ProblemsOf(type), std::vector{message});
   }
@@ -123,20 +173,26 @@ TEST(FormulaFault, IsFoundInStepNets) {
 }
 
 // What some inputs fit is no fault, whichever these are.
-const Registration sound[] = {OfX("test.OnInt64").Formula([](Formula& f) { f.Out({f.In("x") + Index(3)}); }),
-                              OfX("test.OnRank4").Shapes(SameAsInput(0)).Formula([](Formula& f) {
-                                if (f.ShapeOf("x").rank() != 4)
-                                  throw Error(ErrorCode::kInternal, "test.OnRank4 needs four dimensions");
-                                f.Out({f.In("x")});
-                              }),
-                              OfX("test.OnTwo").Shapes(SameAsInput(0)).Formula([](Formula& f) {
-                                if (f.ShapeOf("x").size() != 2)
-                                  throw Error(ErrorCode::kShapeMismatch, "test.OnTwo needs two elements");
-                                f.Out({f.In("x")});
-                              })};
+const Registration sound[] = {
+    OfX("test.OnInt64").Formula([](Formula& f) { f.Out({f.In("x") + Index(3)}); }),
+    OfX("test.OnRank4").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      if (f.ShapeOf("x").rank() != 4) throw Error(ErrorCode::kInternal, "test.OnRank4 needs four dimensions");
+      f.Out({f.In("x")});
+    }),
+    OfX("test.OnTwo").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      if (f.ShapeOf("x").size() != 2) throw Error(ErrorCode::kShapeMismatch, "test.OnTwo needs two elements");
+      f.Out({f.In("x")});
+    }),
+    // It computes over more dimensions than there may be, where it would take no shape.
+    OfX("test.OverTwo").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      f.Over(f.ShapeOf("x"));
+      if (f.ShapeOf("x").size() != 2) throw Error(ErrorCode::kShapeMismatch, "test.OverTwo needs two elements");
+      f.Out({f.In("x")});
+    }),
+    OfX("test.OnThird").Formula([](Formula& f) { f.Out({f.In("x") / static_cast<double>(f.ShapeOf("x")[2])}); })};
 
 TEST(FormulaFault, IsNoneWhereInputsFit) {
-  for (const char* type : {"test.OnInt64", "test.OnRank4", "test.OnTwo"}) {
+  for (const char* type : {"test.OnInt64", "test.OnRank4", "test.OnTwo", "test.OverTwo", "test.OnThird"}) {
     EXPECT_EQ(ProblemsOf(type), std::vector<std::string>()) << type;
   }
   for (const std::string& type : OperatorTypes()) {
@@ -158,6 +214,7 @@ TEST(FormulaText, NamesArgumentsSizesAndSums) {
   EXPECT_EQ(text("ElementwiseLinearGradient"), "dx = dy * w; dw = sum_over_rows(dy * x); db = sum_over_rows(dy)");
   EXPECT_EQ(text("DropoutGrad"), "dx = where(mask, dy * (1 / (1 - ratio)), 0)");
   EXPECT_EQ(text("Pow"), "y = pow(x, exponent)");
+  EXPECT_EQ(text("test.OnThird"), "y = x / row_size");
   EXPECT_EQ(text("Cast"), "with to = \"int32\": y = int32(x)");
   EXPECT_EQ(
       text("MomentumSGDUpdate"),

@@ -307,6 +307,15 @@ TEST(Formula, RefusesShapesThatDoNotMeet) {
   ExpectBad([](Formula& f) { f.Out({f.In("a") + f.In("b")}); }, {.shape = Shape({2, 3})}, {.shape = Shape({2})},
             "shape mismatch: test.FormulaBad cannot repeat second, of [2], over [2, 3]; its inputs are first float "
             "[2, 3], second float [2]");
+  for (const bool column_first : {false, true}) {
+    ExpectBad(
+        [column_first](Formula& f) {
+          const Expr first = column_first ? f.Column("a") : f.In("a");
+          f.Out({first + (column_first ? f.In("a") : f.Column("a"))});
+        },
+        {.shape = Shape({2, 4})}, {},
+        "…test.FormulaBad needs first, of [2, 4], to have an element for each column of [2, 4]; its inputs are");
+  }
   ExpectBad([](Formula& f) { f.Out({f.Blocks("a", 2)[0]}); }, {.shape = Shape({2, 3})}, {},
             "…test.FormulaBad needs first to have 2 blocks of one size in its last dimension; its inputs are");
   ExpectBad([](Formula& f) { f.Out({f.In("a") + f.Row("b")}); }, {.shape = Shape({2, 3})}, {.shape = Shape({3})},
