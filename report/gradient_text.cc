@@ -138,6 +138,20 @@ SampleGradient SampleGradientOf(const OperatorSchema& schema) {
   throw problem.value_or(Error(ErrorCode::kInvalidNet, StrCat(schema.type, " gives its inputs no gradient")));
 }
 
+std::vector<OperatorDef> SampleOperators(const OperatorSchema& schema) {
+  std::vector<OperatorDef> samples;
+  for (const bool with_optional : {true, false}) {
+    OperatorDef op = SampleOf(schema, with_optional);
+    if (with_optional && !schema.inputs.empty() && schema.inputs.back().variadic) {
+      const std::string& name = schema.inputs.back().name;
+      op.set_input(op.input_size() - 1, name + "0");
+      op.add_input(name + "1");
+    }
+    for (const WithArguments& one : WithRequired(schema, op)) samples.push_back(one.op);
+  }
+  return samples;
+}
+
 std::string GradientText(const OperatorSchema& schema) {
   if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
   if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";

@@ -18,6 +18,10 @@ struct SampleGradient {
 // arguments that are required with the first values that give a gradient. Throws where there are none such.
 SampleGradient SampleGradientOf(const OperatorSchema& schema);
 
+// Operators of the type whose blobs have the names of its declaration: with all inputs, two of a variadic one, then
+// with those that they must have, each with all values that are known for arguments that are required.
+std::vector<OperatorDef> SampleOperators(const OperatorSchema& schema);
+
 // "ReluGradient", the operators that compute it, where formulas say what they do; else the calls of them, "dx_doubled =
 // Scale(dy, scale = 2); dx = Mul(dx_doubled, x)". Or why there are none.
 std::string GradientText(const OperatorSchema& schema);

@@ -10,6 +10,7 @@
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/decomposition.h"
+#include "stepnet/report/expansion_text.h"
 #include "stepnet/report/gradient_text.h"
 #include "stepnet/report/text.h"
 
@@ -97,11 +98,21 @@ std::string KernelsText(const OperatorSchema& schema) {
   return names.empty() ? "none" : Join(names, ", ");
 }
 
+std::string OwnFormulaText(const OperatorSchema& schema) {
+  if (!schema.formula) return "";
+  const std::string text = FormulaText(schema);
+  if (text.empty() && FormulaFault(schema)) return "";  // `ops` says what is wrong with it
+  if (text.empty()) return "not shown, because it takes none of the inputs that were tried";
+  const std::string sums = RepeatedGradientsText(schema, schema);  // of a gradient operator
+  return sums.empty() ? text : StrCat(text, "; ", sums);
+}
+
 // The facts that fit a line each, in the order in which both formats show them.
 std::vector<std::pair<std::string, std::string>> Facts(const OperatorSchema& schema) {
-  std::vector<std::pair<std::string, std::string>> facts = {{"formula", FormulaText(schema)}};
+  std::vector<std::pair<std::string, std::string>> facts = {{"formula", OwnFormulaText(schema)}};
   for (std::string& variant : FormulaVariants(schema)) facts.emplace_back("formula", std::move(variant));
-  facts.insert(facts.end(), {{"in place", InPlaceText(schema)},
+  facts.insert(facts.end(), {{"made of", ExpansionText(schema)},
+                             {"in place", InPlaceText(schema)},
                              {"properties", PropertiesText(schema)},
                              {"gradient", GradientText(schema)},
                              {"formula of the gradient", GradientFormulaText(schema)},

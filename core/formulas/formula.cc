@@ -89,8 +89,16 @@ Expr Formula::Scalar(std::string_view name) { return ReadOf(name, Access::kScala
 std::vector<Expr> Formula::Ins(std::string_view name) {
   std::vector<Expr> all;
   const int first = InputOf(name);
+  // "x_and_w" are pairs: x1, w1, x2, w2, … behind those that the declaration names.
+  constexpr std::string_view kAnd = "_and_";
+  const size_t both = name.find(kAnd);
   for (int i = first; first >= 0 && i < query_.num_inputs(); ++i) {
-    all.push_back(ReadInput({.input = i, .access = Access::kElement, .name = StrCat(name, i - first)}));
+    const int k = i - first;
+    std::string of_one = StrCat(name, k);
+    if (both != std::string_view::npos) {
+      of_one = StrCat(k % 2 == 0 ? name.substr(0, both) : name.substr(both + kAnd.size()), k / 2 + 1);
+    }
+    all.push_back(ReadInput({.input = i, .access = Access::kElement, .name = std::move(of_one)}));
   }
   return all;
 }

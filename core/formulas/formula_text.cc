@@ -187,11 +187,17 @@ bool IsSummed(const OperatorSchema& gradient, const std::string& input) {
   return has_elements(SampleFormula(gradient), false) && !has_elements(SampleRepeated(gradient, input), true);
 }
 
+// What an argument is called in texts: otherwise than inputs and functions, as those of Clip, which are min and max.
+std::string SymbolOf(const OperatorSchema& schema, const ArgumentSpec& spec) {
+  const bool is_other = IndexOf(schema.inputs, spec.name, &Formal::name) >= 0 ||
+                        std::ranges::find(ExprSyntaxes(), spec.name, &ExprSyntax::name) != ExprSyntaxes().end();
+  return StrCat(is_other ? "arg_" : "", spec.name);
+}
+
 class FormulaPrinter {
  public:
-  // With these values of arguments, the default ones of others.
-  explicit FormulaPrinter(const OperatorSchema& schema, Arguments given = {})
-      : schema_(schema), given_(std::move(given)) {}
+  explicit FormulaPrinter(const OperatorSchema& schema, SampleRequest request = {})
+      : schema_(schema), request_(std::move(request)), given_(request_.arguments) {}
 
   // What is said before the formula, and the formula, "" where there is none.
   std::pair<std::string, std::string> Print() {
@@ -212,16 +218,16 @@ class FormulaPrinter {
  private:
   // With the numbers of this round in place of named arguments; "" where the operator does not take them.
   std::string Text(int round) const {
-    Arguments arguments = given_;
+    SampleRequest request = request_;
+    Arguments& arguments = request.arguments = given_;
     std::vector<Symbol> symbols;
     for (const size_t k : named_) {
       const ArgumentSpec& spec = schema_.arguments[k];
       const double number = RareNumber(spec, k, round);
       arguments[spec.name] = NumberFor(spec, number);
-      const bool is_input = IndexOf(schema_.inputs, spec.name, &Formal::name) >= 0;
-      symbols.push_back({.name = StrCat(is_input ? "arg_" : "", spec.name), .value = number});
+      symbols.push_back({.name = SymbolOf(schema_, spec), .value = number});
     }
-    const std::optional<FormulaRegion> sample = SampleFormula(schema_, {.arguments = arguments});
+    const std::optional<FormulaRegion> sample = SampleFormula(schema_, request);
     return sample ? TextOf(schema_, *sample, symbols) : "";
   }
 
@@ -243,7 +249,9 @@ class FormulaPrinter {
   // Whether the arguments are where the text has their names, and nowhere else.
   bool AreNamed() const {
     const std::string text = Text(0);
-    const auto is_there = [&](size_t k) { return text.find(schema_.arguments[k].name) != std::string::npos; };
+    const auto is_there = [&](size_t k) {
+      return text.find(SymbolOf(schema_, schema_.arguments[k])) != std::string::npos;
+    };
     return std::ranges::all_of(named_, is_there) && text == Text(1);
   }
 
@@ -266,7 +274,8 @@ class FormulaPrinter {
   }
 
   const OperatorSchema& schema_;
-  Arguments given_;
+  const SampleRequest request_;
+  Arguments given_;            // what is asked for, and what is required
   std::vector<size_t> named_;  // arguments
 };
 
@@ -278,17 +287,31 @@ std::string FormulaText(const OperatorSchema& schema) {
 }
 
 std::vector<std::string> FormulaVariants(const OperatorSchema& schema) {
-  std::set<std::string> seen = {"", FormulaPrinter(schema).Print().second};
+  const std::string usual = FormulaPrinter(schema).Print().second;
+  std::set<std::string> seen = {"", usual};
   std::vector<std::string> variants;
   for (const ArgumentSpec& spec : schema.arguments) {
     std::vector<ArgumentValue> values;
     if (spec.type == ArgumentType::kBool) values = {{.i = 0}, {.i = 1}};
     for (const std::string& word : spec.constraint.one_of) values.push_back({.s = word});
     for (const ArgumentValue& value : values) {
-      const auto [said, text] = FormulaPrinter(schema, {{spec.name, value}}).Print();
+      const auto [said, text] = FormulaPrinter(schema, {.arguments = {{spec.name, value}}}).Print();
       if (seen.insert(text).second) variants.push_back(said + text);
     }
   }
+  std::vector<std::string> left_out;  // the last ones first: an operator has the first ones
+  for (const Formal& input : schema.inputs) {
+    if (input.optional && !input.variadic) left_out.insert(left_out.begin(), input.name);
+  }
+  for (size_t count = 1; count <= left_out.size(); ++count) {
+    const auto [said, text] = FormulaPrinter(schema, {.left_out = static_cast<int>(count)}).Print();
+    if (!seen.insert(text).second) continue;
+    variants.push_back(StrCat("without ", Join(std::span(left_out).first(count), ", "), ": ", said, text));
+  }
+  const auto checks = [](const std::string& text) { return text.find("require(") != std::string::npos; };
+  if (usual.empty() || checks(usual)) return variants;
+  const auto [said, text] = FormulaPrinter(schema, {.dtype = DType::kInt32}).Print();
+  if (checks(text)) variants.push_back(StrCat("of whole numbers: ", said, text));
   return variants;
 }
 

@@ -9,18 +9,19 @@
 namespace stepnet {
 
 // "a = exp(x); y = a / (1 + a)" of the formula, "" where there is none, or where it depends on more than an operator of
-// default arguments. Arguments that are numbers stand there by name (arg_NAME where an input has the name), unless the
-// formula depends on them otherwise than by arithmetic; then they have their default values, and required ones a value
-// that is said before: "with to = \"int32\": y = int32(x)". Sizes are row_size, num_rows and num_elements, their
-// product; what is summed over rows is sum_over_rows(…); require(condition, message) is what the formula checks.
+// default arguments. Arguments that are numbers stand there by name (arg_NAME where an input or a function has it),
+// unless the formula depends on them otherwise than by arithmetic; then they have their default values, and required
+// ones a value that is said before: "with to = \"int32\": y = int32(x)". Sizes are row_size, num_rows and num_elements,
+// their product; what is summed over rows is sum_over_rows(…); require(condition, message) is what the formula checks.
 std::string FormulaText(const OperatorSchema& schema);
 
-// What the formula is with other values of an argument that is a truth value or one of some words, where that is
-// another text: "with drop_states = true: h = …".
+// What the formula is with other values of an argument that is a truth value or one of some words, or without optional
+// inputs, where that is another text: "with drop_states = true: h = …", "without seq_lengths: h = …"; and what it
+// checks of whole numbers alone: "of whole numbers: require(…); c = a / b".
 std::vector<std::string> FormulaVariants(const OperatorSchema& schema);
 
 // What the formula of a gradient operator does not say of an operator that repeats its inputs: "db is summed over what
-// b is repeated over", or "".
+// b is repeated over", or "". `schema` may be the gradient operator itself, where nothing else is known.
 std::string RepeatedGradientsText(const OperatorSchema& schema, const OperatorSchema& gradient);
 
 }  // namespace stepnet

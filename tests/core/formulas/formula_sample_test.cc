@@ -204,7 +204,7 @@ TEST(FormulaFault, IsNoneWhereInputsFit) {
 TEST(FormulaText, NamesArgumentsSizesAndSums) {
   const auto text = [](const char* type) { return FormulaText(GetOperator(type)); };
   EXPECT_EQ(text("Scale"), "y = scale * x");
-  EXPECT_EQ(text("Clip"), "y = min(max, max(min, x))");
+  EXPECT_EQ(text("Clip"), "y = min(arg_max, max(arg_min, x))");
   EXPECT_EQ(text("EluGradient"), "dx = dy * where(0 < y, 1, y + alpha)");
   EXPECT_EQ(text("SeluGradient"), "dx = dy * where(0 < y, scale, y + alpha * scale)");
   EXPECT_EQ(text("LayerNorm"),
@@ -214,6 +214,7 @@ TEST(FormulaText, NamesArgumentsSizesAndSums) {
   EXPECT_EQ(text("ElementwiseLinearGradient"), "dx = dy * w; dw = sum_over_rows(dy * x); db = sum_over_rows(dy)");
   EXPECT_EQ(text("DropoutGrad"), "dx = where(mask, dy * (1 / (1 - ratio)), 0)");
   EXPECT_EQ(text("Pow"), "y = pow(x, exponent)");
+  EXPECT_EQ(text("WeightedSum"), "y = 0 + w0 * x0 + w1 * x1");
   EXPECT_EQ(text("test.OnThird"), "y = x / row_size");
   EXPECT_EQ(text("Cast"), "with to = \"int32\": y = int32(x)");
   EXPECT_EQ(
@@ -229,7 +230,14 @@ TEST(FormulaText, SaysWhatArgumentsMakeOfTheFormula) {
                                      "t0 + divisor, t0)"});
   EXPECT_EQ(variants("DropoutGrad"), std::vector<std::string>{"with is_test = true: dx = dy"});
   EXPECT_EQ(variants("Scale"), std::vector<std::string>());
-  EXPECT_EQ(variants("LSTMUnit").size(), 1);  // sequence_lengths = false takes an input away
+  EXPECT_EQ(variants("LSTMUnit").back(),
+            "without seq_lengths: t0 = mul_add(sigmoid(gates_1 + forget_bias), c_prev, sigmoid(gates_0) * "
+            "tanh(gates_3)); h = sigmoid(gates_2) * tanh(t0); c = t0");
+  EXPECT_EQ(variants("GRUUnit").back(),
+            "without seq_lengths: t0 = sigmoid(gates_1); h = mul_add(h_prev, t0, (1 - t0) * tanh(gates_2))");
+  EXPECT_EQ(variants("Div"),
+            std::vector<std::string>{"of whole numbers: c = a / b; require(b != 0, \"Div of the integer {} by 0 for "
+                                     "element {element} of the output\", a)"});
   EXPECT_EQ(variants("SequenceMask").front().find("with mode = \"window\": "), 0);
 }
 
@@ -260,6 +268,8 @@ TEST(FormulaText, SaysWhichGradientsAreSummed) {
   EXPECT_EQ(text("test.OfOneShape"), "");
   EXPECT_EQ(text("Pow"), "");                // x alone says the shape
   EXPECT_EQ(text("ElementwiseLinear"), "");  // the formula says it
+  const OperatorSchema& div_gradient = GetOperator("DivGradient");
+  EXPECT_EQ(RepeatedGradientsText(div_gradient, div_gradient), "db is summed over what b is repeated over");
 }
 
 TEST(FormulaText, IsThatOfEveryFormula) {
