@@ -68,7 +68,7 @@ class Formula {
   // The element of an input. Shapes are repeated as in NumPy; those of an operator that has the argument `broadcast` as
   // Caffe2 says. Here and below, float16 and bfloat16 are read as float (core/stored_float.h).
   Expr In(std::string_view name);
-  // The same of all inputs of a variadic name.
+  // The same of all inputs of a variadic name; those of "x_and_w" are called x1, w1, x2, w2, … where they are shown.
   std::vector<Expr> Ins(std::string_view name);
   // The blocks of an input [R, count * C]: element (r, k * C + c), for each k.
   std::vector<Expr> Blocks(std::string_view name, int count);
@@ -77,10 +77,11 @@ class Formula {
   Expr Scalar(std::string_view name);  // of an input of one element
 
   // Computes over these indices, of four dimensions at most, instead of over the elements of inputs: dimensions stay
-  // apart, the last of them is that of Index(3). In reads inputs that have as many elements, row-major, or one. The
-  // shape rule has to say what shapes the outputs have.
+  // apart, the last of them is that of Index(3), and an index of none of them is refused. In reads inputs that have as
+  // many elements, row-major, or one. The shape rule has to say what shapes the outputs have.
   void Over(const Shape& shape);
-  // The element of the index, of an input whose elements run along these dimensions of that shape, in their order.
+  // The element of the index, of an input whose elements run along these dimensions of that shape, in their order;
+  // unlike those of Index, they are counted from the first one, 0.
   Expr Along(std::string_view name, std::vector<int> dimensions);
 
   // Makes the dimensions from `axis` on a row, all of them as one, where otherwise the last one is: of this input and
