@@ -188,8 +188,8 @@ void CellLayer::WriteStateUpdate(int i) {
 }
 
 // Whether an output can be a state, so that a step sees what it was before: its initial value says what an item is, by
-// dimensions of which none is the batch. Of others the last value is a row of all steps, none of which is that where a
-// sequence has ended.
+// dimensions of which none is the batch. The last value of others is a row of all steps, none of which is that where
+// a sequence has ended.
 bool CellLayer::CanBeState(int k) const {
   const std::vector<std::int64_t> item = output_items_[k].ToVector();
   const bool is_floating = IsFloatOrDouble(output_infos_[k].dtype);

@@ -153,7 +153,7 @@ class BackwardPlanMaker {
       if (num_kept < num_initial) add.to.end = num_kept;
       if (num_kept > 0) graph_.after.push_back(add);
       if (num_kept == num_initial) continue;
-      // In runs of fewer steps than there are such rows. Of one row the target may lack the dimension.
+      // This is for runs of fewer steps than there are such rows. The target of one row may lack the dimension.
       add.from.end = num_initial;
       add.only_without_steps = num_initial == 1;
       if (add.only_without_steps) {

@@ -60,8 +60,8 @@ struct Schedule {
     if (steps < min_steps) return of_shorter_runs == nullptr ? nullptr : of_shorter_runs->For(steps);
     return threads < 2 ? nullptr : this;
   }
-  // Where threads take pieces of many steps, each by itself, some are left when all have had as many. Of a run of so
-  // many steps: how many steps these last pieces have, where a run of them alone (For) has another schedule, by which
+  // Where threads take pieces of many steps, each by itself, some are left when all have had as many. Returns how many
+  // steps these last pieces of a run of so many have, where a run of them alone (For) has another schedule, by which
   // threads share each piece; otherwise 0.
   std::int64_t StepsOfLastPieces(std::int64_t steps) const;
   bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }

@@ -13,8 +13,9 @@
 
 namespace stepnet {
 
-// A part of what instructions of a step do, and of how many, which together do all of it. Of the batch: its rows are
-// divided, and so is the memory of all operands that have some; otherwise each kernel takes its share, or columns.
+// A part of what instructions of a step do, and of how many, which together do all of it. Where it is one of the batch,
+// rows are divided, and so is the memory of all operands that have some; otherwise each kernel takes its share, or
+// columns.
 struct InstructionPart {
   int part = 0;
   int parts = 1;

@@ -40,9 +40,9 @@ Model LoadModel(const std::string& net_path, Model parameters);
 Model LoadParameters(const std::string& path, const NameFilter& wanted = {});
 
 // The tensors that `path` gives as parameters: those of a file of tensors, of a model that has them beside its net, or
-// what a net fills, which is run once (NamesGivenBy). Of a checkpoint of training those of the net that was trained,
-// with its states, and none of its optimizer's. Throws kInputOutput, kInvalidArgument for a net that reads what nothing
-// fills, and what running it throws.
+// what a net fills, which is run once (NamesGivenBy). A checkpoint of training gives those of the net that was
+// trained, with its states, and none of its optimizer's. Throws kInputOutput, kInvalidArgument for a net that reads
+// what nothing fills, and what running it throws.
 NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wanted = {},
                                   const RunOptions& options = {});
 

@@ -3,8 +3,8 @@
 // Selu: y = scale * Elu(x).
 // Source: Klambauer, Unterthiner, Mayr, Hochreiter, "Self-Normalizing Neural Networks", NIPS 2017, eq. 2.
 //
-// e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which keeps its digits near 0. Of x above 0, t is that of 0: a sum in
-// place of a choice.
+// e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which keeps its digits near 0. Where x is above 0, t is that of 0: a
+// sum takes the place of a choice.
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {

@@ -9,7 +9,7 @@
 // - What a selection (Where, Min, Max, Abs, RowMax) leaves out gets 0, whatever stands there: the selection is made
 //   where a gradient arrives, around all of its factors, so that no 0 * NaN and no 0 * infinity comes about.
 // - Ties are Caffe2's. Max and Min of two numbers that vary: each that equals the result gets the gradient, both of two
-//   equal ones (MaxGradient). Of one and a constant, which is what Relu and Clip are: none where both are equal
+//   equal ones (MaxGradient). Where one is a constant, as in Relu and Clip, none gets it where both are equal
 //   (ReluGradient, ClipGradient). Abs at 0: 0. RowMax: every element that equals it (RowwiseMaxGradient, operators/
 //   reduction_ops.cc), but one that is the same for all the row gets it once.
 // - Roundings are those of Caffe2's gradient operators, which read x y as a product and a sum. Where the formula says

@@ -86,7 +86,7 @@ struct RepeatedOperands {
 // Kernels of `rows` rows of n elements, which are one after the other but in such operands.
 using RowOperandKernel = void (*)(void* out, const void* const* arrays, const RepeatedOperands& operands,
                                   std::int64_t rows, std::int64_t n);
-// Null where there is no such kernel. Of chains, one step alone has kConstant as `f` and no `after`.
+// Null where there is no such kernel. A chain of one step alone has kConstant as `f` and no `after`.
 RowOperandKernel RowOperandChainOf(const RegionChain& chain, DType dtype);
 RowOperandKernel RowOperandMulAddOf(DType dtype);
 // MulAdd(a, b, c - d) * e, as gradients of normalizations have it.

@@ -1,6 +1,6 @@
 // CudaRecorder: work as a CUDA graph, or several, one for each piece. What is in several lanes is recorded from a
 // stream each. The driver takes several times as long to make a graph that can be played as it takes to record one: of
-// the only piece that happens on a thread of its own, and until it is done there are no pieces. Of several each is made
+// the only piece that happens on a thread of its own, and until it is done there are no pieces. Each of several is made
 // when it ends, before the next one takes memory.
 #pragma once
 

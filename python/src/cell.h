@@ -57,7 +57,7 @@ class Cell {
   // The program that gives gradients by these arguments, too; made once. Throws what WithGradients throws.
   std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments, const GradientRequests& requests);
   // The indices of the arguments of these names. Throws kInvalidArgument for names that no argument has, and for those
-  // that have no gradient. Of no names: of all that have one.
+  // that have no gradient. Where no name is given, all that have one are meant.
   std::vector<int> IndicesOf(const std::vector<std::string>& names) const;
 
  private:

@@ -60,8 +60,8 @@ class Pullback;
 // which they may share among each other on the host.
 //
 // A run that is given any input on the device of the net gives all outputs there, too, and does not wait for them: they
-// are there when the device's queue has done what it has been given. So are the gradients of such a run. Of others they
-// are on the host.
+// are there when the device's queue has done what it has been given. So are the gradients of such a run. Those of
+// others are on the host.
 class Program : public std::enable_shared_from_this<Program> {
  public:
   // Throws kInvalidNet with all problems of the net.

@@ -229,7 +229,7 @@ int Bench(const std::vector<std::string>&) {
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
   Session session = OpenSession(options);
-  // As a model that serves is run. Of one that trains, each iteration changes them.
+  // A model that serves is run so. Each iteration of one that trains changes them.
   if (!HasGradients(session.def)) SetConstant(session.parameters, session.def, *session.workspace);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   const Measured measured = Measure(*net, options.device());

@@ -19,7 +19,7 @@ struct SamplingOptions {
   std::int64_t top_k = 0;  // only among the k most probable; 0: among all
 };
 
-// An index into `probabilities`: the one that `uniform`, in [0, 1), falls on. Of equal ones the first count as the most
+// An index into `probabilities`: the one that `uniform`, in [0, 1), falls on. The first of equal ones count as the most
 // probable.
 std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& options, double uniform);
 
