@@ -16,7 +16,7 @@ from ..errors import Error, InvalidArgumentError, ShapeMismatchError, TypeMismat
 from ..gradients import inputs_of
 from ..net import Net
 from ..source import device_name, path_of
-from . import moves, scan_node, units  # noqa: F401 - add to the table
+from . import moves, ordering, scan_node, units  # noqa: F401 - add to the table
 from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
@@ -210,7 +210,7 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
 
 OF_FLOATS_ALONE = frozenset(
     "ArgMax ArgMin Conv Gemm GRU LSTM MatMul ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
-    "ReduceSum ReduceSumSquare RNN TopK".split()
+    "ReduceSum ReduceSumSquare RNN".split()
 )
 """Operators whose kernels work on float32 and float64 alone. Others load values of 16 bits as float32 and round what they
 give."""

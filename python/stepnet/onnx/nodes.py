@@ -417,21 +417,6 @@ def arg_max(n: Node) -> Sequence[str]:
     return [n.emit(n.type, n.blob(0), axis=given_axis(n, 0), keepdims=n.attribute("keepdims", 1))]
 
 
-@node("TopK")
-def top_k(n: Node) -> Sequence[str]:
-    if not n.attribute("largest", 1):
-        raise Unsupported("largest is 0; the greatest are read")
-    n.attribute("sorted")
-    k, axis = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k"), given_axis(n, -1)
-    shape = n.scope.shape(n.tensors[0])
-    size = None if shape is None else shape[axis]
-    if k is None or k < 1 or (size is not None and k > size):
-        most = "at least 1" if size is None else f"from 1 to {size}, the size of dimension {axis}"
-        raise Unsupported(f"its k is {k}; it must be {most}")
-    found = n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=axis)
-    return found if size is not None else [checked_part(n, n.blob(0), blob, k, *from_front(n, [axis])) for blob in found]
-
-
 def checked_part(n: Node, x: str, blob: str, k: int, axis: int) -> str:
     """What our TopK gives of x, which fills up what a dimension of fewer than k elements lacks; then the run fails."""
     part = n.emit("Slice", x, starts=[0] * (axis + 1), ends=[*[-1] * axis, k])

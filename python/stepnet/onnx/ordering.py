@@ -1,0 +1,108 @@
+"""Orders of the elements of a tensor of one dimension, as packed sequences of PyTorch need them.
+
+They follow from comparing each element with each other: sorting has no operator of its own. For a batch that is little.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from .axes import from_front, given_axis
+from .nodes import checked_part, node
+from .scope import Node, Unsupported
+
+NUMBERS = "float64"
+"""In which sums of positions are exact."""
+
+
+def numbers_of(n: Node, x: str) -> str:
+    """The numbers of the elements of a tensor of one dimension, from 0 on."""
+    return n.emit("RangeFill", n.emit("Shape", x), input_as_shape=1, dtype=13)
+
+
+def column(n: Node, x: str) -> str:
+    return n.emit("ExpandDims", x, dims=[1])
+
+
+def row(n: Node, x: str) -> str:
+    return n.emit("ExpandDims", x, dims=[0])
+
+
+def places(n: Node, x: str) -> str:
+    """Where each element stands when the greatest is first, and of equal ones the one that was."""
+    numbers = numbers_of(n, x)
+    is_earlier = n.emit("And", n.emit("EQ", row(n, x), column(n, x)), n.emit("LT", row(n, numbers), column(n, numbers)))
+    is_before = n.emit("Or", n.emit("GT", row(n, x), column(n, x)), is_earlier)
+    return n.emit("ReduceSum", n.emit("Cast", is_before, to="double"), axes=[1], keepdims=0)
+
+
+def sources(n: Node, indices: str, wanted: str) -> tuple[str, str]:
+    """The number of the element of ``indices`` that is each of the ``wanted`` numbers, and whether one is."""
+    is_there = n.emit("EQ", column(n, indices), row(n, wanted))
+    at = n.emit("Where", is_there, column(n, numbers_of(n, indices)), n.number(0, NUMBERS))
+    found = n.emit("ReduceSum", n.emit("Cast", is_there, to="double"), axes=[0], keepdims=0)
+    return n.emit("ReduceSum", at, axes=[0], keepdims=0), n.emit("GT", found, n.number(0, NUMBERS))
+
+
+def sorted_whole(n: Node, k: int | None) -> list[str]:
+    """The ``k`` greatest elements of input 0, or all, from the greatest on, and where they were."""
+    x = n.blob(0)
+    numbers, _ = sources(n, places(n, x), numbers_of(n, x))
+    order = n.emit("Cast", numbers, to="int64")
+    if k is not None:
+        order = n.emit("Slice", order, starts=[0], ends=[k])
+    return [n.emit("Gather", x, order), order]
+
+
+def is_size_of(n: Node, name: str, x: str) -> bool:
+    """Whether a tensor is the size of ``x``, which has one dimension."""
+    while True:
+        producer = n.scope.producer(name)
+        if producer is None:
+            return False
+        if producer.op_type in ("Shape", "Size"):
+            return producer.input[0] == x
+        if producer.op_type not in ("Cast", "Gather", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
+            return False
+        name = producer.input[0]
+
+
+@node("TopK")
+def top_k(n: Node) -> Sequence[str]:
+    if not n.attribute("largest", 1):
+        raise Unsupported("largest is 0; the greatest are read")
+    n.attribute("sorted")
+    dtype, shape, axis = n.dtype(), n.scope.shape(n.tensors[0]), given_axis(n, -1)
+    if shape is not None and len(shape) == 1 and n.has(1) and is_size_of(n, n.tensors[1], n.tensors[0]):
+        return sorted_whole(n, None)
+    k = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k")
+    size = None if shape is None else shape[axis]
+    if k is None or k < 1 or (size is not None and k > size):
+        most = "at least 1" if size is None else f"from 1 to {size}, the size of dimension {axis}"
+        raise Unsupported(f"its k is {k}; it must be {most}")
+    if dtype not in ("float32", "float64"):
+        if shape is None or len(shape) != 1 or size is None:
+            raise Unsupported(f'its input "{n.tensors[0]}" is {dtype}, of which TopK is read for one dimension of known size')
+        return sorted_whole(n, k)
+    found = n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=axis)
+    return found if size is not None else [checked_part(n, n.blob(0), blob, k, *from_front(n, [axis])) for blob in found]
+
+
+@node("ScatterElements")
+def scatter_elements(n: Node) -> Sequence[str]:
+    """``data`` with other elements at ``indices``, of which no two are the same."""
+    given_axis(n, 0)
+    if any(n.rank(i) != 1 for i in range(3)):
+        raise Unsupported(f"its input has {n.rank()} dimensions; tensors of one dimension are read")
+    if n.attribute("reduction", "none") != "none":
+        raise Unsupported(f"its reduction is {n.attributes['reduction'].decode()!r}; none is read")
+    data, updates = n.blob(0), n.blob(2)
+    size, count = (n.emit("Cast", n.emit("Shape", each), to="double") for each in (data, updates))
+    indices = n.emit("Cast", n.blob(1), to="double")
+    is_from_end = n.emit("LT", indices, n.number(0, NUMBERS))
+    indices = n.emit("Where", is_from_end, n.emit("Add", indices, size), indices)
+    numbers = numbers_of(n, data)
+    source, is_given = sources(n, indices, numbers)
+    both, _ = n.net.emit_all("Concat", [updates, data], 2, axis=0)
+    rows = n.emit("Where", is_given, source, n.emit("Add", numbers, count))
+    return [n.emit("Gather", both, n.emit("Cast", rows, to="int64"))]
