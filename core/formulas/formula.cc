@@ -44,7 +44,7 @@ int Formula::InputOf(std::string_view name) const {
 int Formula::GivenInput(std::string_view name) const {
   const int input = InputOf(name);
   if (input != kAbsent) return input;
-  FailInFormula(query_, StrCat("reads \"", name, "\" without asking whether the operator has it"));
+  throw FormulaAsksAmiss(query_, StrCat("reads \"", name, "\" without asking whether the operator has it"));
 }
 
 Expr Formula::ReadOf(std::string_view name, Access access, int block, int blocks) {
@@ -104,7 +104,7 @@ std::vector<Expr> Formula::Ins(std::string_view name) {
 }
 
 std::vector<Expr> Formula::Blocks(std::string_view name, int count) {
-  if (count < 1) FailInFormula(query_, StrCat("reads \"", name, "\" in ", count, " blocks"));
+  if (count < 1) throw FormulaAsksAmiss(query_, StrCat("reads \"", name, "\" in ", count, " blocks"));
   std::vector<Expr> blocks;
   for (int k = 0; k < count; ++k) blocks.push_back(ReadOf(name, Access::kBlock, k, count));
   return blocks;
@@ -156,7 +156,9 @@ bool Formula::Has(std::string_view name) const {
 
 const TensorInfo& Formula::InfoOf(std::string_view name) const {
   const int input = InputOf(name);
-  if (input == kAbsent) FailInFormula(query_, StrCat("asks about \"", name, "\", which the operator does not have"));
+  if (input == kAbsent) {
+    throw FormulaAsksAmiss(query_, StrCat("asks about \"", name, "\", which the operator does not have"));
+  }
   return InfoOfInput(input);
 }
 DType Formula::TypeOf(std::string_view name) const { return ComputedIn(InfoOf(name).dtype); }

@@ -22,6 +22,13 @@ int PositionOf(const std::vector<Formal>& formals, int formal, int count);
 // What it throws says.
 std::string FormulaFailure(const ShapeQuery& query, const std::string& what);
 
+// Says that a formula asks for what the operator does not have, or with an argument that makes no sense. The shape rule
+// may refuse such an operator with a better message.
+class FormulaAsksAmiss : public Error {
+ public:
+  FormulaAsksAmiss(const ShapeQuery& query, const std::string& what);
+};
+
 // Says that a formula gives what the shape rule of its operator contradicts.
 class FormulaAgainstRule : public Error {
  public:

@@ -189,10 +189,18 @@ const Registration sound[] = {
       if (f.ShapeOf("x").size() != 2) throw Error(ErrorCode::kShapeMismatch, "test.OverTwo needs two elements");
       f.Out({f.In("x")});
     }),
+    // The shape rule says what is missing.
+    OfX("test.WithZ")
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          if (query.num_inputs() < 2) throw Error(ErrorCode::kInvalidArgument, "test.WithZ needs z");
+          return {query.In(0)};
+        })
+        .Formula([](Formula& f) { f.Out({f.In("x") * f.In("z")}); }),
     OfX("test.OnThird").Formula([](Formula& f) { f.Out({f.In("x") / static_cast<double>(f.ShapeOf("x")[2])}); })};
 
 TEST(FormulaFault, IsNoneWhereInputsFit) {
-  for (const char* type : {"test.OnInt64", "test.OnRank4", "test.OnTwo", "test.OverTwo", "test.OnThird"}) {
+  for (const char* type :
+       {"test.OnInt64", "test.OnRank4", "test.OnTwo", "test.OverTwo", "test.WithZ", "test.OnThird"}) {
     EXPECT_EQ(ProblemsOf(type), std::vector<std::string>()) << type;
   }
   for (const std::string& type : OperatorTypes()) {
