@@ -18,17 +18,35 @@ class InPlaceAdder {
       : graph_(*graph),
         uses_(*graph),
         written_(WrittenBases(*graph)),
+        adds_inputs_(graph->nodes.size()),
         gone_(graph->nodes.size(), false),
         products_(*graph),
         in_loop_(*graph) {}
+
+  // Puts a term that no step waits for before one that is to be added to it. Returns whether it has.
+  bool OrderTerms() {
+    std::multimap<int, int> comes_before;  // nodes, by the one that they are to stand before
+    for (const StepNode& node : graph_.nodes) {
+      if (!IsSumOfTwo(node)) continue;
+      const auto [first, last] = TermsOf(node);
+      const int sum = node.outputs[0];
+      const bool is_first_added = IsOnlyRead(first, sum) && IsOnlyRead(last, sum) && CanAdd(graph_, first) &&
+                                  uses_.IsApart(last) && ProducerOf(first) != ProducerOf(last);
+      if (is_first_added && MayComeBefore(first, last) && WouldComeIntoLoop(first, last)) {
+        comes_before.emplace(ProducerOf(first), ProducerOf(last));
+      }
+    }
+    if (comes_before.empty()) return false;
+    MoveUp(comes_before);
+    return true;
+  }
 
   bool Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const StepNode& node = graph_.nodes[n];
       if (!IsSumOfTwo(node)) continue;
       const int sum = node.outputs[0];
-      auto [first, last] = std::pair(node.inputs[0], node.inputs[1]);
-      if (ProducerOf(first) > ProducerOf(last)) std::swap(first, last);
+      const auto [first, last] = TermsOf(node);
       if (!IsOnlyRead(last, sum) || !CanAdd(graph_, last)) continue;
       if (!mergeable_) FindMergeable();
       if (IsOnlyReadOrSum(first, sum) && ProducerOf(first) != ProducerOf(last)) {
@@ -64,15 +82,27 @@ class InPlaceAdder {
 
   int ProducerOf(int value) const { return graph_.values[value].producer; }
 
+  // The two terms of a sum, in the order in which they are given.
+  std::pair<int, int> TermsOf(const StepNode& sum) const {
+    const auto [a, b] = std::pair(sum.inputs[0], sum.inputs[1]);
+    return ProducerOf(a) > ProducerOf(b) ? std::pair(b, a) : std::pair(a, b);
+  }
+
   bool IsSumOfTwo(const StepNode& node) const {
     if (!node.IsOneOperator() || node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return false;
     const int sum = node.outputs[0];
-    if (sum == kNoValue || graph_.values[sum].dynamic || !AddsItsInputs(graph_, node)) return false;
+    if (sum == kNoValue || graph_.values[sum].dynamic || !AddsItsTwoInputs(node)) return false;
     const int home = graph_.values[sum].home;
     const auto is_there = [&](int value) { return graph_.values[value].home == home; };
     // Nets often write a sum over one of its terms.
     const auto num_values = 1 + std::ranges::count_if(node.inputs, is_there);
     return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == num_values;
+  }
+
+  bool AddsItsTwoInputs(const StepNode& node) const {
+    std::optional<bool>& adds = adds_inputs_[&node - graph_.nodes.data()];
+    if (!adds) adds = AddsItsInputs(graph_, node);
+    return *adds;
   }
 
   // A term that nobody else sees, of an operator that is still there.
@@ -88,6 +118,17 @@ class InPlaceAdder {
   // Whether no step waits for what gives `last`, which may run for many steps at once, but for what gives `first`.
   bool WouldComeIntoLoop(int first, int last) {
     return !in_loop_.Contains(ProducerOf(last)) && in_loop_.Contains(ProducerOf(first));
+  }
+
+  // Whether what gives `last` may run before what gives `first`: what it reads is there, and stays as it is.
+  bool MayComeBefore(int first, int last) const {
+    return std::ranges::all_of(graph_.nodes[ProducerOf(last)].inputs, [&](int input) {
+      const int home = graph_.values[input].home;
+      const bool stays = graph_.homes[home].kind == Home::Kind::kOutside
+                             ? !written_.contains(graph_.homes[home].slot.base)
+                             : uses_.NumValues(home) == 1;
+      return stays && ProducerOf(input) < ProducerOf(first);
+    });
   }
 
   // Whether the value is a product that could become one with others of the same value, but not all of them are added
@@ -147,6 +188,19 @@ class InPlaceAdder {
     sums_.insert(sum);
   }
 
+  void MoveUp(const std::multimap<int, int>& comes_before) {
+    std::set<int> moved;
+    for (const auto& [later, earlier] : comes_before) moved.insert(earlier);
+    std::vector<StepNode> nodes;
+    for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
+      const auto [begin, end] = comes_before.equal_range(n);
+      for (auto at = begin; at != end; ++at) nodes.push_back(std::move(graph_.nodes[at->second]));
+      if (!moved.contains(n)) nodes.push_back(std::move(graph_.nodes[n]));
+    }
+    graph_.nodes = std::move(nodes);
+    graph_.FindProducers();
+  }
+
   // A copy of each term of `copies_`, to where the node that it stands before adds the other one.
   void InsertCopies() {
     std::vector<StepNode> nodes;
@@ -169,9 +223,10 @@ class InPlaceAdder {
 
   StepGraph& graph_;
   const Uses uses_;
-  const std::set<int> written_;  // bases
-  std::vector<bool> gone_;       // by node
-  std::set<int> sums_;           // values that were made so
+  const std::set<int> written_;                           // bases
+  mutable std::vector<std::optional<bool>> adds_inputs_;  // by node, once somebody has asked
+  std::vector<bool> gone_;                                // by node
+  std::set<int> sums_;                                    // values that were made so
   const WeightProducts products_;
   std::optional<std::map<std::string, Mergeable>> mergeable_;  // as the nodes were
   NodesInLoop in_loop_;
@@ -181,9 +236,14 @@ class InPlaceAdder {
 // Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
 // the sum is to be, which rounds otherwise. Behind what takes away unread values: nothing reads the first one any more.
 // Where the other is of a sequence from outside, on targets that take copies of many steps at once, it is copied there.
-// It does not where a product that may run for many steps at once would come into the loop, nor where it would keep
-// products of one value from becoming one (merge_products).
-bool AddInPlace(StepGraph* graph) { return InPlaceAdder(graph).Run(); }
+// A product that may run for many steps at once does not come into the loop so: it comes before the other term, which
+// is added to it. Nor is anything added where that would keep products of one value from becoming one (merge_products).
+bool AddInPlace(StepGraph* graph) {
+  InPlaceAdder adder(graph);
+  if (!adder.OrderTerms()) return adder.Run();
+  InPlaceAdder(graph).Run();
+  return true;
+}
 
 const PassRegistration registration({.name = "add_in_place", .place = 130, .opt_level = 2, .run = AddInPlace});
 

@@ -29,7 +29,11 @@ class BiasFolder {
       if (!Fold(node, 0, 1) && !Fold(node, 1, 0)) continue;
       gone_[n] = true;
     }
-    if (!std::ranges::count(gone_, true)) return false;
+    bool is_passed_on = false;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (graph_.nodes[n].kind == StepNode::Kind::kProduct) is_passed_on |= PassBiasOn(static_cast<int>(n));
+    }
+    if (!std::ranges::count(gone_, true)) return is_passed_on;
     graph_.Erase(gone_);
     return true;
   }
@@ -40,10 +44,7 @@ class BiasFolder {
     const int sum = node.outputs[0], value = node.inputs[rows];
     if (sum == kNoValue || !IsGivenWhole(graph_, written_, node.inputs[bias])) return false;
     if (!uses_.IsTermAlone(value, sum) || !AddsToEachRow(node, rows, bias)) return false;
-    std::vector<int> products;
-    FindProducts(value, &products);
-    std::ranges::stable_partition(products, [&](int n) { return !in_loop_.Contains(n); });
-    for (const int n : products) {
+    for (const int n : ProductsFor(value, sum)) {
       std::optional<StepNode> with_bias = WithBias(graph_.nodes[n], node.inputs[bias]);
       if (!with_bias) continue;
       graph_.nodes[n] = std::move(*with_bias);
@@ -54,6 +55,31 @@ class BiasFolder {
       return true;
     }
     return false;
+  }
+
+  // Products that may add the bias in place of `sum`, which adds it to `value`, those that no step waits for first:
+  // among the terms of the value or, where all of these are in the loop, of what `sum` is a term of.
+  std::vector<int> ProductsFor(int value, int sum) {
+    const auto is_outside = [&](int n) { return !in_loop_.Contains(n); };
+    std::vector<int> products, of_total;
+    FindProducts(value, &products);
+    if (std::ranges::none_of(products, is_outside)) FindProducts(TotalOf(sum), &of_total);
+    if (products.empty() || std::ranges::any_of(of_total, is_outside)) products = std::move(of_total);
+    std::ranges::stable_partition(products, is_outside);
+    return products;
+  }
+
+  // The last sum of which the value is a term, or a term of a term; itself where it is none.
+  int TotalOf(int value) const {
+    for (int n = graph_.values[value].producer + 1; n < static_cast<int>(graph_.nodes.size()); ++n) {
+      const StepNode& node = graph_.nodes[n];
+      if (std::ranges::count(node.inputs, value) == 0) continue;
+      const bool is_sum = node.IsOneOperator() && node.outputs.size() == 1 && node.outputs[0] != kNoValue &&
+                          uses_.IsTermAlone(value, node.outputs[0]) && AddsItsInputs(graph_, node);
+      if (!is_sum) break;
+      value = node.outputs[0];
+    }
+    return value;
   }
 
   bool AddsToEachRow(const StepNode& node, int rows, int bias) const {
@@ -93,6 +119,29 @@ class BiasFolder {
     }
   }
 
+  // Where a product of the loop has a bias, and one that no step waits for is added to it, that one takes the bias.
+  bool PassBiasOn(int n) {
+    const StepNode& node = graph_.nodes[n];
+    if (node.products.size() != 1 || !node.products[0] || node.products[0]->bias < 0 || node.outputs[0] == kNoValue)
+      return false;
+    const int bias = node.inputs[node.products[0]->bias], total = TotalOf(node.outputs[0]);
+    if (total == node.outputs[0] || !IsGivenWhole(graph_, written_, bias) || !in_loop_.Contains(n)) return false;
+    std::optional<StepNode> without_bias = WithoutBias(node);
+    if (!without_bias) return false;
+    std::vector<int> products;
+    FindProducts(total, &products);
+    for (const int other : products) {
+      if (in_loop_.Contains(other) || graph_.values[total].info.shape[-1] != graph_.values[bias].info.shape[0])
+        continue;
+      std::optional<StepNode> with_bias = WithBias(graph_.nodes[other], bias);
+      if (!with_bias) continue;
+      graph_.nodes[other] = std::move(*with_bias);
+      graph_.nodes[n] = std::move(*without_bias);
+      return true;
+    }
+    return false;
+  }
+
   // The same product, to each row of which the bias is added; nothing where its operator cannot do that.
   std::optional<StepNode> WithBias(const StepNode& node, int bias) const {
     if (node.products.size() != 1 || !node.products[0] || !node.products[0]->right || node.products[0]->bias >= 0) {
@@ -106,14 +155,31 @@ class BiasFolder {
     def.add_input(graph_.values[bias].blob);
     std::vector<int> inputs = node.inputs;
     inputs.push_back(bias);
-    StepNode with_bias = NodeLike(node, def, std::move(inputs), node.outputs);
-    const std::vector<TensorInfo> infos = graph_.InfosOf(with_bias.inputs);
-    const ShapeQuery query(*with_bias.call, infos);
+    return ProductLike(node, def, std::move(inputs), product);
+  }
+
+  // The same product without its bias; nothing where its operator needs one.
+  std::optional<StepNode> WithoutBias(const StepNode& node) const {
+    Product product = *node.products[0];
+    const auto last = static_cast<int>(node.inputs.size()) - 1;
+    if (product.bias != last || last < node.call->schema().min_inputs()) return {};
+    product.bias = -1;
+    OperatorDef def = *node.def;
+    def.mutable_input()->RemoveLast();
+    return ProductLike(node, def, {node.inputs.begin(), node.inputs.end() - 1}, product);
+  }
+
+  // An operator of the same type with other inputs; nothing where it does not give the product.
+  std::optional<StepNode> ProductLike(const StepNode& node, const OperatorDef& def, std::vector<int> inputs,
+                                      const Product& product) const {
+    StepNode like = NodeLike(node, def, std::move(inputs), node.outputs);
+    const std::vector<TensorInfo> infos = graph_.InfosOf(like.inputs);
+    const ShapeQuery query(*like.call, infos);
     const Expansion expansion(query);
     if (expansion.products().size() != 1 || expansion.products()[0] != product) return {};
-    with_bias.kind = StepNode::Kind::kProduct;
-    with_bias.products = expansion.products();
-    return with_bias;
+    like.kind = StepNode::Kind::kProduct;
+    like.products = expansion.products();
+    return like;
   }
 
   StepGraph& graph_;
@@ -124,7 +190,8 @@ class BiasFolder {
 };
 
 // A bias that all steps share, and which an operator adds to each row of a product or of a sum with products, is added
-// by one of the products, where that can have one; rather by one that no step waits for. Rounds otherwise.
+// by one of the products, where that can have one; rather by one that no step waits for, also where that is added only
+// later: as in b + h u + x w. Rounds otherwise.
 bool FoldBiases(StepGraph* graph) { return BiasFolder(graph).Run(); }
 
 const PassRegistration registration({.name = "fold_biases", .place = 120, .opt_level = 2, .run = FoldBiases});

@@ -92,6 +92,24 @@ TEST(AddInPlace, WhatMayRunForManyStepsAtOnceDoesNotComeIntoTheLoop) {
       << "it is in the loop";
 }
 
+TEST(AddInPlace, WhatMayRunForManyStepsAtOnceComesFirst) {
+  const auto step = [](const std::string& sum, const char* end) {
+    return Step(StrCat("  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n  w: float [2, 2] at 2\n",
+                       "  u: float [2, 2] at 3\n", sum, "  h.1: float [2, 2] at 1[16 * (t + 1)] = Relu(s.1) @3 {}\n",
+                       end));
+  };
+  const std::string of_h = "  q.1: float [2, 2] = FC(h, u) @0 {}\n", of_x = "  p.1: float [2, 2] = FC(x_t, w) @1 {}\n";
+  const std::string sum = "  s.1: float [2, 2] = Add(q.1, p.1) @2 {}\n";
+  EXPECT_EQ(After("add_in_place", step(of_h + of_x + sum, "")),
+            step(of_x + "  s.1: float [2, 2] added in p.1 = FC(h, u) @0 {}\n", "  at the end: no p\n"));
+  // It reads what is not there before the other one, or is written again.
+  const std::string behind = "  y.1: float [2, 2] = Tanh(x_t) @4 {}\n  p.1: float [2, 2] = FC(y.1, w) @1 {}\n";
+  EXPECT_EQ(After("add_in_place", step(of_h + behind + sum, "")), step(of_h + behind + sum, ""));
+  const std::string again = "  x_t.1: float [2, 2] at 0[16 * t] = Tanh(x_t) @4 {}\n";
+  const std::string of_old = "  p.1: float [2, 2] = FC(x_t, w) @1 {}\n";
+  EXPECT_EQ(After("add_in_place", step(of_h + of_old + again + sum, "")), step(of_h + of_old + again + sum, ""));
+}
+
 TEST(AddInPlace, ProductsThatBecomeOneStayApart) {
   const std::string given =
       "  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n"

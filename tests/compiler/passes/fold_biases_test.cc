@@ -33,6 +33,24 @@ TEST(FoldBiases, OfASumTheProductThatNoStepWaitsForDoes) {
                   "  r.1: float [2, 4] kept = region Sum(q.1, p.1) @2 {}\n", kLoop)));
 }
 
+TEST(FoldBiases, AProductThatNoStepWaitsForDoesWhereverItIsAdded) {
+  const std::string of_x = "  p.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T by FC(x_t, w) @2 {}\n";
+  const std::string total = "  r.1: float [2, 4] kept = region Sum(s.1, p.1) @3 {}\n";
+  const std::string of_h = "  s.1: float [2, 4] = product h [2, 4] * u [4, 4]^T by FC(h, u) @1 {}\n";
+  const std::string x_with_bias = "  p.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T + b by FC(x_t, w, b) @2 {}\n";
+  EXPECT_EQ(After("fold_biases",
+                  Step(StrCat(kGiven, kOfH, "  s.1: float [2, 4] = region Add(b, q.1) @4 {}\n", of_x, total, kLoop))),
+            Step(StrCat(kGiven, of_h, x_with_bias, total, kLoop)));
+  // The one in the loop has it already.
+  const std::string h_with_bias = "  s.1: float [2, 4] = product h [2, 4] * u [4, 4]^T + b by FC(h, u, b) @1 {}\n";
+  EXPECT_EQ(After("fold_biases", Step(StrCat(kGiven, h_with_bias, of_x, total, kLoop))),
+            Step(StrCat(kGiven, of_h, x_with_bias, total, kLoop)));
+  // Something else reads that: it stays where it is.
+  const std::string reader = "  v.1: float [2, 4] kept = region Tanh(s.1) @6 {}\n";
+  EXPECT_EQ(After("fold_biases", Step(StrCat(kGiven, h_with_bias, of_x, total, kLoop, reader))),
+            Step(StrCat(kGiven, h_with_bias, of_x, total, kLoop, reader)));
+}
+
 TEST(FoldBiases, TwoBiasesGoToTwoProducts) {
   const std::string given = StrCat(kGiven, "  c: float [4] at 6\n");
   EXPECT_EQ(After("fold_biases", Step(StrCat(given, kOfX, kOfH, "  s.1: float [2, 4] = region Sum(p.1, q.1) @2 {}\n",
