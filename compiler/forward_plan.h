@@ -28,9 +28,9 @@ struct ForwardPlan {
 };
 
 // `inputs` describes the operator's inputs; the number of steps, dimension 0 of sequences, does not matter. Values of
-// captured ones, where there are some, are those of all runs of the plan (CapturedSizes). Blocks have no more steps than
-// `max_block_steps`, where that is not 0 (PlanSettings). Throws what MakeStepPlan throws, and kShapeMismatch for initial
-// states that do not fit the batch.
+// captured ones, where there are some, are those of all runs of the plan (CapturedSizes). Blocks have no more steps
+// than `max_block_steps`, where that is not 0 (PlanSettings). Throws what MakeStepPlan throws, and kShapeMismatch for
+// initial states that do not fit the batch.
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
                                                    const std::vector<TensorInfo>& inputs,
                                                    std::int64_t max_block_steps = 0);
