@@ -177,7 +177,8 @@ std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int 
 }  // namespace
 
 std::string ShorterRunsText(const StepPlan& plan, const Schedule& schedule) {
-  if (schedule.threads < 2 || schedule.min_steps <= Schedule().min_steps) return "";
+  const bool has_threads = plan.target->device == DeviceKind::kCpu && schedule.threads > 1;
+  if (!has_threads || schedule.min_steps <= Schedule().min_steps) return "";
   if (plan.pipeline != nullptr && plan.pipeline->min_steps <= schedule.min_steps) return "";
   const char* how = "one thread";
   if (schedule.of_shorter_runs != nullptr && schedule.of_shorter_runs->threads > 1) how = "threads share tasks";

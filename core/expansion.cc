@@ -47,6 +47,15 @@ void Expansion::Sum(int output, DimSum sum) {
   if (output < query_.op().num_outputs()) sums_[output] = std::move(sum);
 }
 
+// Its lists are filled one by one: where memory ends in the middle of a nested initializer, GCC 12 destroys what it has
+// not made.
+RegionPart& Expansion::AddPart(const RegionIndex& sizes, int output) {
+  RegionPart& part = parts_.emplace_back();
+  part.region.sizes = sizes;
+  part.outputs.push_back(output);
+  return part;
+}
+
 void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to) {
   const DType dtype = In(from.operand).dtype;
   has_expr_types_ &= IsOperandType(dtype);
@@ -55,11 +64,10 @@ void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& f
     return RegionOperand{
         .dtype = dtype, .size = rows * of.row_length, .offset = of.first, .strides = {0, 0, of.row_length, 1}};
   };
-  parts_.push_back({.region = {.sizes = {1, 1, rows, columns},
-                               .inputs = {operand(from)},
-                               .outputs = {{.value = Expr::Input(0, "x", dtype), .memory = operand(to)}}},
-                    .inputs = {from.operand},
-                    .outputs = {num_inputs() + to.operand}});
+  RegionPart& part = AddPart({1, 1, rows, columns}, num_inputs() + to.operand);
+  part.region.inputs.push_back(operand(from));
+  part.inputs.push_back(from.operand);
+  part.region.outputs.push_back({.value = Expr::Input(0, "x", dtype), .memory = operand(to)});
 }
 
 void ExpandCopy(Expansion& e) {
@@ -81,9 +89,10 @@ void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, st
   const RegionOperand to{.dtype = dtype, .size = size, .strides = in_order};
   const Expr x = Expr::Input(0, "x", dtype);
   const Expr value = factor == 1 ? x : x * factor;
-  parts_.push_back({.region = {.sizes = sizes, .inputs = {from}, .outputs = {{.value = value, .memory = to}}},
-                    .inputs = {0},
-                    .outputs = {num_inputs()}});
+  RegionPart& part = AddPart(sizes, num_inputs());
+  part.region.inputs.push_back(from);
+  part.inputs.push_back(0);
+  part.region.outputs.push_back({.value = value, .memory = to});
 }
 
 void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_t>& values) {
@@ -101,11 +110,8 @@ void Expansion::Fill(int output, DType dtype, std::int64_t count, double value) 
   has_expr_types_ &= IsOperandType(dtype);
   if (!has_expr_types_) return;
   const RegionOperand memory{.dtype = dtype, .size = count, .strides = {0, 0, 0, 1}};
-  parts_.push_back({.region = {.sizes = {1, 1, 1, count},
-                               .inputs = {},
-                               .outputs = {{.value = Expr::Constant(dtype, value), .memory = memory}}},
-                    .inputs = {},
-                    .outputs = {num_inputs() + output}});
+  RegionPart& part = AddPart({1, 1, 1, count}, num_inputs() + output);
+  part.region.outputs.push_back({.value = Expr::Constant(dtype, value), .memory = memory});
 }
 
 std::span<const RegionPart> Expansion::parts() const {

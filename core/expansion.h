@@ -97,6 +97,9 @@ class Expansion {
   std::span<const RegionPart> parts() const;
 
  private:
+  // A part that gives this tensor, of which the caller says the rest.
+  RegionPart& AddPart(const RegionIndex& sizes, int output);
+
   const ShapeQuery& query_;
   const std::span<const TensorInfo> outputs_;
   std::vector<std::optional<stepnet::Product>> products_;
