@@ -85,7 +85,7 @@ struct Measured {
   MachineLimits limits;
 };
 
-// Of a run of so many steps, or of all runs. `measured`: null where nothing was; otherwise what is explained is the run
+// It is of a run of so many steps, or of all runs. `measured`: null where nothing was; otherwise what is explained is the run
 // that was measured.
 Explanation Explain(const MadePlan& made, std::optional<std::int64_t> num_steps, const Measured* measured);
 

@@ -94,7 +94,7 @@ class ProductSplitter {
     return at == matrix.columns && blocks.size() > 1 ? blocks : std::vector<Block>();
   }
 
-  // Of which cycle a node of the loop is, as nodes are before the pass.
+  // The cycle that a node of the loop is on, as nodes are before the pass.
   int CycleOf(int node) {
     if (cycles_.empty()) {
       const auto end = static_cast<int>(graph_.nodes.size());
