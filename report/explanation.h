@@ -85,8 +85,8 @@ struct Measured {
   MachineLimits limits;
 };
 
-// It is of a run of so many steps, or of all runs. `measured`: null where nothing was; otherwise what is explained is the run
-// that was measured.
+// It is of a run of so many steps, or of all runs. `measured`: null where nothing was; otherwise what is explained is
+// the run that was measured.
 Explanation Explain(const MadePlan& made, std::optional<std::int64_t> num_steps, const Measured* measured);
 
 const char* KindName(ExplainedInstruction::Kind kind);
