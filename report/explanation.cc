@@ -310,7 +310,7 @@ class Explainer {
     return StrCat("cut in ", parts, schedule.sharing == Sharing::kLockstep ? ", in lockstep" : "");
   }
 
-  // Of a product that waits for no other step: why it is in the loop all the same.
+  // Why a product that waits for no other step is in the loop all the same.
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
     if (stage.steps_at_once != 1 || graph_.nodes[i].kind != StepNode::Kind::kProduct) return;
     if (CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
