@@ -21,14 +21,18 @@ namespace {
 class ProductMerger {
  public:
   explicit ProductMerger(StepGraph* graph)
-      : graph_(*graph), uses_(*graph), products_(*graph), replaced_by_(graph->nodes.size()) {}
+      : graph_(*graph),
+        uses_(*graph),
+        products_(*graph),
+        gone_(graph->nodes.size(), false),
+        replaced_by_(graph->nodes.size()) {}
 
   bool Run() {
     for (const auto& [key, sums] : FindSums()) {
       if (sums.size() > 1) Merge(sums);
     }
     if (once_.empty()) return false;
-    ReplaceNodes();
+    ReplaceNodes(std::move(replaced_by_), gone_, std::move(once_), &graph_);
     Expand(&graph_);
     return true;
   }
@@ -266,7 +270,7 @@ class ProductMerger {
       int place = sums[0][k];
       for (const Sum& sum : sums) {
         place = std::min(place, sum[k]);
-        gone_.insert(sum[k]);
+        gone_[sum[k]] = true;
       }
       replaced_by_[place].push_back(std::move(merged[k]));
       if (k + 1 == sums[0].size()) replaced_by_[place].push_back(std::move(merged[k + 1]));
@@ -291,39 +295,13 @@ class ProductMerger {
     return NodeLike(product, def, {product.outputs[0]}, std::move(parts));
   }
 
-  void ReplaceNodes() {
-    std::vector<StepNode> nodes;
-    std::vector<bool> gone;
-    std::vector<Stage> stages = graph_.stages;
-    for (size_t n = 0, s = 0; n < graph_.nodes.size(); ++n) {
-      while (s < stages.size() && graph_.stages[s].end <= static_cast<int>(n)) ++s;
-      const auto added = static_cast<int>(replaced_by_[n].size());
-      for (size_t later = s; later < stages.size(); ++later) {
-        if (later > s) stages[later].begin += added;
-        stages[later].end += added;
-      }
-      for (StepNode& node : replaced_by_[n]) {
-        nodes.push_back(std::move(node));
-        gone.push_back(false);
-      }
-      nodes.push_back(std::move(graph_.nodes[n]));
-      gone.push_back(gone_.contains(static_cast<int>(n)));
-    }
-    graph_.nodes = std::move(nodes);
-    graph_.stages = std::move(stages);
-    const size_t num_once = once_.size();
-    const int begin = graph_.AddOnce(std::move(once_));
-    gone.insert(gone.begin() + begin, num_once, false);
-    graph_.Erase(gone);
-  }
-
   StepGraph& graph_;
   const Uses uses_;
   const WeightProducts products_;
   std::map<int, std::vector<int>> place_of_;  // by weight, those that it lies beside, and itself
   std::map<std::pair<std::vector<int>, int>, int> joined_;
   std::vector<StepNode> once_;
-  std::set<int> gone_;                              // nodes
+  std::vector<bool> gone_;                          // by node
   std::vector<std::vector<StepNode>> replaced_by_;  // by node: what is put before it
 };
 

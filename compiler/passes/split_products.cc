@@ -60,7 +60,7 @@ class ProductSplitter {
       for (size_t output = 0; output < node.outputs.size(); ++output) SplitOutput(static_cast<int>(n), output);
     }
     if (once_.empty()) return false;
-    ReplaceNodes();
+    ReplaceNodes(std::move(put_before_), gone_, std::move(once_), &graph_);
     Expand(&graph_);
     FoldSums(&graph_);
     return true;
@@ -257,22 +257,6 @@ class ProductSplitter {
       if (value != kNoValue) graph_.ForgetLast(value);
     }
     gone_[giver] = true;
-  }
-
-  void ReplaceNodes() {
-    std::vector<StepNode> nodes;
-    std::vector<bool> gone;
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      std::ranges::move(put_before_[n], std::back_inserter(nodes));
-      nodes.push_back(std::move(graph_.nodes[n]));
-      gone.resize(nodes.size(), false);
-      gone.back() = gone_[n];
-    }
-    graph_.nodes = std::move(nodes);
-    const size_t num_once = once_.size();
-    const int begin = graph_.AddOnce(std::move(once_));
-    gone.insert(gone.begin() + begin, num_once, false);
-    graph_.Erase(gone);
   }
 
   StepGraph& graph_;

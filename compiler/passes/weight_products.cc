@@ -1,5 +1,7 @@
 #include "stepnet/compiler/passes/weight_products.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -47,6 +49,31 @@ StepNode NodeLike(const StepNode& like, const OperatorDef& def, std::vector<int>
           .op_index = like.op_index,
           .inputs = std::move(inputs),
           .outputs = std::move(outputs)};
+}
+
+void ReplaceNodes(std::vector<std::vector<StepNode>> put_before, const std::vector<bool>& gone,
+                  std::vector<StepNode> once, StepGraph* graph) {
+  std::vector<StepNode> nodes;
+  std::vector<bool> is_gone;
+  std::vector<Stage> stages = graph->stages;
+  for (size_t n = 0, s = 0; n < graph->nodes.size(); ++n) {
+    while (s < stages.size() && graph->stages[s].end <= static_cast<int>(n)) ++s;
+    const auto added = static_cast<int>(put_before[n].size());
+    for (size_t later = s; later < stages.size(); ++later) {
+      if (later > s) stages[later].begin += added;
+      stages[later].end += added;
+    }
+    std::ranges::move(put_before[n], std::back_inserter(nodes));
+    nodes.push_back(std::move(graph->nodes[n]));
+    is_gone.resize(nodes.size(), false);
+    is_gone.back() = gone[n];
+  }
+  graph->nodes = std::move(nodes);
+  graph->stages = std::move(stages);
+  const size_t num_once = once.size();
+  const int begin = graph->AddOnce(std::move(once));
+  is_gone.insert(is_gone.begin() + begin, num_once, false);
+  graph->Erase(is_gone);
 }
 
 }  // namespace stepnet
