@@ -49,7 +49,10 @@ class Shape {
   std::vector<std::int64_t> ToVector() const { return {dims_.begin(), dims_.begin() + rank_}; }
   std::string ToString() const;  // "[32, 64]"
 
-  // Kernels compare the shapes of all their inputs each time they run: one number each, where it tells all.
+  // The rank and, behind it, each size in an equal share of 60 bits: no other shape has the same. Kernels compare the
+  // shapes of all their inputs each time they run: one number each, where it tells all.
+  std::uint64_t key() const { return key_; }
+  static constexpr std::uint64_t kNoKey = ~std::uint64_t{0};  // a size needs more bits
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.key_ == b.key_ && (a.key_ != kNoKey || (a.rank_ == b.rank_ && a.dims_ == b.dims_));
   }
@@ -62,9 +65,7 @@ class Shape {
   std::array<std::int64_t, kMaxRank> dims_ = {};  // zero beyond rank_
   int rank_ = 0;
   std::int64_t size_ = 1;
-  // The rank and, behind it, each size in an equal share of 60 bits: no other shape has the same.
   std::uint64_t key_ = 0;
-  static constexpr std::uint64_t kNoKey = ~std::uint64_t{0};  // a size needs more bits
 };
 
 // [1, B, H] and [B, H] hold the same values; Caffe2's cells use both for a row of a state.

@@ -53,8 +53,10 @@ struct RegionSizes {
   // Bytes of a copy from which on the system's own is as fast as vectors are.
   std::int64_t long_copy_bytes = 4 << 10;
   // Bytes of the arrays of a loop that fill the first cache or nearly so. Stores into lines that are not there wait for
-  // each other: from so many on the loop asks for them so many bytes ahead. docs/performance.md, Regions, has the gain.
+  // each other: from so many on the loop asks for them so many bytes ahead, up to what no cache of a core holds, which
+  // the machine reads ahead itself. docs/performance.md, Regions, has the gain.
   std::int64_t filled_cache_bytes = 44 << 10;
+  std::int64_t far_bytes = 2 << 20;
   std::int64_t bytes_ahead = 512;
 };
 

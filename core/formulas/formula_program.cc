@@ -43,12 +43,22 @@ FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, Fo
       may_be_flat_(MayBeFlat(query, formula_)),
       reads_run_values_(std::ranges::any_of(formula_.inputs, IsRunValue)) {
   for (int i = 0; i < query.num_inputs(); ++i) {
-    inputs_.push_back({.shape = query.In(i).shape, .dtype = query.In(i).dtype});
+    const Shape& shape = query.In(i).shape;
+    inputs_.push_back({.key = shape.key(), .dtype = query.In(i).dtype});
+    shapes_.push_back(shape);
+    have_keys_ &= shape.key() != Shape::kNoKey;
   }
   const auto is_operation = [](const ExprNode* node) {
     return node->op != ExprOp::kInput && node->op != ExprOp::kConstant;
   };
   num_operations_ = static_cast<int>(std::ranges::count_if(ExprNodes(formula_.region.Roots()), is_operation));
+}
+
+bool FormulaProgram::HasShapesOf(const OpRun& run) const {
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    if (*run.In(i).shape != shapes_[i]) return false;
+  }
+  return true;
 }
 
 void FormulaProgram::Prepare() const {
@@ -60,7 +70,7 @@ void FormulaProgram::Prepare() const {
     }
     if (!is_flat_) program_.emplace(formula_.region);
     if (is_flat_ && program_->direct() != nullptr) UseDirect(*program_->direct());
-    if (!reads_run_values_) simple_ = program_->simple();
+    if (!reads_run_values_) UseSimple(program_->simple());
   });
 }
 
@@ -71,6 +81,15 @@ void FormulaProgram::UseDirect(const RegionDirect& direct) const {
     if (source.constant == nullptr) source.input = formula_.inputs[source.input];
   }
   direct_.output = formula_.outputs[direct.output];
+}
+
+void FormulaProgram::UseSimple(const RegionSimple* simple) const {
+  simple_ = simple;
+  if (simple == nullptr || simple->comparison == nullptr) return;
+  comparison_ = *simple->comparison;
+  for (RowComparison::Number* const number : {&comparison_->a, &comparison_->b}) {
+    number->input = formula_.inputs[number->input];
+  }
 }
 
 int FormulaProgram::max_parts() const {
@@ -111,8 +130,12 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
   const auto data_of = [](std::span<const TensorView> views, const std::vector<int>& numbers) {
     return [views = views.data(), numbers = numbers.data()](int operand) { return views[numbers[operand]].data; };
   };
-  RunSimpleRows(*simple_, data_of(run.inputs(), formula_.inputs), data_of(run.outputs(), formula_.outputs), 0, rows,
-                columns);
+  const auto input = data_of(run.inputs(), formula_.inputs);
+  const auto output = data_of(run.outputs(), formula_.outputs);
+  if (rows > 1) return RunSimpleRows(*simple_, input, output, 0, rows, columns);
+  // Small operators wait for this: it is found with as few loads as can be.
+  const bool is_other = comparison_ && comparison_->Holds([&](int i) { return run.In(i).data; }, 0);
+  RunOnlyRow(*simple_, is_other, input, output, columns);
 }
 
 void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const {

@@ -31,24 +31,37 @@ class FormulaProgram {
   // each input has as many elements as each output, of any. Here and below, REQUIRES: Prepare has returned.
   bool IsFor(const OpRun& run, std::uint64_t wanted) const {
     if (wanted_ != wanted) return false;
-    const std::int64_t size = is_flat_ ? run.Out(first_output_).size() : 0;
+    // Without a branch for each input: small operators take no longer than some of them.
+    std::uint64_t differs = 0;
     const Input* expected = inputs_.data();
+    if (is_flat_) {
+      const std::int64_t size = run.Out(first_output_).size();
+      for (const TensorView& in : run.inputs()) {
+        differs |= static_cast<std::uint64_t>(in.shape->size() ^ size) | DiffersIn(in.dtype, expected++->dtype);
+      }
+      return differs == 0;
+    }
     for (const TensorView& in : run.inputs()) {
-      if (in.dtype != expected->dtype) return false;
-      if (is_flat_ ? in.shape->size() != size : *in.shape != expected->shape) return false;
+      differs |= (in.shape->key() ^ expected->key) | DiffersIn(in.dtype, expected->dtype);
       ++expected;
     }
-    return true;
+    return differs == 0 && (have_keys_ || HasShapesOf(run));
   }
   void Run(const OperatorCall& op, const OpRun& run) const;
 
  private:
   struct Input {
-    Shape shape;
-    DType dtype;
+    std::uint64_t key = 0;  // of its shape
+    DType dtype = {};
   };
 
+  static std::uint64_t DiffersIn(DType a, DType b) {
+    return static_cast<std::uint64_t>(static_cast<int>(a) ^ static_cast<int>(b));
+  }
+  bool HasShapesOf(const OpRun& run) const;
+
   void UseDirect(const RegionDirect& direct) const;
+  void UseSimple(const RegionSimple* simple) const;
   // REQUIRES simple_.
   void RunSimple(const OpRun& run) const;
   void RunAny(const OperatorCall& op, const OpRun& run) const;
@@ -60,7 +73,11 @@ class FormulaProgram {
   const int first_output_;
   mutable bool is_flat_ = false;                  // the program is one for any number of elements
   mutable const RegionSimple* simple_ = nullptr;  // null: the program is not, or reads values of the run
+  // Which rows of the operator's inputs it splits; none where that is not by one comparison.
+  mutable std::optional<RowComparison> comparison_;
   mutable RegionDirect direct_;  // that one instruction, with the operator's inputs and output; no kernel: it has more
+  std::vector<Shape> shapes_;    // of the inputs
+  bool have_keys_ = true;        // which tell shapes apart
   const FormulaRegion formula_;
   const bool may_be_flat_;
   const bool reads_run_values_;

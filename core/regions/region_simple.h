@@ -209,10 +209,10 @@ struct RegionSimple {
 };
 
 // Runs rows of two kinds. Where those of one kind are copies, which memory is slow with, they are under way while
-// others are computed.
+// others are computed. `input` and `output` by value: callers keep them in registers.
 template <typename Input, typename Output>
-[[gnu::noinline]] void RunSimpleKinds(const RegionSimple& simple, const Input& input, const Output& output,
-                                      std::int64_t begin, std::int64_t end, std::int64_t columns) {
+[[gnu::noinline]] void RunSimpleKinds(const RegionSimple& simple, Input input, Output output, std::int64_t begin,
+                                      std::int64_t end, std::int64_t columns) {
   const RowComparison& comparison = *simple.comparison;
   SimpleRun others(*simple.of_others), rows(*simple.code);  // which begin when there is a row of the kind
   for (std::int64_t row = begin; row < end;) {
@@ -225,15 +225,22 @@ template <typename Input, typename Output>
   }
 }
 
+// The only row that the region has; `is_other`: its comparison holds.
+template <typename Input, typename Output>
+[[gnu::always_inline]] inline void RunOnlyRow(const RegionSimple& simple, bool is_other, const Input& input,
+                                              const Output& output, std::int64_t columns) {
+  SimpleRun run(is_other ? *simple.of_others : *simple.code);
+  run.Begin(input, output, 0, 0, columns);
+  run.RunOnlyRow(columns);
+}
+
 // The rows [begin, end) of `columns`; REQUIRES: neither is empty.
 template <typename Input, typename Output>
 [[gnu::always_inline]] inline void RunSimpleRows(const RegionSimple& simple, const Input& input, const Output& output,
                                                  std::int64_t begin, std::int64_t end, std::int64_t columns) {
   if (simple.rows == 1) {
     const bool is_other = simple.comparison != nullptr && simple.comparison->Holds(input, 0);
-    SimpleRun run(is_other ? *simple.of_others : *simple.code);
-    run.Begin(input, output, 0, 0, columns);
-    return run.RunOnlyRow(columns);
+    return RunOnlyRow(simple, is_other, input, output, columns);
   }
   if (simple.comparison != nullptr) return RunSimpleKinds(simple, input, output, begin, end, columns);
   SimpleRun run(*simple.code);

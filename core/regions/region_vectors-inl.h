@@ -86,7 +86,8 @@ HWY_INLINE void ForVectors(std::int64_t n, std::int64_t elements, const At& at) 
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   if constexpr (kShort) {
-    if (elements >= kCpuTarget.regions.filled_cache_bytes / static_cast<std::int64_t>(sizeof(T))) {
+    const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(T));
+    if (bytes >= kCpuTarget.regions.filled_cache_bytes && bytes < kCpuTarget.regions.far_bytes) {
       for (; i + 4 * lanes <= n; i += 4 * lanes) {
         at(VectorsAhead(), i);
         at(VectorsAhead(), i + lanes);
