@@ -10,6 +10,7 @@
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/regions/region_code.h"
 #include "stepnet/core/regions/region_program.h"
+#include "stepnet/core/regions/region_split.h"
 
 namespace stepnet {
 
