@@ -111,7 +111,7 @@ class Recorder {
   // How many pieces there are of what is kept: 0 where nothing is, and 1 where nobody has cut.
   virtual int num_pieces() const = 0;
   // Puts in one of them. Whoever plays puts in all, in their order, or goes no further than one of them. The memory
-  // that they use is the caller's care. Of several at most two are under way: it returns when all before this one are
+  // that they use is the caller's care. At most two pieces are under way: it returns when all before this one are
   // done, and at once for the last. Waits count as those of the host (DeviceRuntime::num_host_waits).
   virtual void Play(int piece) = 0;
 };

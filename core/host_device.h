@@ -1,4 +1,4 @@
-// STEPNET_HOST_DEVICE: of functions that kernels of a GPU call as well. Compilers that know no GPU see nothing.
+// STEPNET_HOST_DEVICE marks functions that kernels of a GPU call as well. Compilers that know no GPU see nothing.
 #pragma once
 
 #ifdef __CUDACC__

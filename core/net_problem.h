@@ -8,7 +8,7 @@ namespace stepnet {
 // Something wrong with a net, found without running it. A check of one operator fills in the message alone.
 struct NetProblem {
   std::string net = {};
-  int op_index = -1;  // -1: of the net itself
+  int op_index = -1;  // -1: the net itself has it
   std::string op_text = {};
   std::string message = {};
 

@@ -176,7 +176,7 @@ struct Kernel {
   bool CanAdd(int output, bool is_expanded) const {
     return output < 64 && ((is_expanded && can_add_expanded) || std::ranges::count(can_add, output) > 0);
   }
-  // It asks OpRun::units, where it runs in parts for one row, or with OpRun::packed: of its only output, whose last
+  // It asks OpRun::units, where it runs in parts for one row, or with OpRun::packed. It has one output, whose last
   // dimension is the columns.
   bool can_part_units = false;
   // It asks OpRun::Wants about each output, and can do without those that nobody wants.
@@ -383,7 +383,7 @@ class Operator {
   // variadic one stands for all from there on.
   Operator& ReadsShapes(std::vector<int> inputs);
   // The output is input 0, summed over what an input of fewer elements does not have: input 0 itself where the two have
-  // one shape. Of the other one the shape alone is read.
+  // one shape. It reads the shape alone of the other input.
   Operator& SumsLike(int input);
   Operator& CostIs(CostRule rule);
   // Rows of several steps may be given to one run; sums over the rows are left to Kernel::can_add, and to

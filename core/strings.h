@@ -38,7 +38,7 @@ std::string ShortestText(float value);
 std::string ShortestText(double value);
 
 // The candidate that is closest to `name` in edits (insert, delete, replace, swap of neighbours), or "" when none is
-// close enough to be a likely misspelling. Of several that are as close, the first by its letters.
+// close enough to be a likely misspelling. Where several are as close, the first by its letters is returned.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
 
 // `; did you mean "X"?` with the nearest candidate, or "".

@@ -131,7 +131,7 @@ struct Target {
   // The same where threads go through a step together. Chosen.
   double min_lockstep_microseconds = 0.5;
   // There a part is cut again, into so many at most, which take so long at least: those that a thread has not begun
-  // when others have done theirs are done by these. Of 8 threads on 16 cores that others share, where two in a part of
+  // when others have done theirs are done by these. On 8 threads of 16 cores that others share, where two in a part of
   // 64 rows and 512 units took twice as long as the rest, an LSTM of (B, H) = (128, 1024) takes 0.8 of the time.
   int max_cuts_of_part = 4;
   double min_cut_microseconds = 10;
@@ -149,7 +149,7 @@ struct Target {
   // Stages go through a block of steps, one behind the other, before the next block (StepPlan::block_steps): what they
   // pass to each other has about so many bytes then, however long a run is, in so many chunks. 0: each stage goes
   // through all steps. Chosen: blocks take a millisecond and more, beside which it does not count to bring threads
-  // together, and on one thread lstm.cell of (B, H) = (8, 256) trains with 1.1 times the memory of an LSTM by LSTMUnit.
+  // together.
   std::int64_t block_bytes = 1 << 20;
   std::int64_t min_chunks_of_block = 4;
   std::int64_t max_chunks_of_block = 64;
