@@ -8,7 +8,7 @@
 // Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expressions/expr.h)
 // and blocks of products (operators/gemm.h). They are the same on every machine, however they were found. A Target
 // decides which plan is made; a plan gives the same bits wherever it runs. How many rows and vectors an inner loop
-// takes in registers (operators/panel_product.cc, gemv.cc) does not belong here either: that goes by the instruction
+// takes in registers (panel_product.cc, gemv.cc) does not belong here either: that goes by the instruction
 // set that the loop is compiled for.
 //
 // Figures come from the machines that docs/performance.md names, and from what their comments name: a benchmark of
@@ -160,7 +160,7 @@ struct Target {
   // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
   // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;
-  // Steps of so many rows read weights in panels (operators/panel_product.h) as fast as many of them at once would
+  // Steps of so many rows read weights in panels (panel_product.h) as fast as many of them at once would
   // (bench, ProductPanels). Products of such steps stay in the loop, and what they give in the caches, where their
   // weights have so many bytes: by bench, Layered, and lstm.cell with H from 64 to 1024, on a core with 1 MB of the
   // second cache.
