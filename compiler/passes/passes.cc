@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "stepnet/compiler/graph_text.h"
@@ -66,6 +67,23 @@ bool VerifiesAll() {
   return verifies_all;
 }
 
+int TestedOptLevel() {
+  static const int level = [] {
+    const char* const text = std::getenv("STEPNET_TEST_OPT_LEVEL");
+    if (text == nullptr) return kMaxOptLevel;
+    const std::string_view digit = text;
+    if (digit.size() == 1 && digit[0] >= '0' && digit[0] <= '0' + kMaxOptLevel) return digit[0] - '0';
+    throw Error(ErrorCode::kInvalidArgument, StrCat("STEPNET_TEST_OPT_LEVEL is \"", text,
+                                                    "\" in the environment; it must be between 0 and ", kMaxOptLevel));
+  }();
+  return level;
+}
+
+bool TestsGraphText() {
+  static const bool tests = std::getenv("STEPNET_TEST_GRAPH_TEXT") != nullptr;
+  return tests;
+}
+
 std::vector<Pass> Passes() {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
@@ -95,6 +113,7 @@ void CheckDisabledPasses(const std::set<std::string>& names) {
 
 void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckDisabledPasses(options.disabled_passes);
+  const int opt_level = std::min(options.opt_level, TestedOptLevel());
   const std::vector<Pass> passes = Passes();
   CheckRegistered(passes);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
@@ -108,7 +127,7 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   };
   look("import");
   for (const Pass& pass : passes) {
-    if (options.opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
+    if (opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
     CheckCancelled();
     const std::string before = is_looked_at ? GraphText(*graph) : std::string();
     CheckCancelled();
@@ -118,9 +137,13 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
     }
     if (is_changed || is_looked_at) look(pass.name);
   }
-  if (!extra) return;
-  extra(graph);
-  look("extra");
+  if (extra) {
+    extra(graph);
+    look("extra");
+  }
+  if (!TestsGraphText()) return;
+  *graph = ParseGraph(GraphText(*graph), options);
+  look("text");
 }
 
 }  // namespace stepnet

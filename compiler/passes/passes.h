@@ -36,6 +36,12 @@ std::optional<Pass> FindPass(const std::string& name);
 // it is in tests.
 bool VerifiesAll();
 
+// What the environment asks of all graphs of the process, for runs of the whole suite: passes of higher levels do not
+// run (STEPNET_TEST_OPT_LEVEL; throws kInvalidArgument where it is no level), and plans are made of the text that a
+// graph is printed as (STEPNET_TEST_GRAPH_TEXT).
+int TestedOptLevel();
+bool TestsGraphText();
+
 // Throws kInvalidArgument, with what there is, for a pass that does not exist or is required.
 void CheckDisabledPasses(const std::set<std::string>& names);
 
