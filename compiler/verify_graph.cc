@@ -111,8 +111,8 @@ class Verifier {
   };
 
   // What runs an operator's kernel has its number: one node, or several that give a part of its outputs or a term of
-  // its sum each. Nodes
-  // that only copy, which passes put beside products that they join, may have the number of such a product.
+  // its sum each. Nodes that only copy, which passes put beside products that they join, may have the number of such a
+  // product.
   void CheckNumbers() const {
     std::vector<NumberedCall> calls;
     calls.reserve(graph_.nodes.size());
@@ -154,15 +154,29 @@ class Verifier {
            graph_.values[term].home == graph_.values[sum].home;
   }
 
+  // Whether some of what they multiply by are different parts of one weight, cut once for all steps.
   bool HavePartsOfOneWeight(const StepNode& a, const StepNode& b) const {
-    const auto weight_of = [](const StepNode& node) {
-      const bool is_product = node.kind == StepNode::Kind::kProduct && node.products[0] && node.products[0]->right;
-      return is_product ? node.inputs[node.products[0]->right->input] : kNoValue;
-    };
-    const int of_a = weight_of(a), of_b = weight_of(b);
-    if (of_a == kNoValue || of_b == kNoValue || of_a == of_b) return false;
-    const int giver = graph_.values[of_a].producer;
-    return giver >= 0 && giver == graph_.values[of_b].producer && graph_.GivesOnce(graph_.nodes[giver]);
+    for (const int of_a : WeightsOf(a)) {
+      for (const int of_b : WeightsOf(b)) {
+        const int giver = graph_.values[of_a].producer;
+        const bool is_cut = of_a != of_b && giver >= 0 && giver == graph_.values[of_b].producer;
+        if (is_cut && graph_.GivesOnce(graph_.nodes[giver])) return true;
+      }
+    }
+    return false;
+  }
+
+  // What a product multiplies by; where that is several weights side by side, each of them.
+  std::vector<int> WeightsOf(const StepNode& node) const {
+    const bool is_product = node.kind == StepNode::Kind::kProduct && node.products[0] && node.products[0]->right;
+    if (!is_product) return {};
+    const int weight = node.inputs[node.products[0]->right->input];
+    const int giver = graph_.values[weight].producer;
+    if (giver < 0 || !graph_.GivesOnce(graph_.nodes[giver])) return {weight};
+    const StepNode& made = graph_.nodes[giver];
+    const bool is_joined =
+        made.IsOneOperator() && made.inputs.size() > 1 && OnlyCopies({.node = giver, .call = made.call.get()});
+    return is_joined ? made.inputs : std::vector<int>{weight};
   }
 
   const StepValue& ValueAt(int value) const {

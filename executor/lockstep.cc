@@ -103,9 +103,13 @@ class LockstepRun : public SharedWork {
 
   // A helper may come when the caller is gone. It finds no part to take then, and touches nothing of the caller's.
   void GoThrough(int lane) {
-    has_thread_[lane].store(true, std::memory_order_relaxed);
-    for (std::int64_t round = FirstOpen(); round < num_rounds_ && !over_.load(std::memory_order_relaxed); ++round) {
-      if (lane > 0 && sleeps_much_.load(std::memory_order_relaxed)) break;
+    for (std::int64_t round = 0; !over_.load(std::memory_order_relaxed); ++round) {
+      // Others have gone on without a thread that was not there, here or before it came.
+      if (!has_thread_[lane].load(std::memory_order_relaxed)) {
+        has_thread_[lane].store(true, std::memory_order_relaxed);
+        round = std::max(round, FirstOpen());
+      }
+      if (round >= num_rounds_ || (lane > 0 && sleeps_much_.load(std::memory_order_relaxed))) break;
       const Shares& shares = shares_[round % num_tasks_];
       for (int p = shares.FirstOf(lane); p < shares.FirstOf(lane + 1); ++p) TryPart(lane, p, round);
       if (!IsDone(round, shares.parts())) WaitFor(lane, round, shares);
@@ -126,11 +130,12 @@ class LockstepRun : public SharedWork {
     return is_done;
   }
 
-  void TryPart(int lane, int p, std::int64_t round) {
+  // False where somebody has taken it.
+  bool TryPart(int lane, int p, std::int64_t round) {
     Part& part = parts_[p];
     std::int64_t begun = part.begun.load(std::memory_order_relaxed);
     do {
-      if (begun > round) return;
+      if (begun > round) return false;
     } while (!part.begun.compare_exchange_weak(begun, round + 1));
     Try([&] {
       CheckCancelled();
@@ -138,6 +143,7 @@ class LockstepRun : public SharedWork {
     });
     part.done = round + 1;
     if (sleepers_ > 0) Wake();  // who sleeps has looked at `done` after it was counted
+    return true;
   }
 
   void RunPart(int p, std::int64_t round, RunContext& context) {
@@ -152,7 +158,8 @@ class LockstepRun : public SharedWork {
   }
 
   // Returns when the round or the run is over. Meanwhile it takes the parts of those who are not there at once, and
-  // those of others when they do not come for long.
+  // those of others when they do not come for long: whoever had not begun by then is not there until it comes again, as
+  // a thread whose core another program has. Else each round would wait for it as long.
   void WaitFor(int lane, std::int64_t round, const Shares& shares) {
     const int parts = shares.parts();
     const auto is_over = [&] { return IsDone(round, parts) || over_.load(std::memory_order_relaxed); };
@@ -160,8 +167,10 @@ class LockstepRun : public SharedWork {
       for (int k = 1; k < num_threads_; ++k) {  // each begins with another one
         const int owner = (lane + k) % num_threads_;
         if (!all && has_thread_[owner].load(std::memory_order_relaxed)) continue;
+        bool takes_all = shares.FirstOf(owner + 1) > shares.FirstOf(owner);
         // From the other end, so that the owner finds what it comes to next.
-        for (int p = shares.FirstOf(owner + 1); p-- > shares.FirstOf(owner);) TryPart(lane, p, round);
+        for (int p = shares.FirstOf(owner + 1); p-- > shares.FirstOf(owner);) takes_all &= TryPart(lane, p, round);
+        if (all && takes_all) has_thread_[owner].store(false, std::memory_order_relaxed);
       }
     };
     help(/*all=*/shares.cuts > 1);

@@ -142,7 +142,12 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
     look("extra");
   }
   if (!TestsGraphText()) return;
-  *graph = ParseGraph(GraphText(*graph), options);
+  StepGraph parsed = ParseGraph(GraphText(*graph), options);
+  // Memory outside that nothing mentions has no line.
+  parsed.num_bases = graph->num_bases;
+  parsed.num_lists = graph->num_lists;
+  parsed.lent = graph->lent;
+  *graph = std::move(parsed);
   look("text");
 }
 

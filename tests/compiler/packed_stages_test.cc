@@ -1,4 +1,5 @@
 // Which weights are packed before the steps, and that values stay what unpacked ones give.
+#include "stepnet/tests/compiler/needs_level_2.h"
 #include "stepnet/tests/compiler/stages_case.h"
 
 namespace stepnet {
@@ -16,6 +17,7 @@ Feeds WideFeeds(std::int64_t steps, std::int64_t batch) {
 }
 
 TEST(Stages, WeightsThatTheLoopReadsArePackedOnce) {
+  NEEDS_LEVEL_2();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u").Captured("b");
   net.Step(Product("r = FC(h_prev, u, b)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
@@ -35,6 +37,7 @@ TEST(Stages, WeightsThatTheLoopReadsArePackedOnce) {
 }
 
 TEST(Stages, WeightsThatManyChunksReadArePackedToo) {
+  NEEDS_LEVEL_2();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
   const NetDef def = net.Step(Product("h_next = FC(x_t, w, b)")).Output("h_all", "h", 1).Build();

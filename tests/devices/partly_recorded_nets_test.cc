@@ -4,6 +4,7 @@
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/compiler/needs_level_2.h"
 #include "stepnet/tests/executor/layers.h"
 
 namespace stepnet {
@@ -105,6 +106,7 @@ TEST(PartlyRecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps)
 
 // A product that takes all steps at once is one node, however many steps there are.
 TEST(PartlyRecordedNetsOfThePoisonDevice, CountWhatTakesManyStepsAtOnceOnce) {
+  NEEDS_LEVEL_2();
   constexpr std::int64_t kSteps = 100;
   std::int64_t if_each_took_one = 0, num_runs = 0;
   const auto count = [&](const StepPlan& plan) {

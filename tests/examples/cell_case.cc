@@ -97,7 +97,7 @@ Tensors RunCell(const CellNet& net, const Tensors& given) {
   return outputs;
 }
 
-Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& weights) {
+CellGradientNet MakeGradientNet(const CellNet& net, const Tensors& given, const Tensors& weights) {
   NetDef def = InDouble(net.net);
   Tensors inputs = given;
   std::vector<std::string> losses;
@@ -112,24 +112,32 @@ Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& w
   }
   AddBackwardStepNets(
       &def, [&](const std::string& blob) { return !given.contains(blob) || given.at(blob).dtype() == DType::kDouble; });
-  const NetWithGradients made = AddGradients(def, losses, wanted);
+  NetWithGradients made = AddGradients(def, losses, wanted);
+  std::map<std::string, std::string> gradients;
+  for (const auto& [name, gradient] : made.gradients) gradients[name] = gradient.dense;
+  return {std::move(made.net), std::move(inputs), std::move(gradients)};
+}
+
+Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& weights) {
+  const CellGradientNet made = MakeGradientNet(net, given, weights);
   Workspace workspace;
   RunOnEveryDevice(
-      made.net, [&](Workspace& there) { Feed(inputs, there); }, workspace);
+      made.net, [&](Workspace& there) { Feed(made.inputs, there); }, workspace);
   Tensors gradients;
-  for (const auto& [name, gradient] : made.gradients) gradients[name] = workspace.GetTensor(gradient.dense);
+  for (const auto& [name, gradient] : made.gradients) gradients[name] = workspace.GetTensor(gradient);
   return gradients;
 }
 
-void ExpectTensorsNear(const Tensors& got, const Tensors& wanted) {
+void ExpectTensorsNear(const Tensors& got, const Tensors& wanted, double tolerance) {
   for (const auto& [name, tensor] : wanted) {
     ASSERT_TRUE(got.contains(name)) << name;
     const Tensor& mine = got.at(name);
     ASSERT_EQ(mine.size(), tensor.size()) << name << " is " << mine.shape() << " and not " << tensor.shape();
-    for (int axis = 0; axis < 2; ++axis) ASSERT_EQ(mine.dim(axis), tensor.dim(axis)) << name;
+    for (int axis = 0; axis < std::min(2, tensor.shape().rank()); ++axis)
+      ASSERT_EQ(mine.dim(axis), tensor.dim(axis)) << name;
     for (std::int64_t i = 0; i < tensor.size(); ++i) {
       const double value = tensor.data<double>()[i];
-      ASSERT_NEAR(mine.data<double>()[i], value, 1e-12 * (1 + std::abs(value)))
+      ASSERT_NEAR(mine.data<double>()[i], value, tolerance * (1 + std::abs(value)))
           << name << ", element " << i << " of " << mine.shape();
     }
   }

@@ -2,6 +2,7 @@
 // computes and of its gradients with the reference.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -30,11 +31,19 @@ struct CellCase {
 
 // Runs the net, in double, on `given`, on every device that there is; its outputs and those of states that are carried.
 Tensors RunCell(const CellNet& net, const Tensors& given);
+// A net, in double, of the gradients of the sum of all outputs, weighted with `weights`, what it reads, and the blob of
+// each gradient.
+struct CellGradientNet {
+  NetDef net;
+  Tensors inputs;
+  std::map<std::string, std::string> gradients;  // of parameters and floating inputs
+};
+CellGradientNet MakeGradientNet(const CellNet& net, const Tensors& given, const Tensors& weights);
 // The gradients of the sum of all outputs, weighted with `weights`, of parameters and floating inputs.
 Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& weights);
 
-// Compares outputs: all of `wanted`, within 1e-12 of their size.
-void ExpectTensorsNear(const Tensors& got, const Tensors& wanted);
+// Compares outputs: all of `wanted`, within so much of their size.
+void ExpectTensorsNear(const Tensors& got, const Tensors& wanted, double tolerance = 1e-12);
 // The outputs of the case's net are those of its reference.
 void ExpectFollowsReference(const CellCase& test, const ReferenceStep& step);
 // The gradients of the case's net are the differences of its reference.

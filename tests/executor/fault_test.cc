@@ -8,6 +8,7 @@
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/compiler/needs_level_2.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/operators/op_test.h"
 #include "stepnet/tests/poison_device/poison_device.h"
@@ -200,6 +201,7 @@ std::int64_t StepsAtOnce(const NetDef& net, Workspace& workspace, const std::str
 }
 
 TEST(Faults, AreFoundInManyStepsAtOnce) {
+  NEEDS_LEVEL_2();
   RecurrentCase net = CheckedCase();
   EXPECT_EQ(StepsAtOnce(net.Build(), net.workspace(), "c = test.NotNegative(p)"), 32) << "the test above is about this";
 }
@@ -225,6 +227,7 @@ TEST(Faults, TheFirstElementCountsInWhateverPartItIs) {
 
 // From the last step to the first, as a backward pass goes.
 TEST(Faults, OfABackwardPassTheLastStepComesFirst) {
+  NEEDS_LEVEL_2();
   for (const RunOptions& options : AllOptions()) {
     RecurrentCase net;
     net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("s = Mul(x_t, h_prev)");

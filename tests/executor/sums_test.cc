@@ -9,6 +9,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/compiler/needs_level_2.h"
 
 namespace stepnet {
 namespace {
@@ -90,6 +91,7 @@ TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirstInAStep) {
 }
 
 TEST(Sums, AtLevel1EachOfSeveralOperatorsAddsItself) {
+  NEEDS_LEVEL_2();
   RecurrentCase net = ElmanWithSharedWeights();
   Workspace workspace;
   FeedElman(workspace);
@@ -139,6 +141,7 @@ StepPlan PlanWithASum(const std::string& read, RecurrentCase* net) {
 }
 
 TEST(Sums, TermsThatAreReadElsewhereAreAddedUpFirst) {
+  NEEDS_LEVEL_2();
   RecurrentCase alone, with_reader_of_sum, with_reader_of_term;
   const StepPlan plan = PlanWithASum("", &alone);
   EXPECT_EQ(WhoAddsTo(plan, "w_grad"), (std::vector<std::string>{"+=", "+="}));

@@ -4,7 +4,8 @@
  * under a lock in which nothing happens that others could see without the lock is one step. Memory is sequentially
  * consistent: which memory orders the accesses need is not checked here. A look-out may end at any moment; of its looks
  * that find nothing only the last is a step, and IsDone looks no further than to the first part that is not done.
- * Helpers come when they come, or never, and may leave between two rounds.
+ * Helpers come when they come, or never, and may leave between two rounds. Whether others find a thread there, which
+ * says only whose parts they take at once (has_thread_), is chosen each time.
  *
  * Checked: of every round every part runs once, when all parts of the round before have ended, and where one fails no
  * other round begins; each thread leaves, and the caller when all rounds are over, or one has failed and no part runs;
@@ -72,13 +73,11 @@
 
 #define FIRST_PART_OF(lane) \
   (PARTS(round) > THREADS -> PARTS(round) * (lane) / THREADS : ((lane) < PARTS(round) -> (lane) : PARTS(round)))
-#define OWNER_OF(part) (PARTS(round) > THREADS -> (part) * THREADS / PARTS(round) : (part))
 
 #define NEVER_MORE (ROUNDS + 1)
 
 byte begun[MOST_PARTS];
 byte done[MOST_PARTS];
-bool has_thread[THREADS];
 
 bool failure_;
 bool over_;
@@ -263,6 +262,23 @@ inline TryPart(part) {
   od
 }
 
+/* A thread that was not there, for others, goes on with FirstOpen. */
+inline Come() {
+  expected = 1;
+  do
+  :: d_step { p < MOST_PARTS -> expected = (done[p] > expected -> done[p] : expected); p++ }
+  :: p == MOST_PARTS -> break
+  od;
+  atomic {
+    p = 0;
+#if MUTANT != STARTS_BEHIND_FIRST_OPEN
+    expected--;
+#endif
+    round = (expected > round -> expected : round);
+    expected = 0
+  }
+}
+
 inline StopParts() {
   do
   :: p < MOST_PARTS ->
@@ -322,26 +338,22 @@ proctype Thread(byte lane) {
 #endif
   fi;
 
-  has_thread[lane] = true; /* GoThrough */
-  round = 1; /* FirstOpen */
-  do
-  :: d_step { p < MOST_PARTS -> round = (done[p] > round -> done[p] : round); p++ }
-  :: p == MOST_PARTS -> break
-  od;
-  p = 0;
-#if MUTANT != STARTS_BEHIND_FIRST_OPEN
-  round--;
-#endif
-
-  do
-  :: round >= ROUNDS -> break
+  do /* GoThrough */
 #if MUTANT != GOES_ON_WHEN_OVER
-  :: round < ROUNDS && over_ -> break
-  :: lane > 0 && round < ROUNDS && !over_ -> break /* sleeps_much_ */
-  :: round < ROUNDS && !over_ ->
+  :: over_ -> break
+  :: else ->
 #else
-  :: round < ROUNDS ->
+  :: true ->
 #endif
+     if /* has_thread_ */
+     :: true
+     :: Come()
+     fi;
+     if
+     :: round >= ROUNDS -> break
+     :: lane > 0 && round < ROUNDS -> break /* sleeps_much_ */
+     :: round < ROUNDS
+     fi;
 #if MUTANT == TAKES_PART_BEYOND
      TryPart(lane);
 #else
@@ -360,9 +372,9 @@ proctype Thread(byte lane) {
 #endif
         do /* help, which in the code begins elsewhere in each thread */
         :: p < PARTS(round) ->
-           if
-           :: PARTS(round) <= THREADS && has_thread[OWNER_OF(p)]
-           :: else -> TryPart(p)
+           if /* has_thread_ */
+           :: PARTS(round) <= THREADS
+           :: TryPart(p)
            fi;
            p++
         :: atomic { p == PARTS(round) -> p = 0; break }
@@ -388,7 +400,6 @@ proctype Thread(byte lane) {
      fi;
      atomic { is_over = false; round++ }
   od;
-  has_thread[lane] = false;
   round = 0;
 
   if
