@@ -105,6 +105,8 @@ void RegisterPointwise(std::int64_t n) {
   add("Cast", {x}, "arg { name: \"to\" i: 2 }");
   add("CastGradient", {x, {.shape = {n}, .dtype = DType::kDouble}});
   add("WhereGradient", {{.shape = {n}, .dtype = DType::kBool}, x}, "", 2);
+  add("SumElements", {x});
+  add("SumSqrElements", {x});
   add("SumElementsGradient", {x, {.shape = {1}}});
   add("SumSqrElementsGradient", {x, {.shape = {1}}});
   add("Dropout", {x}, "arg { name: \"ratio\" f: 0.5 }", 2);

@@ -3,6 +3,9 @@
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
 #include <hwy/highway.h>
 
+#include <cmath>
+#include <cstddef>
+
 #if defined(STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_
 #undef STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_
@@ -51,6 +54,32 @@ struct DivideVectors {
     return hn::Div(a, b);
   }
 };
+// a * b + c, rounded once.
+template <class D, class V>
+HWY_INLINE V MulAddOf([[maybe_unused]] D d, V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else  // hn::MulAdd would round twice
+  using T = hn::TFromD<D>;
+  HWY_ALIGN T x[hn::MaxLanes(d)], y[hn::MaxLanes(d)], z[hn::MaxLanes(d)];
+  hn::Store(a, d, x);
+  hn::Store(b, d, y);
+  hn::Store(c, d, z);
+  for (size_t i = 0; i < hn::MaxLanes(d); ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  return hn::Load(d, z);
+#endif
+}
+// c - a * b, rounded once.
+template <class D, class V>
+HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  (void)d;
+  return hn::NegMulAdd(a, b, c);
+#else
+  return MulAddOf(d, hn::Neg(a), b, c);
+#endif
+}
+
 // a < b ? a : b, and a > b ? a : b: comparisons with NaN are false. On x86 these are instructions, which targets that
 // do without them do not copy.
 template <class V>

@@ -13,10 +13,11 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
-#include "stepnet/operators/vector_loops-inl.h"
 
 #ifndef STEPNET_OPERATORS_ADAM_CC_
 #define STEPNET_OPERATORS_ADAM_CC_
@@ -41,17 +42,18 @@ HWY_INLINE void Update(const OpRun& run, const AdamFactors& f) {
   const T *parameters = run.In(0).As<T>(), *moments1 = run.In(1).As<T>(), *moments2 = run.In(2).As<T>();
   const T* gradients = run.In(3).As<T>();
   T *next_parameters = run.Out(0).As<T>(), *next_moments1 = run.Out(1).As<T>(), *next_moments2 = run.Out(2).As<T>();
-  ForVectors<T>(run.Out(0).size(), [&](auto d, std::int64_t i) HWY_ATTR {
-    const auto gradient = hn::LoadU(d, gradients + i);
-    const auto m = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta1)), hn::LoadU(d, moments1 + i),
-                              hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta1)), gradient));
-    const auto v = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta2)), hn::LoadU(d, moments2 + i),
-                              hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta2)), hn::Mul(gradient, gradient)));
+  const hn::ScalableTag<T> d;
+  ForEachVector(d, run.Out(0).size(), [&](auto access, std::int64_t i) HWY_ATTR {
+    const auto gradient = access.Load(d, gradients + i);
+    const auto m = MulAddOf(d, hn::Set(d, static_cast<T>(f.beta1)), access.Load(d, moments1 + i),
+                            hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta1)), gradient));
+    const auto v = MulAddOf(d, hn::Set(d, static_cast<T>(f.beta2)), access.Load(d, moments2 + i),
+                            hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta2)), hn::Mul(gradient, gradient)));
     const auto direction = hn::Div(m, hn::Add(hn::Sqrt(v), hn::Set(d, static_cast<T>(f.epsilon))));
-    const auto kept = hn::Mul(hn::Set(d, static_cast<T>(f.keep)), hn::LoadU(d, parameters + i));
-    hn::StoreU(hn::MulAdd(hn::Set(d, static_cast<T>(f.rate)), direction, kept), d, next_parameters + i);
-    hn::StoreU(m, d, next_moments1 + i);
-    hn::StoreU(v, d, next_moments2 + i);
+    const auto kept = hn::Mul(hn::Set(d, static_cast<T>(f.keep)), access.Load(d, parameters + i));
+    access.Store(d, MulAddOf(d, hn::Set(d, static_cast<T>(f.rate)), direction, kept), next_parameters + i);
+    access.Store(d, m, next_moments1 + i);
+    access.Store(d, v, next_moments2 + i);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #undef HWY_TARGET_INCLUDE
@@ -11,50 +12,36 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/vector_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
+// Adds the sums over each column of [rows, n].
 template <typename T>
-HWY_INLINE T SumOf(const T* a, std::int64_t n) {
-  return SumVectors<T>(n, [&](auto d, std::int64_t k) HWY_ATTR { return hn::LoadU(d, a + k); });
-}
-
-template <typename T>
-HWY_INLINE void SumOfLoops(const T* a, T* out, const BroadcastLoops& loops) {
-  if (loops.before == 1 && loops.after == 1) {
-    if (out != a) std::copy_n(a, loops.run, out);
-    return;
-  }
-  std::fill_n(out, loops.run, T{0});
-  if (loops.empty()) return;
-  if (loops.after > 1) {
-    for (std::int64_t i = 0; i < loops.before; ++i) {
-      for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after) out[j] += SumOf(a, loops.after);
-    }
-    return;
-  }
+HWY_INLINE void AddColumns(const T* a, std::int64_t rows, std::int64_t n, T* out) {
+  const hn::ScalableTag<T> d;
   // Four rows at a time: a quarter of the loads and stores of `out`.
   std::int64_t i = 0;
-  for (; i + 4 <= loops.before; i += 4, a += 4 * loops.run) {
-    ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
-      const auto rows01 = hn::Add(hn::LoadU(d, a + j), hn::LoadU(d, a + loops.run + j));
-      const auto rows23 = hn::Add(hn::LoadU(d, a + 2 * loops.run + j), hn::LoadU(d, a + 3 * loops.run + j));
-      hn::StoreU(hn::Add(hn::LoadU(d, out + j), hn::Add(rows01, rows23)), d, out + j);
+  for (; i + 4 <= rows; i += 4, a += 4 * n) {
+    ForEachVector(d, n, [&](auto access, std::int64_t j) HWY_ATTR {
+      const auto rows01 = hn::Add(access.Load(d, a + j), access.Load(d, a + n + j));
+      const auto rows23 = hn::Add(access.Load(d, a + 2 * n + j), access.Load(d, a + 3 * n + j));
+      access.Store(d, hn::Add(access.Load(d, out + j), hn::Add(rows01, rows23)), out + j);
     });
   }
-  for (; i < loops.before; ++i, a += loops.run) {
-    ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
-      hn::StoreU(hn::Add(hn::LoadU(d, out + j), hn::LoadU(d, a + j)), d, out + j);
+  for (; i < rows; ++i, a += n) {
+    ForEachVector(d, n, [&](auto access, std::int64_t j) HWY_ATTR {
+      access.Store(d, hn::Add(access.Load(d, out + j), access.Load(d, a + j)), out + j);
     });
   }
 }
 
-void SumFloat(const float* a, float* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
-void SumDouble(const double* a, double* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
+void AddColumnsFloat(const float* a, std::int64_t rows, std::int64_t n, float* out) { AddColumns(a, rows, n, out); }
+void AddColumnsDouble(const double* a, std::int64_t rows, std::int64_t n, double* out) { AddColumns(a, rows, n, out); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
@@ -63,15 +50,40 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
-HWY_EXPORT(SumFloat);
-HWY_EXPORT(SumDouble);
+HWY_EXPORT(AddColumnsFloat);
+HWY_EXPORT(AddColumnsDouble);
 
-void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops) {
-  HWY_DYNAMIC_DISPATCH(SumFloat)(a, out, loops);
+namespace {
+
+template <typename T>
+void SumOfLoops(const T* a, T* out, const BroadcastLoops& loops) {
+  if (loops.before == 1 && loops.after == 1) {
+    if (out != a) std::copy_n(a, loops.run, out);
+    return;
+  }
+  if (loops.before == 1 && !loops.empty()) return SumRows(a, out, loops.run, loops.after);
+  std::fill_n(out, loops.run, T{0});
+  if (loops.empty()) return;
+  if (loops.after == 1) {
+    if constexpr (std::is_same_v<T, float>) {
+      return HWY_DYNAMIC_DISPATCH(AddColumnsFloat)(a, loops.before, loops.run, out);
+    } else {
+      return HWY_DYNAMIC_DISPATCH(AddColumnsDouble)(a, loops.before, loops.run, out);
+    }
+  }
+  for (std::int64_t i = 0; i < loops.before; ++i) {
+    for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after) {
+      T sum;
+      SumRows(a, &sum, 1, loops.after);
+      out[j] += sum;
+    }
+  }
 }
-void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops) {
-  HWY_DYNAMIC_DISPATCH(SumDouble)(a, out, loops);
-}
+
+}  // namespace
+
+void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
+void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
 
 BroadcastLoops FindBroadcastLoops(const BroadcastRule& rule, const Shape& a, const Shape& b) {
   if (b.size() == 1) return {.after = a.size()};

@@ -37,6 +37,25 @@ void ReduceGradient(GradientBuilder& g, int i, const std::string& of);
 // The same of the gradient of output 0, which belongs to others too.
 void PassGradient(GradientBuilder& g, int i);
 
+// out[r] = the RowSum of formulas over row r of x, [rows, n]: on vectors of any width the same bits. REQUIRES: n > 0.
+template <typename T>
+void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
+  constexpr DType kDType = kDTypeOf<T>;
+  if (n <= kWorkOfBlock) {
+    const RowsKernel sum = RowsKernelOf(ExprOp::kRowSum, kDType);
+    return InBlocks(rows, n, [&](std::int64_t begin, std::int64_t end) {
+      sum(out + begin, x + begin * n, nullptr, end - begin, n);
+    });
+  }
+  const RowKernel add = RowKernelOf(ExprOp::kRowSum, kDType);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    T partial[kRowPartials];
+    StartRow(ExprOp::kRowSum, kDType, partial);
+    InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { add(partial, x + begin, end - begin); });
+    FinishRow(ExprOp::kRowSum, kDType, partial, out + row);
+  }
+}
+
 // out[j] = sum over i, k of a[i, j, k]. `out` does not overlap a, unless they are the same and a has `run` elements.
 void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops);
 void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);

@@ -5,6 +5,7 @@
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013, algorithm 1.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/clip_by_global_norm.cc"
@@ -12,26 +13,37 @@
 #include <hwy/highway.h>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/regions/row_partials-inl.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/vector_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-double SquaresFloat(const float* x, std::int64_t n) {
-  return SumVectors<double>(n, [&](auto d, std::int64_t i) HWY_ATTR {
-    const auto wide = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, decltype(d)>(), x + i));
-    return hn::Mul(wide, wide);
+// In double.
+template <typename T>
+HWY_INLINE double Squares(const T* x, std::int64_t n) {
+  using Sums = Partials<AddVectors, double>;
+  const typename Sums::D d;
+  const hn::Rebind<T, typename Sums::D> from;
+  Sums sums(0);
+  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    sums.AddAll(end - begin, [&](auto access, std::int64_t i, int /*k*/) HWY_ATTR {
+      auto value = access.Load(from, x + begin + i);
+      if constexpr (std::is_same_v<T, double>) {
+        return hn::Mul(value, value);
+      } else {
+        const auto wide = hn::PromoteTo(d, value);
+        return hn::Mul(wide, wide);
+      }
+    });
   });
+  return sums.Finish(n);
 }
-double SquaresDouble(const double* x, std::int64_t n) {
-  return SumVectors<double>(n, [&](auto d, std::int64_t i) HWY_ATTR {
-    const auto value = hn::LoadU(d, x + i);
-    return hn::Mul(value, value);
-  });
-}
+
+double SquaresFloat(const float* x, std::int64_t n) { return Squares(x, n); }
+double SquaresDouble(const double* x, std::int64_t n) { return Squares(x, n); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet

@@ -9,10 +9,11 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
-#include "stepnet/operators/vector_loops-inl.h"
 
 #ifndef STEPNET_OPERATORS_MOMENTUM_SGD_CC_
 #define STEPNET_OPERATORS_MOMENTUM_SGD_CC_
@@ -35,17 +36,18 @@ HWY_INLINE void Update(const OpRun& run, const MomentumFactors& f) {
   const T *gradients = run.In(0).As<T>(), *momenta = run.In(1).As<T>(), *parameters = run.In(3).As<T>();
   T *steps = run.Out(0).As<T>(), *next_momenta = run.Out(1).As<T>(), *next_parameters = run.Out(2).As<T>();
   const bool nesterov = f.nesterov;
-  ForVectors<T>(run.Out(0).size(), [&](auto d, std::int64_t i) HWY_ATTR {
+  const hn::ScalableTag<T> d;
+  ForEachVector(d, run.Out(0).size(), [&](auto access, std::int64_t i) HWY_ATTR {
     const auto mu = hn::Set(d, static_cast<T>(f.momentum));
-    const auto parameter = hn::LoadU(d, parameters + i);
-    const auto momentum = hn::LoadU(d, momenta + i);
+    const auto parameter = access.Load(d, parameters + i);
+    const auto momentum = access.Load(d, momenta + i);
     const auto gradient =
-        hn::MulAdd(hn::Set(d, static_cast<T>(f.weight_decay)), parameter, hn::LoadU(d, gradients + i));
-    const auto next = hn::MulAdd(mu, momentum, hn::Mul(hn::Set(d, static_cast<T>(f.rate)), gradient));
-    const auto step = nesterov ? hn::MulAdd(mu, hn::Sub(next, momentum), next) : next;
-    hn::StoreU(next, d, next_momenta + i);
-    hn::StoreU(step, d, steps + i);
-    hn::StoreU(hn::Sub(parameter, step), d, next_parameters + i);
+        MulAddOf(d, hn::Set(d, static_cast<T>(f.weight_decay)), parameter, access.Load(d, gradients + i));
+    const auto next = MulAddOf(d, mu, momentum, hn::Mul(hn::Set(d, static_cast<T>(f.rate)), gradient));
+    const auto step = nesterov ? MulAddOf(d, mu, hn::Sub(next, momentum), next) : next;
+    access.Store(d, next, next_momenta + i);
+    access.Store(d, step, steps + i);
+    access.Store(d, hn::Sub(parameter, step), next_parameters + i);
   });
 }
 

@@ -7,7 +7,6 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/regions/region_copies.h"
-#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -44,25 +43,6 @@ FormulaRule SumOfRow(bool average) {
 }
 
 DimGroups GroupsOf(const std::vector<std::int64_t>& axes, const Shape& x) { return GroupDims(x, ReducedDims(axes, x)); }
-
-// RowSum of each row of n elements, of which there are some.
-template <typename T>
-void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
-  constexpr DType kDType = kDTypeOf<T>;
-  if (n <= kWorkOfBlock) {
-    const RowsKernel sum = RowsKernelOf(ExprOp::kRowSum, kDType);
-    return InBlocks(rows, n, [&](std::int64_t begin, std::int64_t end) {
-      sum(out + begin, x + begin * n, nullptr, end - begin, n);
-    });
-  }
-  const RowKernel add = RowKernelOf(ExprOp::kRowSum, kDType);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
-    T partial[kRowPartials];
-    StartRow(ExprOp::kRowSum, kDType, partial);
-    InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { add(partial, x + begin, end - begin); });
-    FinishRow(ExprOp::kRowSum, kDType, partial, out + row);
-  }
-}
 
 template <typename T>
 void Reduce(const OpRun& run, const DimGroups& groups, bool average) {

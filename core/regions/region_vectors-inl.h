@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "stepnet/core/expressions/expr_scalar.h"
+#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/core/target.h"
@@ -40,32 +40,6 @@ HWY_INLINE V StepOf(V a, V b) {
   if constexpr (kStep == ChainStep::kMultiply) return hn::Mul(a, b);
   if constexpr (kStep == ChainStep::kDivide) return hn::Div(a, b);
   return a;
-}
-
-// a * b + c, rounded once.
-template <class D, class V>
-HWY_INLINE V MulAddOf([[maybe_unused]] D d, V a, V b, V c) {
-#if HWY_NATIVE_FMA
-  return hn::MulAdd(a, b, c);
-#else  // hn::MulAdd would round twice
-  using T = hn::TFromD<D>;
-  HWY_ALIGN T x[hn::MaxLanes(d)], y[hn::MaxLanes(d)], z[hn::MaxLanes(d)];
-  hn::Store(a, d, x);
-  hn::Store(b, d, y);
-  hn::Store(c, d, z);
-  for (size_t i = 0; i < hn::MaxLanes(d); ++i) z[i] = scalar::MulAdd(x[i], y[i], z[i]);
-  return hn::Load(d, z);
-#endif
-}
-// c - a * b, rounded once.
-template <class D, class V>
-HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
-#if HWY_NATIVE_FMA
-  (void)d;
-  return hn::NegMulAdd(a, b, c);
-#else
-  return MulAddOf(d, hn::Neg(a), b, c);
-#endif
 }
 
 // Whole vectors, for whose results the cache is asked some time before.
