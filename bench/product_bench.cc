@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "stepnet/operators/gemm.h"
-#include "stepnet/operators/panel_product.h"
+#include "stepnet/products/gemm.h"
+#include "stepnet/products/panel_product.h"
 
 namespace stepnet {
 namespace {
@@ -28,7 +28,7 @@ BENCHMARK(ProductLayout)
     ->ArgNames({"M", "K", "transposed"})
     ->ArgsProduct({{1, 2, 3, 4, 8, 16, 32, 64}, {64, 256, 512}, {1, 0}});
 
-// The same products with weights in panels (operators/panel_product.h), of all columns or of so many in turn; and what
+// The same products with weights in panels (products/panel_product.h), of all columns or of so many in turn; and what
 // it takes to lay them out.
 void ProductPanels(benchmark::State& state) {
   const std::int64_t m = state.range(0), k = state.range(1), n = 4 * k, width = state.range(2);

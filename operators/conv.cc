@@ -6,8 +6,8 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/operators/convolution.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/products/gemm.h"
 
 namespace stepnet {
 namespace {

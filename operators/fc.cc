@@ -6,11 +6,11 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/gemm.h"
-#include "stepnet/operators/gemv.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/panel_product.h"
-#include "stepnet/operators/stored_weights.h"
+#include "stepnet/products/gemm.h"
+#include "stepnet/products/gemv.h"
+#include "stepnet/products/panel_product.h"
+#include "stepnet/products/stored_weights.h"
 
 namespace stepnet {
 namespace {

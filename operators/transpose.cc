@@ -7,7 +7,7 @@
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/transpose_matrix.h"
+#include "stepnet/products/transpose_matrix.h"
 
 namespace stepnet {
 namespace {

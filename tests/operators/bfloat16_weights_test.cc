@@ -7,8 +7,8 @@
 #include "op_test.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/net.h"
-#include "stepnet/operators/gemv.h"
-#include "stepnet/operators/panel_product.h"
+#include "stepnet/products/gemv.h"
+#include "stepnet/products/panel_product.h"
 #include "stepnet/tests/devices/tested_devices.h"
 
 namespace stepnet {

@@ -1,11 +1,11 @@
-#include "stepnet/operators/transpose_matrix.h"
+#include "stepnet/products/transpose_matrix.h"
 
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepnet/operators/transpose_matrix.cc"
+#define HWY_TARGET_INCLUDE "stepnet/products/transpose_matrix.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 

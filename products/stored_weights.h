@@ -10,7 +10,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/op_run.h"
 #include "stepnet/core/regions/region_kernels.h"
-#include "stepnet/operators/gemm.h"
+#include "stepnet/products/gemm.h"
 
 namespace stepnet {
 

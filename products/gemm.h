@@ -1,7 +1,7 @@
 // Gemm: the one way in which kernels multiply matrices.
 //
 // Runs on the calling thread alone: how work is cut among threads is for executors to say. Equal inputs and shapes give
-// equal bits. A row times a matrix that is narrow or transposed goes to operators/gemv.h; else float goes to oneDNN
+// equal bits. A row times a matrix that is narrow or transposed goes to products/gemv.h; else float goes to oneDNN
 // where the library was built with it, double to Eigen. Large products are computed in blocks, between which the run
 // can be stopped.
 #pragma once

@@ -1,4 +1,4 @@
-#include "stepnet/operators/panel_product.h"
+#include "stepnet/products/panel_product.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,10 +8,10 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/target.h"
 #include "stepnet/core/unroll.h"
-#include "stepnet/operators/transpose_matrix.h"
+#include "stepnet/products/transpose_matrix.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepnet/operators/panel_product.cc"
+#define HWY_TARGET_INCLUDE "stepnet/products/panel_product.cc"
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>

@@ -1,4 +1,4 @@
-#include "stepnet/operators/gemm.h"
+#include "stepnet/products/gemm.h"
 
 #include <gtest/gtest.h>
 #include <sys/time.h>

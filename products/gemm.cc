@@ -1,4 +1,4 @@
-#include "stepnet/operators/gemm.h"
+#include "stepnet/products/gemm.h"
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
-#include "stepnet/operators/gemv.h"
+#include "stepnet/products/gemv.h"
 
 namespace stepnet {
 namespace {

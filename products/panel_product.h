@@ -10,7 +10,7 @@
 
 #include "stepnet/core/target.h"
 #include "stepnet/core/tensor.h"
-#include "stepnet/operators/gemm.h"
+#include "stepnet/products/gemm.h"
 
 namespace stepnet {
 

@@ -1,6 +1,6 @@
 // TransposeMatrix of every size about its blocks, with strides: each element where it belongs, and nothing else
 // touched.
-#include "stepnet/operators/transpose_matrix.h"
+#include "stepnet/products/transpose_matrix.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "stepnet/operators/gemv.h"
+#include "stepnet/products/gemv.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "stepnet/core/unroll.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepnet/operators/gemv.cc"
+#define HWY_TARGET_INCLUDE "stepnet/products/gemv.cc"
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>

@@ -1,4 +1,4 @@
-#include "stepnet/operators/panel_product.h"
+#include "stepnet/products/panel_product.h"
 
 #include <gtest/gtest.h>
 
