@@ -4,12 +4,12 @@
 #include <optional>
 #include <set>
 
+#include "stepnet/compiler/shape_check.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
-#include "stepnet/nets/shape_check.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -160,11 +160,12 @@ const Command kCheck = {
         "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
         "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
         "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. A net\n"
-        "need not list the blobs that --init_net, --input, --input_pb and --shape give, as for run; their sizes are\n"
-        "looked at where they alone say what an operator is given, those within step nets when it is run. With\n"
-        "--device=cuda what has no kernel there is a problem of a step net and a warning elsewhere, since it runs on\n"
-        "the CPU; no GPU is needed. Each problem is printed with its net, operator and blob; the exit status is 1\n"
-        "when there are any. Operators of a cell of which nothing is read are a warning.",
+        "need not list the blobs that --init_net, --input, --input_pb and --shape give, as for run; their sizes and\n"
+        "types are looked at where they alone say what an operator is given, in step nets too. With --device=cuda "
+        "what\n"
+        "has no kernel there is a problem of a step net and a warning elsewhere, since it runs on the CPU; no GPU is\n"
+        "needed. Each problem is printed with its net, operator and blob; the exit status is 1 when there are any.\n"
+        "Operators of a cell of which nothing is read are a warning.",
     .example = "rnn_runner check net.pbtxt",
     .flags = CheckFlags(),
     .min_operands = 1,
