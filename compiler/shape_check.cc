@@ -1,5 +1,7 @@
 #include "stepnet/compiler/shape_check.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "stepnet/compiler/forward_plan.h"

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/regions/region_copies.h"
 
 namespace stepnet {
 
@@ -85,12 +86,27 @@ void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::b
 
 namespace {
 
-// `dims` end with that of the runs.
+// Each of `count` elements `times` times.
+void RepeatElements(std::int64_t bytes, const std::byte* from, std::byte* to, std::int64_t count, std::int64_t times) {
+  InBlocks(count, times, [&](std::int64_t begin, std::int64_t end) {
+    Spread(from + begin * bytes, to + begin * times * bytes, bytes, end - begin, times);
+  });
+}
+
+// `dims` end with that of the runs, which are elements one after the other or, where it has no step, one that is
+// repeated.
 void CopyRunsOf(DType dtype, std::span<const BoxDim> dims, const std::byte* from, std::byte* to) {
-  const BoxDim& dim = dims[0];
-  if (dims.size() == 1) return CopyRuns(dtype, from, dim.size, to, dim.size, dim.size, 1);
-  if (dims.size() == 2) return CopyRuns(dtype, from, dim.from_step, to, dim.to_step, dims[1].size, dim.size);
+  const BoxDim &dim = dims[0], &run = dims.back();
   const std::int64_t bytes = DTypeBytes(dtype);
+  if (run.from_step == 0) {
+    if (dims.size() == 1) return RepeatElements(bytes, from, to, 1, run.size);
+    if (dims.size() == 2 && dim.from_step == 1 && dim.to_step == run.size) {
+      return RepeatElements(bytes, from, to, dim.size, run.size);
+    }
+  } else {
+    if (dims.size() == 1) return CopyRuns(dtype, from, run.size, to, run.size, run.size, 1);
+    if (dims.size() == 2) return CopyRuns(dtype, from, dim.from_step, to, dim.to_step, run.size, dim.size);
+  }
   for (std::int64_t i = 0; i < dim.size; ++i) {
     CopyRunsOf(dtype, dims.subspan(1), from + i * dim.from_step * bytes, to + i * dim.to_step * bytes);
   }
@@ -111,7 +127,11 @@ void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, s
       merged[count++] = dim;
     }
   }
-  const bool ends_with_runs = count > 0 && merged[count - 1].from_step == 1 && merged[count - 1].to_step == 1;
+  const auto is_run = [&](const BoxDim& dim) {
+    const bool repeats = dim.from_step == 0 && dtype != DType::kString;
+    return dim.to_step == 1 && (dim.from_step == 1 || repeats);
+  };
+  const bool ends_with_runs = count > 0 && is_run(merged[count - 1]);
   if (!ends_with_runs) merged[count++] = {.size = 1, .from_step = 1, .to_step = 1};
   CopyRunsOf(dtype, std::span(merged).first(count), from, to);
 }

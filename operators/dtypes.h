@@ -67,8 +67,8 @@ struct BoxDim {
   std::int64_t from_step;
   std::int64_t to_step;
 };
-// Copies a box whose dimensions, at most Shape::kMaxRank, lie in any way in what it is copied from and to. Runs that
-// are one after the other in both are copied as one.
+// Copies a box whose dimensions, at most Shape::kMaxRank, lie in any way in what it is copied from and to, along which
+// elements are repeated where from_step is 0. Runs that are one after the other in both are copied as one.
 void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, std::byte* to);
 
 // Sets `n` elements to 0, false or "".

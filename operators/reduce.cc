@@ -4,9 +4,7 @@
 // and copy from there.
 #include <algorithm>
 
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/core/regions/region_copies.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -78,32 +76,16 @@ void ExpandGradient(Expansion& e, bool average) {
   e.Permute(sizes, strides, 0, is_float ? AverageFactor<float>(average, n) : AverageFactor<double>(average, n));
 }
 
-// Writes dy, repeated over the groups that were summed, for the group g and those after it. Moves both on over what was
-// read and written.
-void Repeat(const DimGroups& groups, int g, DType dtype, const std::byte** dy, std::byte** dx) {
-  if (g + 2 < groups.count) {
-    const std::byte* begin = *dy;
-    for (std::int64_t i = 0; i < groups.sizes[g]; ++i) {
-      if (groups.summed[g]) *dy = begin;
-      Repeat(groups, g + 1, dtype, dy, dx);
-    }
-    return;
+// Writes dy, repeated over the groups that were summed.
+void Repeat(const DimGroups& groups, const TensorView& dx, const std::byte* dy) {
+  std::array<BoxDim, Shape::kMaxRank> box;
+  std::int64_t from_step = 1, to_step = 1;
+  for (int g = groups.count - 1; g >= 0; --g) {
+    box[g] = {.size = groups.sizes[g], .from_step = groups.summed[g] ? 0 : from_step, .to_step = to_step};
+    to_step *= groups.sizes[g];
+    if (!groups.summed[g]) from_step *= groups.sizes[g];
   }
-  // Runs that are repeated, or elements each of which is. Where one group is left, the other is of size 1.
-  const std::int64_t bytes = DTypeBytes(dtype);
-  const std::int64_t size = g < groups.count ? groups.sizes[g] : 1;
-  const std::int64_t next = g + 1 < groups.count ? groups.sizes[g + 1] : 1;
-  const bool is_summed = g < groups.count && groups.summed[g];
-  const std::int64_t run = is_summed ? next : size, times = is_summed ? size : next;
-  if (times == 1 || (is_summed && run > 1)) {
-    CopyRuns(dtype, *dy, 0, *dx, run, run, times);
-  } else {
-    InBlocks(run, times, [&](std::int64_t begin, std::int64_t end) {
-      Spread(*dy + begin * bytes, *dx + begin * times * bytes, bytes, end - begin, times);
-    });
-  }
-  *dy += run * bytes;
-  *dx += run * times * bytes;
+  CopyBox(dx.dtype, std::span(box).first(groups.count), dy, At(dx, 0));
 }
 
 Operator Reduction(const std::string& type, const std::string& doc, bool average) {
@@ -170,8 +152,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
             Scale(dy.size(), dy.As<T>(), AverageFactor<T>(average, groups.summed_size), scaled);
             from = reinterpret_cast<const std::byte*>(scaled);
           }
-          std::byte* to = At(run.Out(0), 0);
-          Repeat(groups, 0, dy.dtype, &from, &to);
+          Repeat(groups, run.Out(0), from);
         });
       });
   return op;

@@ -1,10 +1,8 @@
 // Tile: x repeated along one dimension. It copies runs, and its gradient adds them up, as their expansions say; the
 // gradient is no formula: those sum over the last dimensions, or over all that come before.
-#include <algorithm>
-
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -89,16 +87,7 @@ const Registration tile_gradient =
           return FloatKernel(op, [axis = op.Int("axis"), tiles = op.Int("tiles")]<typename T>(const OpRun& run) {
             const TensorView& dx = run.Out(0);
             const std::int64_t block = dx.shape->SizeFrom(dx.shape->CanonicalAxis(axis));
-            const std::int64_t blocks = block > 0 ? dx.size() / block : 0;
-            const T* from = run.In(0).As<T>();
-            T* to = dx.As<T>();
-            for (std::int64_t i = 0; i < blocks; ++i, to += block) {
-              std::fill_n(to, block, T{0});
-              for (std::int64_t k = 0; k < tiles; ++k, from += block) {
-                CountWork(block);
-                for (std::int64_t j = 0; j < block; ++j) to[j] += from[j];
-              }
-            }
+            if (dx.size() > 0) SumMiddle(run.In(0).As<T>(), dx.As<T>(), dx.size() / block, tiles, block);
           });
         });
 

@@ -55,6 +55,12 @@ TEST(CopyBox, CopiesEachElementAndTouchesNothingElse) {
     CopyBox(DType::kString, dims, reinterpret_cast<const std::byte*>(from.data()),
             reinterpret_cast<std::byte*>(to.data()));
     ASSERT_EQ(to, expected) << "trial " << trial;
+    std::vector<std::int32_t> from_numbers, to_numbers(to_elements, -1), expected_numbers;
+    for (std::int32_t i = 0; i < from_elements; ++i) from_numbers.push_back(i);
+    for (const std::string& text : expected) expected_numbers.push_back(text == "untouched" ? -1 : std::stoi(text));
+    CopyBox(DType::kInt32, dims, reinterpret_cast<const std::byte*>(from_numbers.data()),
+            reinterpret_cast<std::byte*>(to_numbers.data()));
+    ASSERT_EQ(to_numbers, expected_numbers) << "trial " << trial;
   }
 }
 
