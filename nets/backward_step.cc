@@ -13,6 +13,7 @@
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/recomputed_operators.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/nets/rename.h"
 #include "stepnet/nets/requested_gradients.h"
@@ -47,8 +48,7 @@ class BackwardStepMaker {
     backward_.set_name(step_.name() + "_backward");
     NetDef gradients;
     for (int k = made_.num_forward; k < made_.net.op_size(); ++k) *gradients.add_op() = WithWindows(made_.net.op(k));
-    ComputeAgainFor(gradients);
-    for (const OperatorDef& op : gradients.op()) *backward_.add_op() = op;
+    *backward_.mutable_op() = WithRecomputed(spec_, ComputedAgain(), gradients).op();
     for (const OperatorDef& op : made_.net.op()) {
       names_.insert(op.input().begin(), op.input().end());
       names_.insert(op.output().begin(), op.output().end());
@@ -168,34 +168,14 @@ class BackwardStepMaker {
     return wanted;
   }
 
-  // The operators whose outputs the forward run is not to keep, as they are in the step net. What neither gradients nor
-  // others of these read is not kept anyway, nor is that of which they read the shape alone; rows of states are there.
-  void ComputeAgainFor(const NetDef& gradients) {
+  // What recompute_blobs_on_backward names.
+  std::set<std::string> ComputedAgain() const {
     const std::set<std::string> named(spec_.recompute.begin(), spec_.recompute.end());
-    const auto is_named = [&](const std::string& blob) { return named.contains(blob); };
-    std::multiset<std::string> given;
     for (int k = 0; k < step_.op_size(); ++k) {
-      given.insert(step_.op(k).output().begin(), step_.op(k).output().end());
+      const auto is_named = [&](const std::string& blob) { return named.contains(blob); };
       if (std::ranges::any_of(step_.op(k).output(), is_named)) ExpectComputable(k, named);
     }
-    const std::vector<std::string> read = BlobsReadFirst(gradients);
-    std::set<std::string> needed(read.begin(), read.end());
-    for (const std::string& blob : BlobsReadForShape(gradients)) needed.erase(blob);
-    const auto is_missing = [&](const std::string& blob) {
-      return is_named(blob) && needed.contains(blob) && !(IsRowOfState(blob) && given.count(blob) == 1);
-    };
-    std::vector<const OperatorDef*> computed;
-    for (const OperatorDef& op : step_.op() | std::views::reverse) {
-      if (std::ranges::none_of(op.output(), is_missing)) continue;
-      computed.push_back(&op);
-      needed.insert(op.input().begin(), op.input().end());
-    }
-    for (const OperatorDef* op : computed | std::views::reverse) *backward_.add_op() = *op;
-  }
-
-  bool IsRowOfState(const std::string& blob) const {
-    return std::ranges::any_of(spec_.links,
-                               [&](const Link& link) { return link.internal == blob && spec_.IsState(link.external); });
+    return named;
   }
 
   // Throws kInvalidNet where operator k needs what is not there after the step, or gives more than is named.
