@@ -11,6 +11,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/memory_fill.h"
 #include "stepnet/core/memory_limit_text.h"
+#include "stepnet/core/spare_memory.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/target.h"
@@ -37,6 +38,8 @@ void Charge(std::int64_t bytes, DType dtype, const Shape& shape) {
   const std::int64_t limit = memory.limit.load(std::memory_order_relaxed);
   std::int64_t before = memory.current.load(std::memory_order_relaxed);
   do {
+    // What is freed may be in use again at once, by others.
+    while (bytes > limit - before && bytes <= limit && FreeSpareMemory()) before = memory.current.load();
     if (bytes > limit - before) {
       throw Error(ErrorCode::kOutOfMemory, StrCat("a tensor ", dtype, " ", shape, " needs ", bytes, " bytes; ", before,
                                                   " of the allowed ", limit, " are in use ", kRaiseMemoryLimit));

@@ -1,0 +1,60 @@
+#include "stepnet/core/spare_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "stepnet/core/tensor.h"
+#include "stepnet/tests/core/limited_memory.h"
+
+namespace stepnet {
+namespace {
+
+// Tensors of 1000 bytes each.
+class Spare final : public SpareMemory {
+ public:
+  Spare(int count, double gain) : gain_(gain) {
+    for (int k = 0; k < count; ++k) tensors_.emplace_back(DType::kUInt8, Shape({1000}));
+  }
+  ~Spare() { Withdraw(); }
+  double Gain() override { return tensors_.empty() ? 0 : gain_; }
+  bool FreeNext() override {
+    EXPECT_FALSE(FreeSpareMemory()) << "within";
+    if (tensors_.empty()) return false;
+    tensors_.pop_back();
+    return true;
+  }
+  size_t count() const { return tensors_.size(); }
+
+ private:
+  const double gain_;
+  std::vector<Tensor> tensors_;
+};
+
+TEST(SpareMemory, IsFreedAsFarAsTensorsNeedIt) {
+  Spare little(2, 1), much(2, 5);
+  const LimitedMemory limited(TensorMemory().current + 100);
+  const Tensor fits(DType::kUInt8, Shape({100}));
+  EXPECT_EQ(much.count(), 2U);
+  const Tensor one(DType::kUInt8, Shape({10}));
+  EXPECT_EQ(much.count(), 1U);
+  const Tensor two(DType::kUInt8, Shape({1991}));
+  EXPECT_EQ(much.count(), 0U);
+  EXPECT_EQ(little.count(), 1U);
+}
+
+TEST(SpareMemory, IsNotFreedForWhatNoLimitAllows) {
+  Spare spare(2, 1);
+  const LimitedMemory limited(TensorMemory().current);
+  EXPECT_THROW(Tensor(DType::kUInt8, Shape({TensorMemory().limit + 1})), Error);
+  EXPECT_EQ(spare.count(), 2U);
+}
+
+TEST(SpareMemory, IsThatOfOwnersThatLive) {
+  { const Spare gone(1, 1); }
+  EXPECT_FALSE(FreeSpareMemory());
+  Spare spare(1, 1);
+  EXPECT_TRUE(FreeSpareMemory());
+  EXPECT_FALSE(FreeSpareMemory());
+}
+
+}  // namespace
+}  // namespace stepnet
