@@ -6,9 +6,11 @@
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
+#include "stepnet/compiler/uses.h"
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/recomputed_operators.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -24,7 +26,8 @@ class BackwardPlanMaker {
         forward_operator_(*forward.op),
         forward_roles_(FindLinkRoles(forward_operator_.spec)),
         forward_(*forward.plan),
-        inputs_(forward.inputs) {
+        inputs_(forward.inputs),
+        recomputed_(forward.recomputed) {
     plan_->forward = forward.plan;
   }
 
@@ -44,8 +47,10 @@ class BackwardPlanMaker {
     BindWhatIsRead();
     AddInitialStateGradients();
     GiveSums();
-    const PlanSettings settings = PlanSettingsOf(spec_);
+    PlanSettings settings = PlanSettingsOf(spec_);
+    settings.recomputed.assign(recomputed_.begin(), recomputed_.end());
     ImportStep(net, settings.options, bindings_, &graph_);
+    KeepTermsApart();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
     return plan_;
   }
@@ -441,6 +446,21 @@ class BackwardPlanMaker {
     bindings_.blobs.push_back({.home = home, .info = final.info});
   }
 
+  // What is computed again has memory of its own where an operator of the gradient adds it to something, as what is
+  // kept has: a product would add to it otherwise, which rounds otherwise.
+  void KeepTermsApart() {
+    const std::set<std::string> blobs = BlobsOf(recomputed_);
+    const auto is_recomputed = [&](int value) { return blobs.contains(graph_.values[value].blob); };
+    for (const StepNode& node : graph_.nodes) {
+      if (std::ranges::none_of(node.inputs, is_recomputed) || std::ranges::any_of(node.given(), is_recomputed))
+        continue;
+      if (!node.IsOneOperator() || !AddsItsInputs(graph_, node)) continue;
+      for (const int input : node.inputs) {
+        if (is_recomputed(input)) graph_.homes[graph_.values[input].home].kept = true;
+      }
+    }
+  }
+
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const GradientInputs& layout_;
@@ -448,6 +468,7 @@ class BackwardPlanMaker {
   const std::vector<LinkRole> forward_roles_;  // by link of the forward step
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
+  const std::span<const RecomputedValue> recomputed_;
   StepBindings bindings_;
   StepGraph graph_;
   std::set<std::string> reads_first_;
@@ -463,7 +484,11 @@ class BackwardPlanMaker {
 
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
                                                      const GradientInputs& layout, const ForwardRun& forward) {
-  return BackwardPlanMaker(op, spec, layout, forward).Make();
+  if (forward.recomputed.empty()) return BackwardPlanMaker(op, spec, layout, forward).Make();
+  RecurrentSpec with_recomputed = spec;
+  with_recomputed.backward_step_net = std::make_shared<const NetDef>(
+      WithRecomputed(forward.op->spec, BlobsOf(forward.recomputed), spec.BackwardStep()));
+  return BackwardPlanMaker(op, with_recomputed, layout, forward).Make();
 }
 
 }  // namespace stepnet

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/nets/forward_operator.h"
@@ -51,6 +52,7 @@ struct ForwardRun {
   std::shared_ptr<const ForwardOperator> op;
   std::shared_ptr<const ForwardPlan> plan;
   const std::vector<TensorInfo>& inputs;
+  std::span<const RecomputedValue> recomputed = {};  // what is not there any more, if it ever was: all of the plan's
 };
 
 // `op` is the gradient operator, which agrees with its forward operator (nets/gradient_check.h). Throws what

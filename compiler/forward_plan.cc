@@ -5,9 +5,11 @@
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
+#include "stepnet/compiler/recomputable.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/recomputed_operators.h"
 #include "stepnet/nets/size_values.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -24,7 +26,26 @@ class ForwardPlanMaker {
     }
   }
 
-  std::shared_ptr<const ForwardPlan> Make(std::int64_t max_block_steps) {
+  std::shared_ptr<const ForwardPlan> Make(std::int64_t max_block_steps, std::vector<RecomputedValue> recomputed) {
+    plan_->recomputed = std::move(recomputed);
+    PlanSettings settings = PlanSettingsOf(spec_);
+    settings.recomputed = plan_->recomputed;
+    settings.max_block_steps = max_block_steps;
+    Import();
+    NoteShapes();
+    NoteStepOutputs();
+    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
+    return plan_;
+  }
+
+  std::vector<RecomputedValue> FindRecomputableValues() {
+    if (spec_.backward_step_net == nullptr || plan_->keeps_all) return {};
+    Import();
+    return FindRecomputable(graph_, spec_);
+  }
+
+ private:
+  void Import() {
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     graph_.num_bases = static_cast<int>(spec_.states.size());
     all_rows_written_.assign(spec_.states.size(), false);
@@ -34,16 +55,9 @@ class ForwardPlanMaker {
     BindCaptured();
     BindKept();
     BindStepOutputs();
-    PlanSettings settings = PlanSettingsOf(spec_);
-    settings.max_block_steps = max_block_steps;
-    ImportStep(*spec_.step_net, settings.options, bindings_, &graph_);
-    NoteShapes();
-    NoteStepOutputs();
-    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
-    return plan_;
+    ImportStep(*spec_.step_net, spec_.options, bindings_, &graph_);
   }
 
- private:
   struct External {
     int base = -1;
     DType dtype = DType::kFloat;
@@ -146,10 +160,14 @@ class ForwardPlanMaker {
   void BindKept() {
     bindings_.keeps_all = plan_->keeps_all;
     if (spec_.backward_step_net == nullptr) return;
-    for (const std::string& blob : BlobsReadFirst(*spec_.backward_step_net)) bindings_.kept[blob] = KeptPart::kValue;
+    const std::vector<RecomputedValue>& recomputed = plan_->recomputed;
+    NetDef computing;
+    if (!recomputed.empty()) computing = WithRecomputed(spec_, BlobsOf(recomputed), *spec_.backward_step_net);
+    const NetDef& backward = recomputed.empty() ? *spec_.backward_step_net : computing;
+    for (const std::string& blob : BlobsReadFirst(backward)) bindings_.kept[blob] = KeptPart::kValue;
     // In place of a blob of which the backward step reads the shape alone it is shown the first state.
     if (spec_.states.empty() || plan_->keeps_all) return;
-    for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) {
+    for (const std::string& blob : BlobsReadForShape(backward)) {
       bindings_.kept[blob] = KeptPart::kShape;
     }
   }
@@ -240,9 +258,17 @@ std::vector<int> CapturedSizes(const ForwardOperator& forward) {
 }
 
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
-                                                   const std::vector<TensorInfo>& inputs,
-                                                   std::int64_t max_block_steps) {
-  return ForwardPlanMaker(forward, inputs).Make(max_block_steps);
+                                                   const std::vector<TensorInfo>& inputs, const LessMemory& less) {
+  std::vector<RecomputedValue> recomputed;
+  if (less.num_recomputed > 0) {
+    recomputed = RecomputableValues(forward, inputs);
+    recomputed.resize(std::min(recomputed.size(), static_cast<size_t>(less.num_recomputed)));
+  }
+  return ForwardPlanMaker(forward, inputs).Make(less.max_block_steps, std::move(recomputed));
+}
+
+std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs) {
+  return ForwardPlanMaker(forward, inputs).FindRecomputableValues();
 }
 
 }  // namespace stepnet

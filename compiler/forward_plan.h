@@ -25,15 +25,27 @@ struct ForwardPlan {
   std::vector<std::pair<int, Tensor>> values;
   // Blobs that are not kept although the backward step net reads them, for it reads no more than their shapes.
   std::map<std::string, TensorInfo> shapes;
+  // What is not kept although the backward step net reads it, for that computes it again: the first ones of
+  // RecomputableValues.
+  std::vector<RecomputedValue> recomputed;
+};
+
+// With how little memory a plan does, at the cost of time.
+struct LessMemory {
+  std::int64_t max_block_steps = 0;  // that blocks have at most; 0: as many as suit (PlanSettings)
+  std::int64_t num_recomputed = 0;   // of RecomputableValues that the steps back compute again
+
+  bool operator==(const LessMemory&) const = default;
 };
 
 // `inputs` describes the operator's inputs; the number of steps, dimension 0 of sequences, does not matter. Values of
-// captured ones, where there are some, are those of all runs of the plan (CapturedSizes). Blocks have no more steps
-// than `max_block_steps`, where that is not 0 (PlanSettings). Throws what MakeStepPlan throws, and kShapeMismatch for
-// initial states that do not fit the batch.
+// captured ones, where there are some, are those of all runs of the plan (CapturedSizes). Throws what MakeStepPlan
+// throws, and kShapeMismatch for initial states that do not fit the batch.
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
-                                                   const std::vector<TensorInfo>& inputs,
-                                                   std::int64_t max_block_steps = 0);
+                                                   const std::vector<TensorInfo>& inputs, const LessMemory& less = {});
+
+// What runs need not keep for their gradients, in the order in which it is better not to (FindRecomputable).
+std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs);
 
 // Which inputs of the operator are tensors from whose elements shapes in a step follow, forward or backward.
 std::vector<int> CapturedSizes(const ForwardOperator& forward);

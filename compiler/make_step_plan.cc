@@ -1,6 +1,7 @@
 #include "stepnet/compiler/make_step_plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ranges>
 
 #include "stepnet/compiler/batch_rows.h"
@@ -41,6 +42,9 @@ StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   VerifyStages(plan);
   plan.max_steps = settings.max_steps;
   plan.max_queues = settings.max_queues;
+  plan.recomputed = settings.recomputed;
+  static std::atomic<std::uint64_t> num_plans = 0;
+  plan.number = ++num_plans;
   if (follows_schedules) AddSchedulesOf(graph, settings.options.threads, &plan);
   if (settings.options.on_plan) settings.options.on_plan(plan);
   return plan;

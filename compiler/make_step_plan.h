@@ -12,9 +12,10 @@ struct PlanSettings {
   RunOptions options = {};
   // How many rows a ring has, a power of two: so many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
-  std::int64_t max_block_steps = 0;  // BlockBounds::max_steps
-  std::int64_t max_steps = 0;        // as in StepPlan
-  std::int64_t max_queues = 0;       // likewise
+  std::int64_t max_block_steps = 0;              // BlockBounds::max_steps
+  std::int64_t max_steps = 0;                    // as in StepPlan
+  std::int64_t max_queues = 0;                   // likewise
+  std::vector<RecomputedValue> recomputed = {};  // likewise
 };
 
 // `graph` is what ImportStep made (compiler/import_step.h), with the moves of rows around the steps. Throws kInvalidNet

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/compiler/recomputed_value.h"
 #include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
 #include "stepnet/compiler/stage.h"
@@ -77,6 +78,8 @@ struct ArenaPiece {
   bool is_once = false;        // it holds what is computed once for all steps, of what they share
   bool is_temporary = false;   // nobody reads it after the run: the next run, of whatever plan, may have it
 
+  // Others read it after the run.
+  bool IsKept() const { return !is_once && !is_temporary; }
   // What a run of so many steps has. Throws kOutOfMemory when they exceed int64.
   std::int64_t BytesFor(std::int64_t num_steps) const;
 };
@@ -84,6 +87,7 @@ struct ArenaPiece {
 struct StepPlan {
   std::string name;  // of the step net
   bool backward = false;
+  std::uint64_t number = 0;  // tells the plans of the process apart
   const Target* target = &kCpuTarget;
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
@@ -120,6 +124,8 @@ struct StepPlan {
   // overlap, or do in all runs.
   std::shared_ptr<const Schedule> pipeline_of_shorter_runs;
   std::int64_t max_steps = 0;  // how many may be under way at once; 0: as many as suit the threads
+  // What the run forward does not keep, as memory is short, and the steps back compute again.
+  std::vector<RecomputedValue> recomputed;
   // How many queues of a device stages may run in at once; 0: as many as suit it (Target::max_queues).
   std::int64_t max_queues = 0;
 

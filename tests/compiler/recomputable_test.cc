@@ -1,0 +1,115 @@
+#include "stepnet/compiler/recomputable.h"
+
+#include <gtest/gtest.h>
+
+#include "stepnet/compiler/forward_plan.h"
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/recomputed_operators.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+
+namespace stepnet {
+namespace {
+
+OperatorDef Product(const std::string& text) {
+  OperatorDef op = ParseOp(text);
+  AddInt(&op, "axis", 2);
+  return op;
+}
+
+// Of x, states h and c, w and p, whose steps are a product g of x and what follows.
+RecurrentCase Case(const std::vector<std::string>& step) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").State("c", "c0", "c_prev", "c_t").Captured("w");
+  net.Captured("p").Step(Product("g = FC(x_t, w)"));
+  for (const std::string& op : step) net.Step(op);
+  net.Output("h_all", "h", 1);
+  return net;
+}
+
+ForwardOperator Forward(const RecurrentCase& net) {
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  return ForwardOperator(OperatorCall(def.op(0)));
+}
+
+// What need not be kept, a line for each operator: "t <- s: 96 bytes" where s is computed along the way.
+std::vector<std::string> Found(const ForwardOperator& forward) {
+  std::vector<TensorInfo> inputs;
+  for (const std::string& input : forward.op.inputs()) {
+    const Shape shape = input == "x"                   ? Shape({5, 2, 4})
+                        : input == "w" || input == "p" ? Shape({4, 4})
+                                                       : Shape({1, 2, 4});
+    inputs.push_back({.dtype = DType::kFloat, .shape = shape});
+  }
+  std::vector<std::string> lines;
+  for (const RecomputedValue& value : RecomputableValues(forward, inputs)) {
+    lines.push_back(StrCat(Join(value.blobs, ", "), value.along_way.empty() ? "" : " by " + Join(value.along_way, ", "),
+                           ": ", value.bytes, " bytes"));
+  }
+  std::ranges::sort(lines);
+  return lines;
+}
+
+std::vector<std::string> FoundIn(const std::vector<std::string>& step) { return Found(Forward(Case(step))); }
+
+using Lines = std::vector<std::string>;
+
+TEST(Recomputable, IsWhatFollowsFromWhatIsThere) {
+  // Of a row of a state; and of a value that is kept anyway, by another that is not.
+  EXPECT_EQ(FoundIn({"c_t = Add(g, c_prev)", "t = Tanh(c_t)", "s = Sigmoid(g)", "h_t = Mul(s, t)"}),
+            Lines{"t: 32 bytes"});
+  EXPECT_EQ(FoundIn({"s = Sigmoid(g)", "n = Negative(s)", "t = Tanh(n)", "c_t = Mul(s, c_prev)", "h_t = Mul(t, c_t)"}),
+            Lines{"t by n: 32 bytes"});
+}
+
+TEST(Recomputable, IsNothingElse) {
+  const Lines nothing;
+  // What follows from a product that is not kept.
+  EXPECT_EQ(FoundIn({"t = Tanh(g)", "c_t = Mul(t, c_prev)", "h_t = Mul(t, c_t)"}), nothing);
+  // A product may add to it, or reads it, forward or back.
+  EXPECT_EQ(FoundIn({"t = Tanh(c_prev)", "h_t = Add(t, g)", "c_t = Mul(t, h_t)"}), nothing);
+  RecurrentCase read = Case({"t = Tanh(c_prev)"});
+  read.Step(Product("q = FC(t, p)")).Step("c_t = Mul(t, q)").Step("h_t = Mul(c_t, g)");
+  EXPECT_EQ(Found(Forward(read)), nothing);
+  // It is a row of a state, or its blob holds something else in the end.
+  EXPECT_EQ(FoundIn({"h_t = Tanh(c_prev)", "c_t = Mul(h_t, g)"}), nothing);
+}
+
+// A state of which step t reads row t + 1 and writes a row behind it, or one that a later step reads.
+TEST(Recomputable, IsNotWhatFollowsFromRowsThatAreWrittenAgain) {
+  const auto found = [](const std::string& row) {
+    const StepGraph graph = ParseGraph(
+        "step step {\n  y: float [1, 2] at 0[8 * (t + 1)]\n"
+        "  t.1: float [1, 2] kept = Tanh(y) @0 {}\n"
+        "  z.1: float [1, 2] at 0[8 * " +
+        row + "] = Tanh(t.1) @1 {}\n}\n");
+    return FindRecomputable(graph, RecurrentSpec()).size();
+  };
+  EXPECT_EQ(found("(t + 2)"), 1U);
+  EXPECT_EQ(found("(t + 1)"), 0U);
+  EXPECT_EQ(found("t"), 0U);
+}
+
+std::vector<std::string> TextOf(const NetDef& net) {
+  std::vector<std::string> lines;
+  for (const OperatorDef& op : net.op()) lines.push_back(OperatorText(op));
+  return lines;
+}
+
+TEST(Recomputable, IsComputedByTheOperatorsOfTheStep) {
+  const ForwardOperator forward =
+      Forward(Case({"s = Sigmoid(g)", "n = Negative(s)", "t = Tanh(n)", "c_t = Mul(s, c_prev)", "h_t = Mul(t, c_t)"}));
+  const NetDef& backward = forward.spec.BackwardStep();
+  std::vector<std::string> after = TextOf(backward);
+  EXPECT_EQ(TextOf(WithRecomputed(forward.spec, {}, backward)), after);
+  after.insert(after.begin(), {"n = Negative(s)", "t = Tanh(n)"});
+  EXPECT_EQ(TextOf(WithRecomputed(forward.spec, {"t", "n"}, backward)), after);
+  // What nobody reads is not computed.
+  EXPECT_EQ(TextOf(WithRecomputed(forward.spec, {"n"}, backward)), TextOf(backward));
+}
+
+}  // namespace
+}  // namespace stepnet
