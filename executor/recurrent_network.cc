@@ -4,6 +4,7 @@
 // order after the first; aliases of states and, last, the record of the run.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
@@ -46,8 +47,8 @@ class RecurrentNetwork {
                   StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
     }
     const std::vector<std::pair<int, Tensor>> sizes = SizesGiven(run);
-    std::int64_t max_block_steps = block_bound_.Get();
-    std::shared_ptr<const ForwardPlan> plan = PlanFor(inputs, sizes, max_block_steps);
+    LessMemory less{.max_block_steps = block_bound_.Get(), .num_recomputed = num_recomputed_->Get()};
+    std::shared_ptr<const ForwardPlan> plan = PlanFor(inputs, sizes, less);
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
@@ -55,13 +56,19 @@ class RecurrentNetwork {
     ReleaseOutputs(run);
     for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
     std::shared_ptr<RecurrentRecord> record;
-    while (!TakeRecord(plan, inputs, run, &record)) {
-      max_block_steps = BlockBound::Lower(*plan->steps, num_steps);
-      const std::shared_ptr<const ForwardPlan> shorter = PlanFor(inputs, sizes, max_block_steps);
-      gradient_->Note(shorter, gradient_->Of(plan));
-      plan = shorter;
+    std::optional<RecordUse> use;
+    while (!TakeRecord(plan, inputs, run, &record, &use)) {
+      if (BlockBound::MayLower(*plan->steps, num_steps)) {
+        less.max_block_steps = BlockBound::Lower(*plan->steps, num_steps);
+      } else {
+        less.num_recomputed = std::ssize(plan->recomputed) + 1;
+      }
+      const std::shared_ptr<const ForwardPlan> smaller = PlanFor(inputs, sizes, less);
+      gradient_->Note(smaller, gradient_->Of(plan));
+      plan = smaller;
     }
-    block_bound_.Keep(max_block_steps);
+    block_bound_.Keep(less.max_block_steps);
+    num_recomputed_->Keep(less.num_recomputed);
     run.context().KeepRunNumber(&record->run);
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
@@ -70,18 +77,17 @@ class RecurrentNetwork {
 
  private:
   std::shared_ptr<const ForwardPlan> PlanFor(const std::vector<TensorInfo>& inputs,
-                                             const std::vector<std::pair<int, Tensor>>& sizes,
-                                             std::int64_t max_block_steps) {
-    return plans_.Get({PlanKey(inputs, seen_by_rows_), BytesOfSizes(sizes), max_block_steps}, [&] {
+                                             const std::vector<std::pair<int, Tensor>>& sizes, const LessMemory& less) {
+    return plans_.Get({PlanKey(inputs, seen_by_rows_), BytesOfSizes(sizes), less}, [&] {
       std::vector<TensorInfo> with_sizes = inputs;
       for (const auto& [input, tensor] : sizes) with_sizes[input].value = tensor.Clone();
-      return MakeForwardPlan(*forward_, with_sizes, max_block_steps);
+      return MakeForwardPlan(*forward_, with_sizes, less);
     });
   }
 
   // The record of the run that begins, with its memory. Returns false where that is not there, and less may be enough.
   bool TakeRecord(const std::shared_ptr<const ForwardPlan>& plan, const std::vector<TensorInfo>& inputs,
-                  const OpRun& run, std::shared_ptr<RecurrentRecord>* record) {
+                  const OpRun& run, std::shared_ptr<RecurrentRecord>* record, std::optional<RecordUse>* use) {
     const std::int64_t num_steps = inputs[0].shape[0];
     // On a device, which plays runs, a record says the same for as long as there is one: its run may be played after
     // others.
@@ -94,12 +100,16 @@ class RecurrentNetwork {
     (*record)->inputs = inputs;
     for (const auto& [input, value] : plan->values) (*record)->inputs[input].value = value;
     (*record)->num_steps = num_steps;
+    use->emplace(**record);
+    (*record)->spare.Begin();
     try {
       records_.TakeMemory([&] { Bind(**record, run); });
       return true;
     } catch (const Error& error) {
-      if (!BlockBound::MayLower(error, *plan->steps, num_steps)) throw WithNeeds(error, **record);
+      const bool may_be_less = BlockBound::MayLower(*plan->steps, num_steps) || (*record)->spare.IsAnyLeft();
+      if (error.code() != ErrorCode::kOutOfMemory || !may_be_less) throw WithNeeds(error, **record);
     }
+    use->reset();
     record->reset();
     records_.DropIdle();
     return false;
@@ -160,7 +170,7 @@ class RecurrentNetwork {
   }
 
   std::shared_ptr<RecurrentRecord> MakeRecord(const std::shared_ptr<const ForwardPlan>& plan) const {
-    auto record = std::make_shared<RecurrentRecord>();
+    auto record = std::make_shared<RecurrentRecord>(num_recomputed_);
     record->plan = plan;
     record->forward = forward_;
     record->gradient = gradient_;
@@ -233,15 +243,16 @@ class RecurrentNetwork {
   const std::vector<bool> seen_by_rows_;
   const std::vector<int> captured_sizes_;
   const std::shared_ptr<const Executor> executor_;
-  // What a plan depends on: inputs, the elements of those that shapes follow from, and the bound of blocks.
+  // What a plan depends on: inputs, the elements of those that shapes follow from, and the memory that it does without.
   struct Key {
     std::vector<TensorInfo> inputs;
     std::string sizes;
-    std::int64_t max_block_steps = 0;
+    LessMemory less;
     bool operator==(const Key&) const = default;
   };
   PlanCache<Key, ForwardPlan> plans_;
   BlockBound block_bound_;
+  const std::shared_ptr<NumberForLimit> num_recomputed_ = std::make_shared<NumberForLimit>();
   KeptRuns<RecurrentRecord> records_;
   const std::shared_ptr<RecentGradient> gradient_ = std::make_shared<RecentGradient>();
 };

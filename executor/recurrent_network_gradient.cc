@@ -4,6 +4,8 @@
 // input 0, of each param, of each initial state.
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <tuple>
 
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
@@ -36,8 +38,8 @@ struct BackwardRun {
   }
 };
 
-// The forward operator's plan, and what the backward step net sees of the inputs.
-using BackwardPlanKey = std::pair<std::shared_ptr<const ForwardPlan>, std::vector<TensorInfo>>;
+// The forward operator's plan, what the backward step net sees of the inputs, and how many values it computes again.
+using BackwardPlanKey = std::tuple<std::shared_ptr<const ForwardPlan>, std::vector<TensorInfo>, size_t>;
 
 class RecurrentNetworkGradient {
  public:
@@ -49,33 +51,19 @@ class RecurrentNetworkGradient {
 
   void Run(const OpRun& run) {
     const std::shared_ptr<const RecurrentRecord> record = Record(run);
+    const RecordUse use(*record);
     const GradientInputs layout = Layout(*record);
     CheckInputs(run, layout, *record);
-    const std::shared_ptr<const BackwardPlan> plan =
-        plans_.Get({record->plan, PlanKey(record->inputs, seen_by_rows_)}, [&] {
-          return MakeBackwardPlan(op_, spec_, layout, {record->forward, record->plan, record->inputs});
-        });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
-    const double bytes =
-        BytesOfStates(*record->plan, record->num_steps) + static_cast<double>(BytesOfStepsBack(*record, *plan->steps));
-    // What a device plays finds the numbers of its steps where they were.
-    const bool is_on_host = op_.options().device().IsHost();
-    const std::shared_ptr<BackwardRun> backward = runs_.Take(
-        plan, bytes, [&] { return MakeRun(plan); },
-        [&](const BackwardRun& kept) { return is_on_host || kept.num_steps == record->num_steps; });
-    const BorrowedTemporaries borrowed(*record, backward->steps.get());
-    backward->num_steps = record->num_steps;
-    record->gradient->Note(record->plan, plan->steps);
-    try {
-      runs_.TakeMemory([&] { Bind(run, layout, *record, *backward); });
-    } catch (const Error& error) {
-      throw WithNeeds(error, *record);
+    std::shared_ptr<BackwardRun> backward;
+    std::optional<BorrowedTemporaries> borrowed;
+    while (!TakeRun(run, layout, record, &backward, &borrowed)) {
     }
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
     context.run = &record->run;  // the masks of the forward run, where operators are computed again
     executor_->Run(*backward->steps, context);
-    for (const GradientTarget& target : plan->targets) {
+    for (const GradientTarget& target : backward->plan->targets) {
       const int base = target.base_of_caller < 0 ? target.base : target.base_of_caller;
       run.host().Output(target.output).SetTensor(backward->steps->Base(base));
     }
@@ -86,6 +74,41 @@ class RecurrentNetworkGradient {
   }
 
  private:
+  std::shared_ptr<const BackwardPlan> PlanFor(const GradientInputs& layout, const RecurrentRecord& record) {
+    const std::span<const RecomputedValue> recomputed = record.spare.Recomputed();
+    return plans_.Get({record.plan, PlanKey(record.inputs, seen_by_rows_), recomputed.size()}, [&] {
+      return MakeBackwardPlan(op_, spec_, layout, {record.forward, record.plan, record.inputs, recomputed});
+    });
+  }
+
+  // The run that begins, with its memory. Where that is not there, frees something that the run forward has kept, and
+  // returns false.
+  bool TakeRun(const OpRun& run, const GradientInputs& layout, const std::shared_ptr<const RecurrentRecord>& record,
+               std::shared_ptr<BackwardRun>* backward, std::optional<BorrowedTemporaries>* borrowed) {
+    const std::shared_ptr<const BackwardPlan> plan = PlanFor(layout, *record);
+    const double bytes =
+        BytesOfStates(*record->plan, record->num_steps) + static_cast<double>(BytesOfStepsBack(*record, *plan->steps));
+    // What a device plays finds the numbers of its steps where they were.
+    const bool is_on_host = op_.options().device().IsHost();
+    *backward = runs_.Take(
+        plan, bytes, [&] { return MakeRun(plan); },
+        [&](const BackwardRun& kept) { return is_on_host || kept.num_steps == record->num_steps; });
+    borrowed->emplace(*record, (*backward)->steps.get());
+    (*backward)->num_steps = record->num_steps;
+    record->gradient->Note(record->plan, plan->steps);
+    try {
+      runs_.TakeMemory([&] { Bind(run, layout, *record, **backward); });
+      return true;
+    } catch (const Error& error) {
+      const bool may_be_less = error.code() == ErrorCode::kOutOfMemory && record->spare.FreeNextInUse();
+      if (!may_be_less) throw WithNeeds(error, *record);
+    }
+    borrowed->reset();
+    backward->reset();
+    runs_.DropIdle();
+    return false;
+  }
+
   std::shared_ptr<const RecurrentRecord> Record(const OpRun& run) const {
     const Blob& blob = run.host().Input(run.num_inputs() - 1);
     if (auto record = blob.GetObject<RecurrentRecord>()) return record;

@@ -53,9 +53,14 @@ Error WithNeeds(const Error& error, const RecurrentRecord& record) {
   for (const auto& [base, info] : plan.step_outputs) {
     states += static_cast<double>(info.size_bytes()) * static_cast<double>(record.num_steps);
   }
-  Error told(error.code(), StrCat("a run of ", record.num_steps, " steps needs ", bytes(states),
-                                  " bytes for states and outputs and ", plan.steps->ArenaBytes(record.num_steps),
-                                  " for what the steps compute", gradient, ": ", error.message()));
+  // What the plan does not keep is not in its arena; what was freed since is.
+  const std::int64_t of_plan = BytesOf(plan.recomputed), recomputed = BytesOf(record.spare.Recomputed());
+  const std::int64_t arena = plan.steps->ArenaBytes(record.num_steps) - (recomputed - of_plan) * record.num_steps;
+  const std::string more =
+      recomputed == 0 ? "" : StrCat(", ", recomputed * record.num_steps, " more where nothing is computed again");
+  Error told(error.code(),
+             StrCat("a run of ", record.num_steps, " steps needs ", bytes(states), " bytes for states and outputs and ",
+                    arena, " for what the steps compute", more, gradient, ": ", error.message()));
   for (const Place& place : error.places()) told.At(place);
   return told;
 }

@@ -6,10 +6,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/executor/run_state.h"
+#include "stepnet/executor/spare_values.h"
 #include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
@@ -36,6 +38,9 @@ class RecentGradient {
 };
 
 struct RecurrentRecord {
+  // `num_recomputed` is the operator's (SpareValues).
+  explicit RecurrentRecord(std::shared_ptr<NumberForLimit> num_recomputed) : spare(*this, std::move(num_recomputed)) {}
+
   std::shared_ptr<const ForwardPlan> plan;
   std::shared_ptr<const ForwardOperator> forward;
   std::vector<TensorInfo> inputs;  // as they were in the forward run
@@ -47,6 +52,7 @@ struct RecurrentRecord {
   std::unique_ptr<RunState> steps;
   mutable std::atomic_flag is_lent;          // the memory for temporaries
   std::shared_ptr<RecentGradient> gradient;  // of the operator
+  mutable SpareValues spare;                 // behind what it frees
 
   std::int64_t MemoryBytes() const {
     return BytesOf(states) + BytesOf(step_outputs) + BytesOf(timesteps) + steps->MemoryBytes();

@@ -138,16 +138,22 @@ void RunState::KeepOnceValues() {
 
 void RunState::MakeArena() {
   once_steps_ = std::max(once_steps_, num_steps_);
-  std::int64_t bytes = 0, once_bytes = 0, temporary_bytes = 0;
+  std::int64_t once_bytes = 0, temporary_bytes = 0;
   for (size_t k = 0; k < pieces_.size(); ++k) {
     const ArenaPiece& piece = plan_->arena[k];
-    std::int64_t& end = piece.is_once ? once_bytes : piece.is_temporary ? temporary_bytes : bytes;
-    pieces_[k] = {.offset = end, .bytes = piece.BytesFor(piece.is_once ? once_steps_ : num_steps_)};
+    pieces_[k].bytes = piece.BytesFor(piece.is_once ? once_steps_ : num_steps_);
+    if (piece.IsKept()) continue;
+    std::int64_t& end = piece.is_once ? once_bytes : temporary_bytes;
+    pieces_[k].offset = end;
     end += StepPlan::AlignedBytes(pieces_[k].bytes);
   }
   if (num_kept_ > 0 && once_.GetTensor().size() != once_bytes) num_kept_ = 0;
   try {
-    arena_.MakeTensor(DType::kUInt8, Shape({bytes}), device_);
+    for (size_t k = 0; k < pieces_.size(); ++k) {
+      if (!plan_->arena[k].IsKept()) continue;
+      const Shape shape({StepPlan::AlignedBytes(pieces_[k].bytes)});
+      pieces_[k].kept.MakeTensor(DType::kUInt8, shape, device_);
+    }
     MakeTemporaries(temporary_bytes);
     if (num_kept_ == 0) once_.MakeTensor(DType::kUInt8, Shape({once_bytes}), device_);
   } catch (const Error& error) {  // before the first step
@@ -203,7 +209,8 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
 }
 
 std::int64_t RunState::MemoryBytes() const {
-  std::int64_t bytes = BytesOf(arena_) + BytesOf(own_temporaries_.memory) + BytesOf(once_) + blobs_.MemoryBytes();
+  std::int64_t bytes = BytesOf(own_temporaries_.memory) + BytesOf(once_) + blobs_.MemoryBytes();
+  for (const PlacedPiece& piece : pieces_) bytes += BytesOf(piece.kept);
   for (const auto& [base, copy] : copies_) bytes += BytesOf(copy);
   return bytes;
 }
@@ -229,11 +236,17 @@ void RunState::ReleaseBases() {
 }
 
 Tensor RunState::ArenaTensor(int base) const {
-  const size_t number = base - (plan_->num_bases - pieces_.size());
+  const size_t number = PieceOf(base);
   const PlacedPiece& piece = pieces_.at(number);
   const ArenaPiece& made_for = plan_->arena[number];
-  const Blob& memory = made_for.is_once ? once_ : made_for.is_temporary ? temporaries_->memory : arena_;
+  const Blob& memory = made_for.is_once ? once_ : made_for.is_temporary ? temporaries_->memory : piece.kept;
   return memory.GetTensor().At(piece.offset, DType::kUInt8, Shape({piece.bytes}));
+}
+
+void RunState::FreeKept(int slot) {
+  const Slot& of = plan_->slots[slot];
+  if (of.storage_class != StorageClass::kStacked) return;  // it is there for other reasons
+  pieces_.at(PieceOf(of.base)).kept.Reset();
 }
 
 RunEvent RunState::LoopEvent(RunEventKind kind) const {

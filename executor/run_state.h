@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -96,6 +97,8 @@ class RunState {
   Tensor Final(const std::string& blob, std::int64_t t) const;
   // The piece of the arena of a stacked blob, uint8 [bytes], by its base.
   Tensor ArenaTensor(int base) const;
+  // Frees what the run has kept in a slot: nobody reads it any more. The next run has memory of its own for it.
+  void FreeKept(int slot);
   // The blobs of a stacked dynamic blob, one a step.
   const BlobList& DynamicList(int list) const { return blobs_.List(list); }
 
@@ -121,8 +124,9 @@ class RunState {
     std::unique_ptr<DynamicInstruction> dynamic;
   };
   struct PlacedPiece {
-    std::int64_t offset = 0;
+    std::int64_t offset = 0;  // in the memory for all pieces of its kind
     std::int64_t bytes = 0;
+    Blob kept = Blob("arena");  // the memory of one that is neither temporary nor once: apart, as it may be freed alone
   };
   struct Temporaries {
     Blob memory{"temporaries"};
@@ -134,6 +138,8 @@ class RunState {
     const void* address = nullptr;
     friend bool operator==(const OnceSource&, const OnceSource&) = default;
   };
+  // The number of an arena's base among the pieces.
+  size_t PieceOf(int base) const { return base - (plan_->num_bases - pieces_.size()); }
   void MakeArena();
   void MakeTemporaries(std::int64_t bytes);
   void FindOnceSources();
@@ -176,7 +182,6 @@ class RunState {
   std::vector<Tensor> bases_;
   std::map<int, Tensor> lent_;  // what steps write to copies of, by base
   std::map<int, Blob> copies_;
-  Blob arena_{"arena"};  // but for what is temporary in it, or once
   Temporaries own_temporaries_;
   Temporaries* temporaries_ = &own_temporaries_;
   Blob once_{"once"};                     // of pieces that hold what is computed once: no run moves them
@@ -185,7 +190,7 @@ class RunState {
   std::vector<OnceSource> new_sources_;   // the same of the run that begins, to be compared with them
   int num_kept_ = 0;                      // how many instructions, from the first on, have their values there
   DynamicBlobs blobs_;
-  std::vector<PlacedPiece> pieces_;  // of the plan's arena, in its order: the last bases
+  std::deque<PlacedPiece> pieces_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
   std::pair<const void*, std::int64_t> numbers_;  // of steps: where they are on the device, and how many
   int batch_parts_ = 0;                           // that the shapes of parts of the batch are for

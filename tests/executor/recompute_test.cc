@@ -1,0 +1,263 @@
+// What runs forward do not keep where memory is short, and runs back compute again: the bits stay what they were.
+#include <gtest/gtest.h>
+
+#include "golden_case.h"
+#include "layers.h"
+#include "random_step.h"
+#include "recurrent_case.h"
+#include "stepnet/core/spare_memory.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/recurrent_record.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/core/limited_memory.h"
+#include "stepnet/tests/examples/cell_case.h"
+
+namespace stepnet {
+namespace {
+
+// Frees so much of what can be spared before each operator of a net.
+class Freeing : public Observer {
+ public:
+  explicit Freeing(int at_a_time) : at_a_time_(at_a_time) {}
+  void Start(const RunEvent& event) override {
+    if (event.kind != RunEventKind::kOperator || event.plan != nullptr) return;
+    for (int k = 0; k < at_a_time_ && FreeSpareMemory(); ++k) ++num_freed_;
+  }
+  void Stop(const RunEvent&) override {}
+  int num_freed() const { return num_freed_; }
+
+ private:
+  const int at_a_time_;
+  int num_freed_ = 0;
+};
+
+struct Setting {
+  int opt_level = 0;
+  int threads = 1;
+  int at_a_time = 1;
+};
+
+class Recompute : public testing::TestWithParam<Setting> {
+ protected:
+  static RunOptions Options() {
+    return {.executor = GetParam().threads == 1 ? "serial" : "parallel",
+            .threads = GetParam().threads,
+            .opt_level = GetParam().opt_level};
+  }
+
+  // Runs the net with all that there is, and where memory is short, three times with what is fed for each of `turns`:
+  // what a run has freed, the next does not keep. Returns how many values were freed.
+  static int ExpectSameBits(const NetDef& net, const std::function<void(size_t, Workspace&)>& feed,
+                            const std::string& what, size_t turns = 1) {
+    Workspace whole, spared;
+    Freeing freeing(GetParam().at_a_time);
+    std::unique_ptr<Net> keeps, frees;
+    for (size_t run = 0; run < 3 * turns; ++run) {
+      feed(run / 3, whole);
+      feed(run / 3, spared);
+      if (run == 0) {
+        keeps = Net::Create(net, whole, Options());
+        frees = Net::Create(net, spared, Options());
+        frees->AttachObserver(&freeing);
+      }
+      keeps->Run();
+      frees->Run();
+      ExpectSameBlobs(whole, spared, StrCat(what, ", run ", run));
+    }
+    return freeing.num_freed();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, Recompute,
+                         testing::Values(Setting{0, 1, 1}, Setting{1, 1, 100}, Setting{1, 2, 1}, Setting{2, 1, 1},
+                                         Setting{2, 1, 100}, Setting{2, 2, 100}),
+                         [](const auto& info) {
+                           return StrCat("level", info.param.opt_level, "_threads", info.param.threads, "_by",
+                                         info.param.at_a_time);
+                         });
+
+NetDef TrainingOf(NetDef net, const std::string& output, const std::vector<std::string>& inputs) {
+  AddBackwardStepNets(&net);
+  return AddGradients(net, {output}, inputs).net;
+}
+
+TEST_P(Recompute, GradientsOfCellsKeepTheirBits) {
+  std::map<std::string, int> freed;
+  for (const std::string& name : ExampleCells()) {
+    CellCase cell{.cell = ReadExampleCell(name), .num_steps = 20, .batch = 3};
+    const CellNet made = cell.Expand();
+    const NetDef net = TrainingOf(made.net, made.net.external_output(0), made.parameters);
+    const auto feed = [&](size_t, Workspace& workspace) {
+      for (const auto& [blob, tensor] : cell.RandomValues(made)) workspace.SetTensor(blob, tensor.Clone());
+    };
+    freed[name] = ExpectSameBits(net, feed, name);
+  }
+  for (const char* name : {"lstm", "peephole_lstm", "layer_norm_lstm"}) EXPECT_GT(freed.at(name), 0) << name;
+}
+
+// Caffe2's own backward step nets.
+TEST_P(Recompute, GradientsOfGoldenNetsKeepTheirBits) {
+  int num_freed = 0;
+  for (const GoldenCase* const golden : GoldenCasesInTurn(static_cast<size_t>(GetParam().opt_level))) {
+    const auto feed = [&](size_t turn, Workspace& workspace) {
+      for (const auto& [name, tensor] : golden->runs[turn]) workspace.SetTensor(name, tensor.Clone());
+    };
+    num_freed += ExpectSameBits(golden->net, feed, golden->name, golden->runs.size());
+  }
+  EXPECT_GT(num_freed, 0);
+}
+
+TEST_P(Recompute, GradientsOfRandomStepsKeepTheirBits) {
+  int num_freed = 0;
+  constexpr unsigned kSeeds = 600;
+  for (unsigned seed = 0; seed < NumSeeds(kSeeds); ++seed) {
+    const RandomStep step(seed, 3, StepOperators::kAny);
+    const auto feed = [&](size_t turn, Workspace& workspace) {
+      for (const auto& [name, tensor] : step.Feeds(turn == 0 ? 7 : 20)) workspace.SetTensor(name, tensor);
+    };
+    num_freed += ExpectSameBits(step.Training(), feed, StrCat("seed ", seed), 2);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(num_freed, MinOfSeeds(200, kSeeds));
+}
+
+// The cell of the text, with the gradients of its parameters.
+struct TrainedCell {
+  TrainedCell(const std::string& text, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {})
+      : TrainedCell(ParseCell(text, "c"), num_steps, batch, std::move(sizes)) {}
+  TrainedCell(CellSource source, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {})
+      : cell{.cell = std::move(source), .use = {.sizes = std::move(sizes)}, .num_steps = num_steps, .batch = batch},
+        made(cell.Expand()),
+        net(TrainingOf(made.net, made.net.external_output(0), made.parameters)) {}
+  void Feed(Workspace& workspace) const {
+    for (const auto& [blob, tensor] : cell.RandomValues(made)) workspace.SetTensor(blob, tensor.Clone());
+  }
+
+  const CellCase cell;
+  const CellNet made;
+  const NetDef net;
+};
+
+// The mask is a function of seed, operator, step and run.
+TEST_P(Recompute, MasksAreDrawnAgain) {
+  const TrainedCell cell(
+      "cell c(x[D]; h[H]) {\n size D = 3\n size H = 5\n param w[H, D]\n param u[H, H]\n"
+      " a = Tanh(x @ w + h @ u)\n d, mask = Dropout(a, ratio=0.5, is_test=0)\n h = Sigmoid(d)\n output h\n}\n",
+      20, 3);
+  EXPECT_GT(ExpectSameBits(
+                cell.net, [&](size_t, Workspace& workspace) { cell.Feed(workspace); }, "dropout"),
+            0);
+}
+
+TEST_P(Recompute, LayersKeepTheirBits) {
+  const NetDef net = Layers(3, /*training=*/true);
+  ExpectSameBits(
+      net, [](size_t, Workspace& workspace) { FeedLayers(3, 20, 1, workspace); }, "layers");
+}
+
+constexpr std::int64_t kSteps = 100, kBatch = 4, kSize = 64;
+TrainedCell LargeLstm() { return {ReadExampleCell("lstm"), kSteps, kBatch, {{"D", 8}, {"H", kSize}}}; }
+constexpr std::int64_t kBytesOfValue = kSteps * kBatch * kSize * 8;  // of all steps, double
+
+struct LimitedRun {
+  std::int64_t peak = 0;                // bytes beside what it is fed
+  std::vector<std::string> recomputed;  // of the last plan back
+  Tensor gradient;
+};
+
+LimitedRun RunWithin(const TrainedCell& cell, std::int64_t bytes) {
+  LimitedRun run;
+  Workspace workspace;
+  cell.Feed(workspace);
+  RunOptions options{.executor = "serial"};
+  options.on_plan = [&](const StepPlan& plan) {
+    if (!plan.backward) return;
+    run.recomputed.clear();
+    for (const RecomputedValue& value : plan.recomputed) {
+      run.recomputed.insert(run.recomputed.end(), value.blobs.begin(), value.blobs.end());
+    }
+  };
+  const auto net = Net::Create(cell.net, workspace, options);
+  const std::int64_t before = TensorMemory().current;
+  for (int k = 0; k < 2; ++k) {  // once as memory comes to be short, once as it is
+    const LimitedMemory limited(before + bytes);
+    ResetPeakTensorMemory();
+    net->Run();
+    run.peak = TensorMemory().peak - before;
+  }
+  run.gradient = workspace.GetTensor("u_grad").Clone();
+  return run;
+}
+
+constexpr std::int64_t kMuch = std::int64_t{1} << 40;
+
+TEST(RecomputeUnderALimit, IsDoneAsFarAsMemoryIsShort) {
+  const TrainedCell cell = LargeLstm();
+  const LimitedRun whole = RunWithin(cell, kMuch);
+  EXPECT_EQ(whole.recomputed, std::vector<std::string>());
+  EXPECT_EQ(RunWithin(cell, whole.peak).recomputed, std::vector<std::string>());
+  const LimitedRun limited = RunWithin(cell, whole.peak - kBytesOfValue / 2);
+  EXPECT_EQ(limited.recomputed.size(), 1U);
+  EXPECT_LE(limited.peak, whole.peak - kBytesOfValue / 2);
+  ExpectSame(limited.gradient, whole.gradient, "gradient");
+}
+
+TEST(RecomputeUnderALimit, IsRefusedWhereItDoesNotHelp) {
+  const TrainedCell cell = LargeLstm();
+  const std::int64_t peak = RunWithin(cell, kMuch).peak;
+  const std::string error = ErrorOf([&] { RunWithin(cell, peak - 2 * kBytesOfValue); });
+  EXPECT_NE(error.find("out of memory: a run of 100 steps needs "), std::string::npos) << error;
+  EXPECT_NE(error.find(StrCat(", ", kBytesOfValue, " more where nothing is computed again")), std::string::npos)
+      << error;
+}
+
+// Another operator's tensor needs the memory.
+TEST(RecomputeUnderALimit, MakesRoomForOthers) {
+  const TrainedCell cell = LargeLstm();
+  NetDef forward = cell.net, backward = cell.net;
+  const auto is_gradient = [](const OperatorDef& op) { return op.type() == "RecurrentNetworkGradient"; };
+  const int first = static_cast<int>(std::ranges::find_if(cell.net.op(), is_gradient) - cell.net.op().begin());
+  forward.mutable_op()->DeleteSubrange(first, cell.net.op_size() - first);
+  backward.mutable_op()->DeleteSubrange(0, first);
+  Workspace workspace;
+  cell.Feed(workspace);
+  const auto runs_forward = Net::Create(forward, workspace, {.executor = "serial"});
+  runs_forward->Run();
+  const std::int64_t before = TensorMemory().current;
+  {
+    const LimitedMemory limited(before + 1000);
+    const Tensor other(DType::kDouble, Shape({kBytesOfValue / 8}));
+    EXPECT_LE(TensorMemory().current, before + 1000);
+    EXPECT_THROW(Tensor(DType::kDouble, Shape({1000})), Error);
+  }
+  EXPECT_EQ(TensorMemory().current, before - kBytesOfValue);
+  RunNetOnce(backward, workspace, {.executor = "serial"});
+  ExpectSame(workspace.GetTensor("u_grad"), RunWithin(cell, kMuch).gradient, "gradient");
+}
+
+// Others may hold what a run has kept for longer than its operator.
+TEST(RecomputeUnderALimit, LeavesRecordsInUseAlone) {
+  const TrainedCell cell = LargeLstm();
+  Workspace workspace;
+  cell.Feed(workspace);
+  RunNetOnce(cell.net, workspace, {.executor = "serial"});
+  std::shared_ptr<const RecurrentRecord> record;
+  for (const std::string& blob : workspace.LocalBlobs()) {
+    if (const auto found = workspace.GetBlob(blob).GetObject<RecurrentRecord>()) record = found;
+  }
+  ASSERT_NE(record, nullptr);
+  {
+    const RecordUse use(*record);
+    EXPECT_FALSE(FreeSpareMemory());
+    const RecordUse other(*record);
+    EXPECT_FALSE(record->spare.FreeNextInUse());
+  }
+  EXPECT_EQ(record->spare.Recomputed().size(), 0U);
+  EXPECT_TRUE(FreeSpareMemory());
+  EXPECT_EQ(record->spare.Recomputed().size(), 1U);
+  EXPECT_FALSE(FreeSpareMemory());
+}
+
+}  // namespace
+}  // namespace stepnet
