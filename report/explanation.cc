@@ -64,6 +64,7 @@ class Explainer {
     if (plan_.pipeline != nullptr && !num_steps_) to->min_steps_to_overlap = plan_.pipeline->min_steps;
     to->chunk_steps = plan_.chunk_steps;
     to->block_steps = plan_.block_steps;
+    to->recomputed = plan_.recomputed;
     AddPace(to);
   }
 

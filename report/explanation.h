@@ -69,7 +69,8 @@ struct Explanation {
   bool stages_overlap = false;
   std::int64_t min_steps_to_overlap = 0;  // runs of fewer do not
   std::int64_t chunk_steps = 0;
-  std::int64_t block_steps = 0;  // of StepPlan
+  std::int64_t block_steps = 0;             // of StepPlan
+  std::vector<RecomputedValue> recomputed;  // likewise
   // The step before and after the passes (GraphText), and its schedule (ScheduleText), for those who want it all.
   std::string imported_text, graph_text, schedule_text;
   std::string imported_drawing, graph_drawing;  // GraphDrawing
@@ -97,6 +98,9 @@ std::vector<std::string> PlacesOf(const ExplainedStorage& storage);
 std::string PaceText(const Explanation& explanation);
 // For how many steps there is memory for what stages pass to each other; empty where they pass nothing.
 std::string HowStagesPass(const Explanation& explanation);
+
+// What the run forward does not keep, and the run back computes again, and why; empty where there is nothing.
+std::string HowMemoryIsSaved(const Explanation& explanation);
 
 // One a plan: as text, as a page that needs nothing else, and as a JSON array.
 std::string ExplanationsText(const std::vector<Explanation>& explanations);

@@ -83,6 +83,25 @@ std::string HowStagesPass(const Explanation& explanation) {
   return StrCat("blocks of ", steps, " steps: what one stage passes to another has a row for each of them");
 }
 
+std::string HowMemoryIsSaved(const Explanation& explanation) {
+  if (explanation.recomputed.empty()) return "";
+  std::vector<std::string> values;
+  std::int64_t bytes = 0;
+  for (const RecomputedValue& value : explanation.recomputed) {
+    std::vector<std::string> names;
+    for (const std::string& blob : value.blobs) names.push_back(NameText(blob));
+    values.push_back(StrCat(Join(names, ", "), " (", Bytes(static_cast<double>(value.bytes)), " and about ",
+                            Figure(value.microseconds), " us a step)"));
+    bytes += value.bytes;
+  }
+  const char* const how = explanation.backward
+                              ? "computed again, as the run forward had no memory to keep them"
+                              : "not kept for the gradient, as memory is short: it computes them again";
+  const std::string saved =
+      explanation.num_steps ? StrCat(", ", Bytes(static_cast<double>(bytes * *explanation.num_steps)), " in all") : "";
+  return StrCat(how, ": ", ListText(values), saved);
+}
+
 namespace {
 
 std::string TextOf(const Explanation& of) {
@@ -108,6 +127,7 @@ std::string TextOf(const Explanation& of) {
         of.min_steps_to_overlap > 0 ? StrCat(", in runs of ", of.min_steps_to_overlap, " steps or more") : "", "\n");
   }
   if (const std::string passed = HowStagesPass(of); !passed.empty()) text += passed + "\n";
+  if (const std::string saved = HowMemoryIsSaved(of); !saved.empty()) text += saved + "\n";
   for (const ExplainedStorage& storage : of.storage) {
     text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(PlacesOf(storage)),
                    storage.bytes > 0
@@ -159,6 +179,11 @@ nlohmann::ordered_json JsonOf(const Explanation& of) {
     storage.push_back(
         {{"kind", kind.kind}, {"values", std::move(values)}, {kind.has_rows ? "bytes_a_row" : "bytes", kind.bytes}});
   }
+  nlohmann::ordered_json recomputed = nlohmann::ordered_json::array();
+  for (const RecomputedValue& value : of.recomputed) {
+    recomputed.push_back(
+        {{"blobs", value.blobs}, {"bytes_a_step", value.bytes}, {"estimated_us", Rounded(value.microseconds)}});
+  }
   return {{"net", of.net},
           {"backward", of.backward},
           {"steps", of.num_steps ? nlohmann::ordered_json(*of.num_steps) : nlohmann::ordered_json()},
@@ -169,6 +194,7 @@ nlohmann::ordered_json JsonOf(const Explanation& of) {
           {"min_steps_to_overlap", of.min_steps_to_overlap},
           {"chunk_steps", of.chunk_steps},
           {"block_steps", of.block_steps},
+          {"recomputed", std::move(recomputed)},
           {"storage", std::move(storage)},
           {"longest_chain", of.chain},
           {"whole_loop", of.whole_loop}};

@@ -2,8 +2,10 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <iterator>
+#include <set>
 
 #include "stepnet/core/strings.h"
 #include "stepnet/report/explanation.h"
@@ -40,6 +42,18 @@ std::optional<std::int64_t> StepsOf(const StepPlan& plan, const RunStats& stats,
   return {};
 }
 
+// Those of the run, without others that would have needed more memory than there is.
+std::vector<MadePlan> PlansOf(const MadePlans& made, const RunStats& stats) {
+  std::set<std::uint64_t> numbers;
+  for (const NetStats& of : stats.Nets()) {
+    if (of.plan != nullptr) numbers.insert(of.plan->number);
+  }
+  std::vector<MadePlan> plans = made.plans();
+  const auto has_run = [&](const MadePlan& of) { return numbers.contains(of.plan.number); };
+  if (std::ranges::any_of(plans, has_run)) std::erase_if(plans, std::not_fn(has_run));
+  return plans;
+}
+
 int ExplainNet(const std::vector<std::string>& operands) {
   CheckFormat(kFormats);
   FLAGS_net = operands.front();
@@ -52,23 +66,24 @@ int ExplainNet(const std::vector<std::string>& operands) {
   made.Watch(&options);
   RunStats stats;
   Session session = MakePlans(options, &stats);
-  if (made.plans().empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
+  const std::vector<MadePlan> made_plans = PlansOf(made, stats);
+  if (made_plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
   std::vector<Explanation> explanations;
   if (FLAGS_measure) {
     std::vector<StepPlan> plans;
-    for (const MadePlan& of : made.plans()) plans.push_back(of.plan);
+    for (const MadePlan& of : made_plans) plans.push_back(of.plan);
     const std::vector<MeasuredPlan> measured = MeasurePlans(session, options.threads, plans);
     const MachineLimits limits = MeasureMachineLimits();
-    for (size_t p = 0; p < made.plans().size(); ++p) {
+    for (size_t p = 0; p < made_plans.size(); ++p) {
       const MeasuredPlan& plan = measured[p];
       Measured of_plan{.num_steps = plan.num_steps, .limits = limits};
       for (size_t i = 0; i < plan.costs.size(); ++i) {
         of_plan.microseconds.push_back(plan.have_run[i] ? std::optional(plan.costs[i]) : std::nullopt);
       }
-      explanations.push_back(Explain(made.plans()[p], plan.num_steps, &of_plan));
+      explanations.push_back(Explain(made_plans[p], plan.num_steps, &of_plan));
     }
   } else {
-    for (const MadePlan& of : made.plans()) {
+    for (const MadePlan& of : made_plans) {
       explanations.push_back(Explain(of, StepsOf(of.plan, stats, session), nullptr));
     }
   }

@@ -5,6 +5,7 @@
 
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/placed_plans.h"
 
 namespace stepnet::runner {
@@ -17,6 +18,7 @@ bool IsOnHost(const NetDef& net, const RunOptions& options) {
 
 void RunObserved(const NetDef& def, Workspace& workspace, const RunOptions& options, Observer* observer) {
   const std::unique_ptr<Net> net = CreateNet(def, workspace, options);
+  if (IsGiven("max_memory")) RunNet(*net);  // which finds out what later runs have to do without
   if (observer != nullptr) net->AttachObserver(observer);
   RunNet(*net);
 }
