@@ -1,6 +1,7 @@
 import concurrent.futures
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,14 @@ def in_threads(work, count):
         list(pool.map(work, range(count)))
 
 
+def refuses(call, error, message):
+    """The call raises that error of the package, with the message in its text, which begins with the code."""
+    with pytest.raises(error, match=re.escape(message)) as caught:
+        call()
+    assert isinstance(caught.value, stepnet.Error)
+    assert str(caught.value).startswith(caught.value.code + ": ")
+
+
 @pytest.fixture
 def interrupts():
     """Ctrl-C raises KeyboardInterrupt, also in a program that a shell has started in the background, where it is ignored."""
@@ -37,6 +46,14 @@ def cells():
 @pytest.fixture
 def lstm(cells):
     return stepnet.cell(cells / "lstm.cell", D=5, H=4)
+
+
+@pytest.fixture
+def module(lstm):
+    """The cell as a module of PyTorch."""
+    import stepnet.torch
+
+    return stepnet.torch.Module(lstm, seed=1)
 
 
 @pytest.fixture

@@ -1,0 +1,188 @@
+"""Gradients of modules: what autograd may ask for, and what is refused."""
+
+import pytest
+
+import stepnet
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import stepnet.torch  # noqa: E402 - needs torch
+
+
+def test_without_gradients_nothing_is_kept_for_them(module, monkeypatch):
+    class Kept(Exception):
+        pass
+
+    def keep(*_):
+        raise Kept
+
+    monkeypatch.setattr(stepnet.torch, "Pullback", keep)
+    x = torch.randn(6, 3, 5)
+    with torch.no_grad():
+        module(x)
+    with torch.inference_mode():
+        module(x)
+    module.requires_grad_(False)
+    module(x)
+    with pytest.raises(Kept):
+        module(x.requires_grad_())
+
+
+def test_gradients_of_what_requires_none_are_not_asked_for(module, monkeypatch):
+    x = torch.randn(6, 3, 5)
+    module(x).h.sum().backward()
+    every = {name: parameter.grad for name, parameter in module.named_parameters()}
+    asked = []
+    vjp = module.cell._cell.__class__.vjp
+
+    class Spied:
+        """The cell of C++, of which is noted by what it is differentiated."""
+
+        def __init__(self, cell):
+            self._cell = cell
+
+        def __getattr__(self, name):
+            return getattr(self._cell, name)
+
+        def vjp(self, params, inputs, wrt, *options):
+            asked.append(sorted(wrt))
+            return vjp(self._cell, params, inputs, wrt, *options)
+
+    cell = module._form(is_double=False)
+    monkeypatch.setattr(cell, "_cell", Spied(cell._cell))
+    for frozen in every:
+        module.zero_grad()
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name != frozen)
+        module(x).h.sum().backward()
+        assert asked.pop() == sorted(every.keys() - {frozen})
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is None if name == frozen else torch.equal(parameter.grad, every[name])
+
+
+def test_gradients_in_double_match_differences(cells):
+    for name in ("lstm", "gru", "layer_norm_lstm", "causal_conv"):
+        path = cells / f"{name}.cell"
+        module = stepnet.torch.Module(stepnet.cell(path, D=3, H=2), seed=2).double()
+        x = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+        params = [parameter.detach().clone().requires_grad_() for parameter in module.parameters()]
+        names = [key for key, _ in module.named_parameters()]
+
+        def run(x, *params):
+            return tuple(torch.func.functional_call(module, dict(zip(names, params)), (x,)))
+
+        assert torch.autograd.gradcheck(run, (x, *params))
+
+
+def test_what_lies_behind_the_end_of_a_sequence_reaches_no_gradient():
+    module = stepnet.torch.Module(stepnet.layers("gru", 2, 3, lengths=True), seed=0)
+    x = torch.ones(4, 2, 2)
+    x[2:, 1] = float("nan")
+    x.requires_grad_()
+    module(x, lengths=torch.tensor([4, 2])).h.sum().backward()
+    assert all(param.grad.isfinite().all() for param in module.parameters())
+    assert x.grad.isfinite().all() and not x.grad[2:, 1].any()
+
+
+def test_writing_to_what_gradients_need_is_an_error(module):
+    x = torch.randn(4, 2, 5)
+    out = module(x)
+    with torch.no_grad():
+        module.w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.h.sum().backward()
+    out = module(x)
+    h = out.h
+    h.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        h.sum().backward()
+
+
+def test_gradients_may_be_asked_for_twice(module):
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    h = module(x).h
+    first = torch.autograd.grad(h.sum(), x, create_graph=True)[0]
+    assert torch.equal(torch.autograd.grad(h.sum(), x)[0], first)
+    (module(x).h.sum() + first.detach().sum()).backward()
+    assert torch.equal(x.grad, first)
+
+
+def penalty(module, x):
+    x = x.requires_grad_()
+    gradient, *_ = torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
+    (module(x)[0].sum() + gradient.square().mean()).backward()
+
+
+def second(module, differentiate):
+    """How gradients of gradients are asked for by a function of torch.autograd.functional."""
+    return lambda x: differentiate(lambda given: module(given)[0].square().sum(), x)
+
+
+@pytest.mark.parametrize("kind", [stepnet.torch.Module, stepnet.torch.Recurrent])
+def test_gradients_of_gradients_are_refused(kind):
+    module = kind(stepnet.layers("gru", 5, 4))
+    functional = torch.autograd.functional
+    asked = [
+        lambda x: penalty(module, x),
+        lambda x: torch.autograd.grad(module(x.requires_grad_())[0].sum(), x, create_graph=True)[0].sum().backward(),
+        lambda x: functional.jvp(lambda given: module(given)[0], x, torch.ones_like(x)),
+        second(module, functional.hessian),
+        second(module, lambda f, x: functional.hvp(f, x, torch.ones_like(x))),
+        second(module, lambda f, x: functional.vhp(f, x, torch.ones_like(x))),
+    ]
+    for ask in asked:
+        with pytest.raises(stepnet.InvalidArgumentError, match="gradients of gru are differentiated.*no second derivatives"):
+            ask(torch.randn(3, 2, 5))
+
+
+def test_what_gives_gradients_of_parameters_alone_is_refused_a_second_time(module):
+    loss = module(torch.randn(4, 2, 5)).h.square().sum()
+    gradients = torch.autograd.grad(loss, list(module.parameters()), create_graph=True)
+    with pytest.raises(stepnet.InvalidArgumentError, match="no second derivatives"):
+        sum(each.sum() for each in gradients).backward()
+
+
+@pytest.mark.parametrize("is_grad_enabled", [True, False])
+def test_transforms_and_forward_mode_are_refused(module, is_grad_enabled):
+    x = torch.randn(4, 2, 5)
+
+    def run(x):
+        with torch.set_grad_enabled(is_grad_enabled):
+            return module(x).h
+
+    func, forward_ad = torch.func, torch.autograd.forward_ad
+    transforms = [
+        lambda: func.vmap(run)(torch.stack([x, x])),
+        lambda: func.grad(lambda given: run(given).sum())(x),
+        lambda: func.jvp(run, (x,), (x,)),
+        lambda: func.jacrev(run)(x),
+        lambda: func.jacfwd(run)(x),
+        lambda: func.hessian(lambda given: run(given).sum())(x),
+        lambda: func.functionalize(run)(x),
+    ]
+    for transform in transforms:
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in a transform of torch.func"):
+            transform()
+    with forward_ad.dual_level():
+        assert torch.equal(run(x), module(x).h)  # no tangent is in it
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in forward mode"):
+            run(forward_ad.make_dual(x, x))
+        tangents = {name: forward_ad.make_dual(each.detach(), each.detach()) for name, each in module.named_parameters()}
+        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in forward mode"):
+            func.functional_call(module, tangents, (x,))
+
+
+def test_gradients_for_a_batch_of_gradients_are_refused(module):
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    h = module(x).h_last
+    seeds = torch.randn(3, *h.shape)
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in a transform of torch.func"):
+        torch.func.vmap(lambda seed: torch.autograd.grad(h, x, seed, retain_graph=True)[0])(seeds)
+    with pytest.raises(RuntimeError):  # of PyTorch, which stops before it comes to the cell's core
+        torch.autograd.grad(h, x, seeds, is_grads_batched=True)
+
+
+def test_initial_states_have_gradients(module):
+    h = torch.randn(1, 2, 4, requires_grad=True)
+    module(torch.randn(3, 2, 5), h_init=h).h_last.sum().backward()
+    assert h.grad.abs().sum() > 0

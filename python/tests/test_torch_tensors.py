@@ -1,0 +1,183 @@
+"""Tensors of PyTorch that cells, nets and files are given."""
+
+import pickle
+
+import numpy
+import pytest
+
+import stepnet
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import stepnet.torch  # noqa: E402 - needs torch
+
+
+def test_tangents_are_refused_by_cells_and_nets(lstm, tmp_path):
+    """Nobody would notice that they are lost."""
+    forward_ad, params, x = torch.autograd.forward_ad, lstm.init(), torch.randn(4, 2, 5)
+    total = {"w": torch.zeros(16, 5)}
+    outputs, pullback = lstm.vjp(params, wrt="w", gradient_requests={"w": "add"}, x=x)
+    (tmp_path / "net.pbtxt").write_text('op { type: "Tanh" input: "x" output: "y" }')
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    with forward_ad.dual_level():
+        dual = {name: forward_ad.make_dual(torch.from_numpy(array), torch.ones(array.shape)) for name, array in params.items()}
+        dual_x, ones = forward_ad.make_dual(x, x), torch.ones(4, 2, 4)
+        for call, named in (
+            (lambda: lstm(params, x=dual_x), 'the input "x"'),
+            (lambda: lstm.vjp(params, x=dual_x), 'the input "x"'),
+            (lambda: lstm({**params, "w": dual["w"]}, x=x), 'the parameter "w"'),
+            (lambda: pullback(total, h=forward_ad.make_dual(ones, ones)), 'the gradient of the output "h"'),
+            (lambda: pullback({"w": dual["w"]}, h=ones), "the array of into for 'w'"),
+            (lambda: net(x=dual_x), 'the input "x"'),
+        ):
+            with pytest.raises(stepnet.InvalidArgumentError, match=f"{named}.* has a tangent of forward mode"):
+                call()
+        assert numpy.array_equal(lstm(params, x=x).h, outputs.h)  # no tangent is in it
+    assert not total["w"].any()
+
+
+def negative_views(tensor):
+    """Tensors that are as this one, and whose memory holds the negative of it."""
+    part = torch.complex(torch.zeros_like(tensor), -tensor).conj().imag
+    views = [torch._neg_view(-tensor), part]
+    assert all(view.is_neg() and torch.equal(view, tensor) for view in views)
+    return views
+
+
+@pytest.mark.filterwarnings("ignore::stepnet.CopyWarning")
+def test_tensors_that_are_the_negative_of_their_memory_are_read_as_they_are(lstm, tmp_path):
+    x, params = torch.randn(3, 2, 5), {name: torch.from_numpy(each) for name, each in lstm.init(seed=1).items()}
+    expected, pullback = lstm.vjp(params, x=x)
+    seed = torch.randn(3, 2, 4)
+    gradient = pullback(h=seed).inputs["x"]
+    module = stepnet.torch.Module(lstm, params)
+    for i in range(2):
+        given = {name: negative_views(each)[i] for name, each in params.items()}
+        view = negative_views(x)[i].requires_grad_()
+        assert numpy.array_equal(lstm(given, x=view.detach()).h, expected.h)
+        assert numpy.array_equal(pullback(h=negative_views(seed)[i]).inputs["x"], gradient)
+        h = torch.func.functional_call(module, given, (view,)).h
+        assert numpy.array_equal(h.detach(), expected.h)
+        h.backward(negative_views(seed)[i])
+        assert numpy.array_equal(view.grad, gradient)
+        stepnet.save_params(given, tmp_path / "negative.npz")
+        read = stepnet.load_params(tmp_path / "negative.npz")
+        assert all(numpy.array_equal(read[name], each) for name, each in params.items())
+    cell = stepnet.layers("gru", 3, 4)
+    vector = torch.randn(108)
+    assert numpy.array_equal(
+        stepnet.packed.split(negative_views(vector)[0], cell)["bias_hh"], stepnet.packed.split(vector, cell)["bias_hh"]
+    )
+
+
+def test_tensors_are_read_where_they_are():
+    x = torch.randn(3, 4)
+    assert stepnet._stepnet.address_of(x) == x.data_ptr()
+    half = torch.zeros(3, dtype=torch.bfloat16)
+    assert stepnet._stepnet.address_of(half) == half.data_ptr()
+
+
+def test_bfloat16_that_must_be_copied_is_refused():
+    half = torch.zeros(4, 4, dtype=torch.bfloat16).t()[::2]
+    with pytest.raises(stepnet.InvalidArgumentError, match="has no bfloat16; give a copy"):
+        stepnet._stepnet.address_of(half)
+
+
+def test_outputs_become_tensors_without_a_copy(lstm):
+    h = lstm(lstm.init(), x=torch.randn(3, 2, 5)).h
+    assert torch.from_dlpack(h).data_ptr() == h.ctypes.data
+
+
+def test_devices_of_pytorch_are_taken(cells, tmp_path):
+    cpu = torch.device("cpu")
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, device=cpu).with_options(device=cpu)
+    stepnet.torch.Module(pickle.loads(pickle.dumps(cell)))(torch.randn(2, 1, 5))
+    net = 'op { type: "Relu" input: "x" output: "y" }'
+    assert stepnet.load(net, device=cpu)(x=torch.ones(2)).y.tolist() == [1, 1]
+    stepnet.set_max_memory(stepnet.memory(cpu).limit, cpu)
+    with pytest.raises(stepnet.InvalidArgumentError, match="meta"):
+        stepnet.cell(cells / "lstm.cell", D=5, H=4, device=torch.device("meta"))
+
+
+def add_into(lstm, array):
+    requests = {"b": "add"}
+    return lstm.value_and_grad(lstm.init(), "h", wrt="b", gradient_requests=requests, into={"b": array}, x=torch.ones(2, 1, 5))
+
+
+def test_gradients_are_added_to_tensors(lstm):
+    total = torch.zeros(16)
+    _, gradients = add_into(lstm, total)
+    assert gradients.params["b"] is total and total.abs().sum() > 0
+    flat = torch.nn.Parameter(torch.zeros(32))
+    add_into(lstm, flat.detach()[::2])
+    assert torch.equal(flat[::2], total) and not flat[1::2].any()
+
+
+@pytest.mark.parametrize(
+    "tensor, error, message",
+    [
+        (lambda: torch.nn.Parameter(torch.zeros(16)), stepnet.InvalidArgumentError, "for 'b' a tensor that requires gradients"),
+        (lambda: torch.zeros(16, dtype=torch.bfloat16), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes"),
+        (lambda: torch.zeros(16).to_sparse(), stepnet.TypeMismatchError, "for 'b' is a Tensor, of which NumPy makes no array"),
+        (lambda: torch.zeros(16, device="meta"), stepnet.InvalidArgumentError, "for 'b' an array on meta; it must be in the host"),
+        (lambda: torch.zeros(16, dtype=torch.cfloat).conj().imag, stepnet.InvalidArgumentError, "give tensor.resolve_neg"),
+        (lambda: torch._neg_view(torch.zeros(16)), stepnet.InvalidArgumentError, "is the negative of what its memory holds"),
+        (lambda: torch.zeros(16, dtype=torch.cfloat), stepnet.TypeMismatchError, "is a Tensor of complex64; it must be an array"),
+        (lambda: torch.zeros(16, dtype=torch.double), stepnet.TypeMismatchError, "float64 .*; it must be float32"),
+        (lambda: torch.zeros(1).expand(16), stepnet.InvalidArgumentError, "whose elements share memory"),
+    ],
+)
+def test_tensors_that_gradients_cannot_be_added_to(lstm, tensor, error, message):
+    with pytest.raises(error, match=message):
+        add_into(lstm, tensor())
+
+
+def test_vectors_and_parameters_of_layers_may_be_tensors():
+    cell = stepnet.layers("gru", 3, 4)
+    module = stepnet.torch.Module(cell)
+    vector = stepnet.packed.join(dict(module.named_parameters()), cell)
+    assert numpy.array_equal(vector, stepnet.packed.join({k: v.detach().numpy() for k, v in module.named_parameters()}, cell))
+    split = stepnet.packed.split(torch.nn.Parameter(torch.from_numpy(vector)), cell)
+    assert numpy.array_equal(split["bias_hh"], module.bias_hh.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda tensor: tensor.bfloat16(), "is a Tensor, of which NumPy makes no array"),
+        (lambda tensor: tensor.to_sparse(), "is a Tensor, of which NumPy makes no array"),
+        (lambda tensor: tensor.to("meta"), "is a Tensor, of which NumPy makes no array"),
+        (lambda tensor: tensor.double(), "is float64; it must be float32"),
+        (lambda tensor: tensor.tolist() + [[]], "is a list, of which NumPy makes no array"),
+        (lambda tensor: None, "is a NoneType of object; it must be an array of numbers"),
+        (lambda tensor: "x", "is a str of <U1; it must be an array of numbers"),
+    ],
+)
+def test_vectors_and_parameters_of_layers_that_are_no_arrays(change, message):
+    cell = stepnet.layers("gru", 3, 4)
+    params = {name: torch.from_numpy(array) for name, array in cell.init().items()}
+    with pytest.raises(stepnet.TypeMismatchError, match=f"packed: the vector {message}"):
+        stepnet.packed.split(change(torch.zeros(108)), cell)
+    with pytest.raises(stepnet.TypeMismatchError, match=f"packed: bias_hh {message}"):
+        stepnet.packed.join({**params, "bias_hh": change(params["bias_hh"])}, cell)
+    with pytest.raises(stepnet.TypeMismatchError, match="params is a list; it must be a dictionary of arrays"):
+        stepnet.packed.join(list(params.values()), cell)
+
+
+def test_a_parameter_that_requires_gradients_is_saved_and_refused_by_a_cell(lstm, module, tmp_path):
+    params = dict(module.named_parameters())
+    stepnet.save_params(params, tmp_path / "module.npz")
+    read = stepnet.load_params(tmp_path / "module.npz")
+    assert all(numpy.array_equal(read[name], each.detach()) for name, each in params.items())
+    with pytest.raises(stepnet.TypeMismatchError, match='the parameter "w" cannot be read: .*; stepnet.torch.Module is a cell'):
+        lstm(params, x=torch.randn(3, 2, 5))
+
+
+def test_dtypes_of_pytorch_are_known(cells, lstm):
+    for dtype in (torch.float32, torch.float64):
+        name = str(dtype).rpartition(".")[2]
+        assert stepnet.cell(cells / "lstm.cell", D=5, H=4, dtype=dtype).params[0].dtype == name
+        assert lstm.with_options(dtype=dtype).params[0].dtype == name
+        assert stepnet.layers("gru", 3, 4, dtype=dtype).params[0].dtype == name
+    with pytest.raises(stepnet.TypeMismatchError, match="dtype is torch.float16; it must be float32 or float64"):
+        lstm.with_options(dtype=torch.float16)
