@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class Error(Exception):
     """What StepNet refuses or fails at. ``str(error)`` is the whole text, with the place of the fault.
@@ -93,6 +95,19 @@ _CLASSES = {
 }
 
 
+# A name in quotes, a call in backticks, or a dtype: no part of a path, no name of which a dtype follows (`float is int32
+# [2]`, `with float int32 [2]`), no type of an argument (`of type float (f)`), and not Python's float (`a float, no array`).
+_DTYPE = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"|`[^`\n]*`|(?<![\w/.-])(?<!\ba )(?<!\bof type )(float|double)(?![\w/(-]|\.\w| is | \w+ \[)'
+)
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
+
+
+def with_numpy_names(text: str) -> str:
+    """What the core says, with its dtypes as NumPy calls them."""
+    return _DTYPE.sub(lambda found: _NUMPY_NAMES.get(found[1], found[0]), text)
+
+
 def exception_of(code: str, text: str) -> Error:
     """The exception for an error of the library, by the name of its code."""
-    return _CLASSES[code](text)
+    return _CLASSES[code](with_numpy_names(text))

@@ -7,6 +7,7 @@ from typing import Mapping, Union, overload
 
 from . import _stepnet
 from .cell import Cell
+from .errors import with_numpy_names
 from .net import Net
 from .source import Source, all_sizes, path_of, text_or_path
 
@@ -37,7 +38,8 @@ def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_s
         InputOutputError: for a file that cannot be read.
         InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text.
     """
-    return _stepnet.check(*_described(source, all_sizes(sizes, named_sizes))[:3])
+    problems = _stepnet.check(*_described(source, all_sizes(sizes, named_sizes))[:3])
+    return [with_numpy_names(problem) for problem in problems]
 
 
 def expand(

@@ -37,6 +37,22 @@ def test_a_wrong_dtype_is_named_with_the_one_that_it_must_be(lstm):
     )
 
 
+def test_errors_of_the_core_have_dtypes_as_numpy_calls_them():
+    net = stepnet.load('op { type: "MatMul" input: "float" input: "double" output: "y" }')
+    refuses(
+        lambda: net({"float": numpy.zeros((2, 3), "float32"), "double": numpy.zeros((2, 3))}),
+        stepnet.TypeMismatchError,
+        "MatMul needs inputs of one type; float is float32 [2, 3] and double is float64 [2, 3]\n"
+        "  at op 0 `y = MatMul(float, double)` with float float32 [2, 3], double float64 [2, 3]",
+    )
+    net = stepnet.load('op { type: "Sigmoid" input: "x" output: "y" }')
+    refuses(lambda: net(x=numpy.zeros(2, "int32")), stepnet.TypeMismatchError, "works on float32 and float64; x is int32 [2]")
+    fill = 'op { type: "ConstantFill" output: "y" arg { name: "value" s: "float" } arg { name: "dtype" i: 1 } }'
+    assert stepnet.check(fill) == ['net "", op 0 `y = ConstantFill()`: value is "float", which is no float32']
+    scale = 'op { type: "Scale" input: "x" output: "y" arg { name: "scale" s: "float" } }'
+    assert stepnet.check(scale) == ['net "", op 0 `y = Scale(x)`: Scale: scale is "float", must be of type float (f)']
+
+
 @pytest.mark.parametrize(
     "array, kind",
     [

@@ -105,7 +105,7 @@ def test_top_k_of_more_elements_than_there_are(tmp_path):
         if of_no_rank:
             model.graph.input[0].type.tensor_type.ClearField("shape")
         net = loaded(model, tmp_path)
-        with pytest.raises(stepnet.ShapeMismatchError, match=r"\[3, 3, 4\] and .* is float \[2, 3, 4\]"):
+        with pytest.raises(stepnet.ShapeMismatchError, match=r"\[3, 3, 4\] and .* is float32 \[2, 3, 4\]"):
             net(x=X)
     expect_equal(net(x=numpy.concatenate([X, X + 1])).y, numpy.sort(numpy.concatenate([X, X + 1]), axis=0)[:0:-1])
 

@@ -172,7 +172,7 @@ def test_sizes_that_no_array_has_are_named(tmp_path):
     path = safetensors(tmp_path / "a.safetensors", {"a": {"dtype": "F32", "shape": [0, 2**61], "data_offsets": [0, 0]}})
     with pytest.raises(stepnet.InputOutputError) as caught:
         stepnet.load_params(path)
-    assert str(caught.value).startswith(f'input/output error: {path} has "a", float [0, {2**61}], without elements')
+    assert str(caught.value).startswith(f'input/output error: {path} has "a", float32 [0, {2**61}], without elements')
 
 
 @pytest.mark.parametrize("length", [2**40, 2**63, 2**64 - 1])
