@@ -31,7 +31,9 @@ bool IsAligned(const void* data, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(DTypeBytes(dtype)) == 0;
 }
 
-std::string TypeName(nb::handle object) { return Utf8Of(object.type().attr("__qualname__")); }
+std::string TypeNameWithArticle(nb::handle object) {
+  return Utf8Of(nb::module_::import_("stepnet.source").attr("with_article")(object.type()));
+}
 
 void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
   const std::string text = StrCat(Text(role), " is ", why, " and is copied; ", better);
@@ -72,7 +74,7 @@ bool HasTangent(nb::handle array) {
 }
 
 std::string ElementsOf(nb::handle array) {
-  return nb::hasattr(array, "dtype") ? Utf8Of(array.attr("dtype")) : TypeName(array);
+  return nb::hasattr(array, "dtype") ? Utf8Of(array.attr("dtype")) : Utf8Of(array.type().attr("__qualname__"));
 }
 
 void ThrowNoDType(const ArrayRole& role, const std::string& elements) {

@@ -29,7 +29,8 @@ std::optional<DType> DTypeOf(char kind, std::int64_t bytes);
 
 bool IsAligned(const void* data, DType dtype);
 
-std::string TypeName(nanobind::handle object);
+// "a Tensor", "an int"
+std::string TypeNameWithArticle(nanobind::handle object);
 
 // Whether it is a tensor of PyTorch with a tangent, as within torch.autograd.forward_ad, of which its memory says
 // nothing.

@@ -130,7 +130,7 @@ std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \""
 
 LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (nb::hasattr(array, "filled") && nb::hasattr(array, "mask")) {
-    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is a ", TypeName(array),
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is ", TypeNameWithArticle(array),
                                                  ", some of whose elements may be masked; give array.filled(value)"));
   }
   if (const std::shared_ptr<Buffer> buffer = Buffer::Of(array)) return LentByBuffer(array, buffer, role);
@@ -138,7 +138,7 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
   const bool is_ordered = place.stream && PyCapsule_CheckExact(array.ptr()) != 0;
   if (is_ordered || nb::hasattr(array, "__dlpack__")) return LentByDlpack(array, role, place);
   throw Error(ErrorCode::kTypeMismatch,
-              StrCat(Text(role), " is a ", TypeName(array),
+              StrCat(Text(role), " is ", TypeNameWithArticle(array),
                      ", no array; it must be one of NumPy, or have __dlpack__ or the buffer protocol"));
 }
 

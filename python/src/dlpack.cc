@@ -50,8 +50,9 @@ Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
   const bool is_device = nb::isinstance<nb::tuple>(said) && nb::len(said) == 2 && nb::try_cast(said[0], type) &&
                          nb::try_cast(said[1], index);
   if (is_device) return DeviceOf(type, index, role, place);
-  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack_device__ gives ",
-                                               ReprOf(said), "; it must be a type and a number"));
+  throw Error(ErrorCode::kTypeMismatch,
+              StrCat(Text(role), " is ", TypeNameWithArticle(array), " whose __dlpack_device__ gives ", ReprOf(said),
+                     "; it must be a type and a number"));
 }
 
 std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {
@@ -196,8 +197,8 @@ LentArray LentByDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace
   const nb::object capsule = is_capsule ? array : CapsuleOf(array, role, OptionsFor(said, place));
   CheckCapsule(capsule, role);
   if (!PyCapsule_CheckExact(capsule.ptr()) || !nb::try_cast(capsule, *lent, /*convert=*/false)) {
-    throw Error(ErrorCode::kTypeMismatch,
-                StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));
+    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is ", TypeNameWithArticle(array),
+                                                 " whose __dlpack__ gives no array that can be read"));
   }
   // No memory, and an offset to it, are an address where no memory is.
   if (reinterpret_cast<std::uintptr_t>(lent->data()) < kFirstPage && lent->size() > 0) {

@@ -9,7 +9,7 @@ import numpy
 
 from . import _stepnet
 from .errors import InvalidArgumentError, OutOfMemoryError, TypeMismatchError
-from .source import kind_of, repr_of
+from .source import kind_of, repr_of, with_article
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -93,7 +93,7 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
         )
     if not isinstance(given, numpy.ndarray) and not hasattr(given, "detach"):
         raise TypeMismatchError(
-            f"type mismatch: {what} a {type(given).__name__}; it must be an array of NumPy or a tensor of PyTorch"
+            f"type mismatch: {what} {with_article(type(given))}; it must be an array of NumPy or a tensor of PyTorch"
         )
     if getattr(given, "requires_grad", False):
         raise InvalidArgumentError(
@@ -180,11 +180,11 @@ def numpy_of(what: str, given: Array) -> numpy.ndarray:
         raise
     except Exception as error:  # of PyTorch, or of what is given
         raise TypeMismatchError(
-            f"type mismatch: {what} is a {type(given).__name__}, of which NumPy makes no array: {error}"
+            f"type mismatch: {what} is {with_article(type(given))}, of which NumPy makes no array: {error}"
         ) from None
     if array.dtype.kind not in "fiub":
         raise TypeMismatchError(
-            f"type mismatch: {what} is a {type(given).__name__} of {array.dtype}; it must be an array of numbers"
+            f"type mismatch: {what} is {with_article(type(given))} of {array.dtype}; it must be an array of numbers"
         )
     return array
 
@@ -240,7 +240,7 @@ def requests_of(requests: Requests | None) -> dict[str, str]:
     if requests is None or isinstance(requests, Mapping):
         return dict(requests or {})
     raise TypeMismatchError(
-        f"type mismatch: gradient_requests is a {type(requests).__name__}; it must be a dictionary of words by name"
+        f"type mismatch: gradient_requests is {with_article(type(requests))}; it must be a dictionary of words by name"
     )
 
 

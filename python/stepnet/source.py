@@ -26,11 +26,18 @@ def text_or_path(source: Source, name: str = "the source") -> tuple[str, bool]:
 
 def kind_of(given: Any) -> str:
     """What a wrong argument is, for messages: of arrays dtype and shape and no elements; of other large things the type."""
-    kind = type(given).__name__
+    kind = with_article(type(given))
     if hasattr(given, "shape") and hasattr(given, "dtype"):
-        return f"a {kind} {str(given.dtype).rpartition('.')[2]} {list(given.shape)}"
+        return f"{kind} {str(given.dtype).rpartition('.')[2]} {list(given.shape)}"
     is_short = given is None or isinstance(given, (bool, int, float, str, bytes))
-    return repr_of(given)[:80] if is_short else f"a {kind}"
+    return repr_of(given)[:80] if is_short else kind
+
+
+def with_article(kind: type) -> str:
+    """The name of a type, for messages: ``a Tensor``, ``an int``, ``an LSTM``."""
+    name = kind.__name__
+    vowels = "AEFHILMNORSX" if name[1:2].isupper() else "AEIOaeio"  # capitals are said one by one
+    return f"{'an' if name[:1] in tuple(vowels) or name == 'ndarray' else 'a'} {name}"
 
 
 def repr_of(given: Any) -> str:
@@ -38,7 +45,7 @@ def repr_of(given: Any) -> str:
     try:
         return repr(given)
     except ValueError:
-        return f"an int of {given.bit_length()} bits" if isinstance(given, int) else f"a {type(given).__name__}"
+        return f"an int of {given.bit_length()} bits" if isinstance(given, int) else with_article(type(given))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from . import errors
 from .cell import Argument, Cell, module_name
 from .gradients import Array, Given, Pullback, arrays_of, inputs_of
 from .layers import is_for_one_step
-from .source import did_you_mean, kind_of
+from .source import did_you_mean, kind_of, with_article
 from .torch_layers import tensor_of
 
 
@@ -136,6 +136,21 @@ def _tensors(arrays: Sequence[Given], stream: int | None) -> tuple[torch.Tensor,
     return tuple(tensors)
 
 
+def _with_conversion(
+    error: errors.TypeMismatchError, cell: Cell, tensors: Mapping[str, torch.Tensor]
+) -> errors.TypeMismatchError:
+    """The error of a call, with what makes a tensor of another floating dtype, as of autocast, the one that is needed."""
+    for each in (*cell.params, *cell.inputs):  # in the order in which they are looked at
+        tensor = tensors.get(each.name)
+        if tensor is None or not tensor.is_floating_point() or each.dtype not in ("float32", "float64"):
+            continue
+        if str(tensor.dtype) != f"torch.{each.dtype}":
+            whose = "the module's " if each in cell.params else ""
+            method = "float" if each.dtype == "float32" else "double"
+            return errors.TypeMismatchError(f"{error}: call {whose}{method}()")
+    return error
+
+
 def _refuse_tracing(cell: Cell) -> None:
     """Raises InvalidArgumentError where PyTorch records what it computes: of a cell it would keep the values."""
     is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
@@ -226,7 +241,7 @@ class Module(torch.nn.Module):
         super().__init__()
         if not isinstance(cell, Cell):
             raise errors.TypeMismatchError(
-                f"type mismatch: the cell is a {type(cell).__name__}; stepnet.cell, layers and from_torch make cells"
+                f"type mismatch: the cell is {with_article(type(cell))}; stepnet.cell, layers and from_torch make cells"
             )
         if output is not None:
             self._output = _name_of_output(cell, output)
@@ -339,10 +354,12 @@ class Module(torch.nn.Module):
 
     def _outputs_of(self, inputs: Mapping[str, torch.Tensor]) -> Any:
         """All outputs for the cell's inputs by name."""
+        if not inputs.keys() <= self.cell._input_names:
+            raise self._unknown(next(name for name in inputs if name not in self.cell._input_names))
         for name, given in inputs.items():
             if not isinstance(given, torch.Tensor):
                 raise errors.TypeMismatchError(
-                    f"type mismatch: the input {name!r} of {self.cell.name} is a {type(given).__name__}; it must be a tensor"
+                    f"type mismatch: the input {name!r} of {self.cell.name} is {with_article(type(given))}; it must be a tensor"
                 )
             if given.layout != torch.strided:
                 raise errors.TypeMismatchError(
@@ -359,9 +376,26 @@ class Module(torch.nn.Module):
         cell = self._form(torch.float64 in [tensor.dtype for tensor in params or inputs.values()], device)
         # By PyTorch's generator, which torch.utils.checkpoint puts back where it was before it runs a module again.
         draw = _drawn_seed() if cell._cell.draws else None
-        if torch.is_grad_enabled():
-            return cell._make(_Run.apply(cell, names, draw, *tensors))
-        return cell._make(_run(cell, names, draw, tensors))
+        try:
+            if torch.is_grad_enabled():
+                return cell._make(_Run.apply(cell, names, draw, *tensors))
+            return cell._make(_run(cell, names, draw, tensors))
+        except errors.TypeMismatchError as error:
+            raise _with_conversion(error, cell, dict(zip(names, tensors))) from None
+
+    def _unknown(self, name: Any) -> errors.InvalidArgumentError:
+        """For what is given as an input, and the cell has none of that name."""
+        if name in self._param_names:
+            hint = (
+                f"; it is a parameter: assign to module.{name}, or run the module with another one by "
+                f"torch.func.functional_call(module, {{{name!r}: …}}, …)"
+            )
+        else:
+            hint = did_you_mean(name, self.cell._input_names) if isinstance(name, str) else ""
+        inputs = ", ".join(repr(each.name) for each in self.cell.inputs)
+        return errors.InvalidArgumentError(
+            f"invalid argument: {self.cell.name} has no input {name!r}{hint}; its inputs are {inputs}"
+        )
 
     def __prepare_scriptable__(self) -> Any:
         """For ``torch.jit.script``, which would read the text of ``forward``."""
@@ -453,7 +487,7 @@ class Recurrent(Module):
     def _run_tensor(self, input: torch.Tensor, hx: Any) -> Any:
         if not isinstance(input, torch.Tensor):
             raise errors.TypeMismatchError(
-                f"type mismatch: the input of {self.cell.name} is a {type(input).__name__}; "
+                f"type mismatch: the input of {self.cell.name} is {with_article(type(input))}; "
                 "it must be a tensor or a PackedSequence"
             )
         if input.dim() < 2:
@@ -498,10 +532,10 @@ class Recurrent(Module):
         if hx is None:
             return {}
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        strange = [type(state).__name__ for state in given if not isinstance(state, torch.Tensor)]
+        strange = [with_article(type(state)) for state in given if not isinstance(state, torch.Tensor)]
         if strange:
             raise errors.TypeMismatchError(
-                f"type mismatch: hx of {self.cell.name} has a {strange[0]}; it must be a tensor, or a tuple of tensors"
+                f"type mismatch: hx of {self.cell.name} has {strange[0]}; it must be a tensor, or a tuple of tensors"
             )
         expected = [[len(self._places), batch, *self._state_sizes(state)] for state in self._states]
         found = [list(state.shape) for state in given]

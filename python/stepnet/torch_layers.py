@@ -10,6 +10,7 @@ from . import errors
 from .cell import Cell, cell
 from .gradients import Array
 from .layers import GATES, Layers, check_types, layers_of
+from .source import with_article
 
 if TYPE_CHECKING:
     import torch
@@ -164,7 +165,7 @@ def tensor_of(what: str, value: Array) -> torch.Tensor:
     try:
         return torch.as_tensor(value).detach()
     except Exception as error:  # of PyTorch, or of what is given
-        raise errors.TypeMismatchError(f"type mismatch: {what} is a {type(value).__name__}, of which PyTorch makes no tensor: {error}") from None
+        raise errors.TypeMismatchError(f"type mismatch: {what} is {with_article(type(value))}, of which PyTorch makes no tensor: {error}") from None
 
 
 def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.Tensor]:

@@ -97,10 +97,11 @@ def test_a_read_only_array_that_knows_no_versions_says_why(lstm):
 
 @pytest.mark.parametrize("value", [[[0.0]], 3.0, None, "text", object(), {}])
 def test_what_is_no_array_is_refused(lstm, value):
+    article = "an" if type(value) is object else "a"
     refuses(
         lambda: lstm(lstm.init(), x=value),
         stepnet.TypeMismatchError,
-        f'the input "x" is a {type(value).__name__}, no array; it must be one of NumPy, or have __dlpack__',
+        f'the input "x" is {article} {type(value).__name__}, no array; it must be one of NumPy, or have __dlpack__',
     )
 
 

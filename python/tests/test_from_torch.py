@@ -424,9 +424,9 @@ def test_what_pytorch_would_record_as_numbers_is_refused(tmp_path):
 
 def test_what_is_no_tensor_or_cell_is_refused():
     module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.GRU(5, 4)))
-    with pytest.raises(stepnet.TypeMismatchError, match="the input of gru is a ndarray"):
+    with pytest.raises(stepnet.TypeMismatchError, match="the input of gru is an ndarray"):
         module(numpy.zeros((7, 3, 5), "float32"))
-    with pytest.raises(stepnet.TypeMismatchError, match="the cell is a LSTM"):
+    with pytest.raises(stepnet.TypeMismatchError, match="the cell is an LSTM"):
         stepnet.torch.Recurrent(nn.LSTM(5, 4))
 
 
@@ -440,7 +440,7 @@ def test_what_is_no_tensor_is_told():
     recurrent = stepnet.torch.Recurrent(cell, params)
     x = torch.zeros(2, 3, 5)
     for states in (3, (None, None), (torch.zeros(1, 3, 4), numpy.zeros((1, 3, 4)))):
-        with pytest.raises(stepnet.TypeMismatchError, match="hx of lstm has a .*; it must be a tensor, or a tuple of tensors"):
+        with pytest.raises(stepnet.TypeMismatchError, match="hx of lstm has an? .*; it must be a tensor, or a tuple of tensors"):
             recurrent(x, states)
     with pytest.raises(stepnet.TypeMismatchError, match="the input 'x' of lstm is torch.sparse_coo; it must be dense"):
         recurrent(x.to_sparse())

@@ -161,7 +161,7 @@ def test_a_loss_counts_an_output_once():
         ({"\ud800": "add"}, {}, stepnet.InvalidArgumentError, r'says add for "\\ud800", by which'),
         ({"w": 1}, {}, stepnet.TypeMismatchError, 'says for "w" 1; it must be "write", "add" or "none"'),
         ("none", {}, stepnet.TypeMismatchError, "gradient_requests is a str; it must be a dictionary"),
-        ({"w": "add"}, numpy.zeros((2, 2), "f4"), stepnet.TypeMismatchError, "into is a ndarray float32 .*; it must be a dictionary"),
+        ({"w": "add"}, numpy.zeros((2, 2), "f4"), stepnet.TypeMismatchError, "into is an ndarray float32 .*; it must be a dictionary"),
         ({"W": "none"}, {}, stepnet.InvalidArgumentError, 'says none for "W", by which no gradient is made; did you mean "w"?'),
         ({"w": "add"}, {}, stepnet.InvalidArgumentError, 'says add for "w", and into has nothing for it to be added to'),
         ({"b": "add"}, {"b": numpy.zeros(2, "f4")}, stepnet.InvalidArgumentError, 'says add for "b", of which the loss is no'),
@@ -173,7 +173,7 @@ def test_a_loss_counts_an_output_once():
         ({"w": "add"}, {"w": shared_rows(4)}, stepnet.InvalidArgumentError, "whose elements share memory"),
         ({"w": "add"}, {"w": shared_rows(2)}, stepnet.InvalidArgumentError, "whose elements share memory"),
         ({"w": "add"}, {"w": numpy.broadcast_to(numpy.float32(0), (2, 2))}, stepnet.InvalidArgumentError, "is read-only"),
-        ({"w": "add"}, {"w": numpy.zeros((2, 2), "U1")}, stepnet.TypeMismatchError, "for 'w' is a ndarray of <U1; it must be"),
+        ({"w": "add"}, {"w": numpy.zeros((2, 2), "U1")}, stepnet.TypeMismatchError, "for 'w' is an ndarray of <U1; it must be"),
     ],
 )
 def test_requests_that_cannot_be_met(requests, into, error, message):

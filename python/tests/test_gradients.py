@@ -231,7 +231,7 @@ def test_inputs_are_given_once(lstm):
     x, params = numpy.zeros((2, 1, 5), "f4"), lstm.init()
     with pytest.raises(stepnet.InvalidArgumentError, match="the input 'x' is given twice, by name and in the dictionary"):
         lstm(params, {"x": x}, x=x)
-    with pytest.raises(stepnet.TypeMismatchError, match="inputs is a ndarray float32 .*; it must be a dictionary of arrays by name"):
+    with pytest.raises(stepnet.TypeMismatchError, match="inputs is an ndarray float32 .*; it must be a dictionary of arrays by name"):
         lstm(params, x)
 
 

@@ -455,10 +455,10 @@ def test_wrong_kinds_of_arguments_are_named(tmp_path):
     net, path = stepnet.load('op { type: "Tanh" input: "x" output: "y" } external_output: "y"'), tmp_path / "net.onnx"
     array = numpy.ones(3, "float32")
     for arguments, message in [
-        ({"inputs": array}, "inputs is a ndarray float32"),
+        ({"inputs": array}, "inputs is an ndarray float32"),
         ({"inputs": torch.ones(3)}, "inputs is a Tensor float32"),
-        ({"inputs": {"x": array}, "params": array}, "params is a ndarray"),
-        ({"inputs": {"x": array}, "dynamic_axes": array}, "dynamic_axes is a ndarray"),
+        ({"inputs": {"x": array}, "params": array}, "params is an ndarray"),
+        ({"inputs": {"x": array}, "dynamic_axes": array}, "dynamic_axes is an ndarray"),
         ({"inputs": {"x": array}, "outputs": memoryview(numpy.ones((2, 2)))}, "outputs is a memoryview"),
     ]:
         with pytest.raises(stepnet.TypeMismatchError, match=message):

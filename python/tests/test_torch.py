@@ -141,6 +141,72 @@ def test_wrong_tensors_are_told(lstm, module):
         module(torch.randn(3, 2, 5), x=torch.randn(3, 2, 5))
 
 
+LEARNED = """
+cell learned(x[2]; h[2]) {
+  state h initial=learned
+  param w[2, 2]
+  h = Tanh(x @ w + h)
+  output h
+}"""
+
+
+@pytest.mark.parametrize("name", ["w", "h_init"])
+def test_a_parameter_is_no_input(name):
+    module = stepnet.torch.Module(stepnet.cell(LEARNED))
+    given = torch.zeros_like(getattr(module, name), requires_grad=True)
+    with pytest.raises(
+        stepnet.InvalidArgumentError,
+        match=f"learned has no input '{name}'; it is a parameter: .* by torch.func.functional_call.*; its inputs are 'x'",
+    ):
+        module(torch.randn(3, 1, 2), **{name: given})
+    assert given.grad is None and getattr(module, name).grad is None
+
+
+def test_a_module_runs_with_other_parameters_by_functional_call(lstm, module):
+    """Gradients are by those, and none by its own."""
+    x = torch.randn(3, 2, 5)
+    other = {name: value.detach() + 0.1 for name, value in module.named_parameters()}
+    expected = stepnet.torch.Module(lstm, other)
+    expected(x).h.sum().backward()
+    w = other["w"].clone().requires_grad_()
+    out = torch.func.functional_call(module, {**other, "w": w}, (x,))
+    assert torch.equal(out.h, expected(x).h)
+    out.h.sum().backward()
+    assert torch.equal(w.grad, expected.w.grad) and module.w.grad is None
+
+
+def test_inputs_that_there_are_not(module):
+    x = torch.randn(3, 2, 5)
+    with pytest.raises(
+        stepnet.InvalidArgumentError, match="lstm has no input 'foo'; its inputs are 'x', 'h_init', 'c_init'$"
+    ):
+        module(x, foo=1)
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input 'h_inti'; did you mean h_init.; its inputs"):
+        module(x, h_inti=torch.zeros(1, 2, 4))
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input 7; its inputs are 'x'"):
+        module({"x": x, 7: x})
+
+
+def test_what_is_no_tensor_is_told_with_its_article(module):
+    for given, kind in ((1, "an int"), (1.0, "a float"), (numpy.zeros((3, 2, 5)), "an ndarray"), (None, "a NoneType")):
+        with pytest.raises(stepnet.TypeMismatchError, match=f"the input 'x' of lstm is {kind}; it must be a tensor"):
+            module(x=given)
+
+
+def test_another_floating_dtype_is_told_with_what_converts_it(lstm, module):
+    x = torch.randn(3, 2, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(
+        stepnet.TypeMismatchError, match=r'input "x" of lstm is bfloat16 \[3, 2, 5\]; it must be float32: call float\(\)$'
+    ):
+        module(torch.nn.Linear(5, 5)(x))
+    with pytest.raises(stepnet.TypeMismatchError, match=r'"h_init" of lstm is float64 .* it must be float32: call float\(\)$'):
+        module(x, h_init=torch.zeros(1, 2, 4).double())
+    with pytest.raises(stepnet.TypeMismatchError, match=r"it must be float32: call the module's float\(\)$"):
+        stepnet.torch.Module(lstm).half()(x.half())
+    with torch.no_grad(), pytest.raises(stepnet.TypeMismatchError, match=r"it must be float64: call double\(\)$"):
+        stepnet.torch.Module(lstm).double()(x)
+
+
 def test_tensors_that_are_not_contiguous_are_no_trouble(module):
     x = torch.randn(2, 4, 5).transpose(0, 1)
     reference, _, _ = references.lstm({key: p.detach().numpy() for key, p in module.named_parameters()}, x.numpy())

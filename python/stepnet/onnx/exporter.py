@@ -18,7 +18,7 @@ from ..cell import Argument, Array, Cell, module_name
 from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import arrays_of, names_of, numpy_of
 from ..net import Net
-from ..source import did_you_mean, kind_of, path_of
+from ..source import did_you_mean, kind_of, path_of, with_article
 from . import losses, rnn  # noqa: F401 - add to the table
 from .graph import GraphWriter, Value
 from .loader import Graph
@@ -87,7 +87,7 @@ def export(
         given = of_net(model, arrays or {}, shown, {} if dynamic_axes is None else axes_of(dynamic_axes))
     else:
         raise TypeMismatchError(
-            f"type mismatch: the model is a {type(model).__name__}; it must be a stepnet.Cell, a stepnet.Net "
+            f"type mismatch: the model is {with_article(type(model))}; it must be a stepnet.Cell, a stepnet.Net "
             "or a stepnet.torch.Module"
         )
     save(build(given, chosen_outputs(model, outputs)), file)
