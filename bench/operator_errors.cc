@@ -11,6 +11,7 @@
 #include <numbers>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stepnet/core/operator.h"
@@ -39,8 +40,8 @@ struct Case {
   std::vector<std::string> outputs;
   // What the outputs are, of what the inputs are; an output that is left empty is not compared.
   std::function<std::vector<Numbers>(const std::vector<Numbers>& inputs)> exact;
-  std::string without_flag = {};  // an argument that is set to 0
-  bool is_of_rows = false;        // axes = [-1]
+  std::vector<std::pair<std::string, std::int64_t>> arguments = {};
+  bool is_of_rows = false;  // axes = [-1]
 };
 
 Exact Sigmoid(Exact x) { return 1 / (1 + std::exp(-x)); }
@@ -180,7 +181,7 @@ std::vector<Case> PointwiseCases() {
                {{{64, 256}}, {{64, 3 * 256}, -3, 3}, {.shape = {1}, .is_step_number = true}, {{64, 256}}, {{64, 256}}},
            .outputs = {"dh_prev", "dgates"},
            .exact = [](const std::vector<Numbers>& in) { return GruUnitGradient(in[0], in[1], in[4], 256); },
-           .without_flag = "sequence_lengths"}};
+           .arguments = {{"sequence_lengths", 0}}}};
 }
 
 std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
@@ -253,6 +254,21 @@ std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
          return {RowSums(in[0].size(), columns, [&](std::size_t i) { return in[0][i] / columns; })};
        },
        .is_of_rows = true},
+      {"SumReduceLike",
+       sizes,
+       {matrix(-1, 1), {{rows, 1}}},
+       {"c"},
+       [=](In in) -> Out { return {RowSums(in[0].size(), columns, [&](std::size_t i) { return in[0][i]; })}; }},
+      {.type = "TileGradient",
+       .sizes = sizes,
+       .inputs = {matrix(-1, 1)},
+       .outputs = {"dx"},
+       .exact = [=](In in) -> Out {
+         Numbers dx(static_cast<std::size_t>(columns));
+         for (std::size_t i = 0; i < in[0].size(); ++i) dx[i % dx.size()] += in[0][i];
+         return {dx};
+       },
+       .arguments = {{"tiles", rows}}},
       {"SquaredL2Distance",
        sizes,
        {matrix(-1, 1), matrix(-1, 1)},
@@ -317,10 +333,10 @@ void Measure(const Case& one) {
     infos.push_back({.dtype = inputs.back().dtype(), .shape = inputs.back().shape()});
   }
   for (const std::string& output : one.outputs) def.add_output(output);
-  if (!one.without_flag.empty()) {
-    Argument& flag = *def.add_arg();
-    flag.set_name(one.without_flag);
-    flag.set_i(0);
+  for (const auto& [name, value] : one.arguments) {
+    Argument& argument = *def.add_arg();
+    argument.set_name(name);
+    argument.set_i(value);
   }
   if (one.is_of_rows) {
     Argument& axes = *def.add_arg();
