@@ -93,6 +93,22 @@ TEST(Recomputable, IsNotWhatFollowsFromRowsThatAreWrittenAgain) {
   EXPECT_EQ(found("t"), 0U);
 }
 
+TEST(Recomputable, IsNothingThatABackwardStepNetReadsByAProductOrOverwrites) {
+  const auto found = [](const std::vector<OperatorDef>& backward) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").Captured("w");
+    net.Step("t = Tanh(h_prev)").Step("h_t = Mul(t, x_t)").Output("h_all", "h", 1);
+    net.BackwardStep("s = TanhGradient(t, h_t_grad)");
+    for (const OperatorDef& op : backward) net.BackwardStep(op);
+    net.BackwardLink("h_t_grad", "h_grad", 1).BackwardLink("s", "h_grad", 0);
+    return Found(ForwardOperator(OperatorCall(net.Build().op(0))));
+  };
+  EXPECT_EQ(found({}), Lines{"t: 32 bytes"});
+  EXPECT_EQ(found({ParseOp("r = Sigmoid(t)")}), Lines{"t: 32 bytes"});
+  EXPECT_EQ(found({Product("r = FC(t, w)")}), Lines());
+  EXPECT_EQ(found({ParseOp("t = Sigmoid(s)")}), Lines());
+}
+
 std::vector<std::string> TextOf(const NetDef& net) {
   std::vector<std::string> lines;
   for (const OperatorDef& op : net.op()) lines.push_back(OperatorText(op));

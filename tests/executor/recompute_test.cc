@@ -150,10 +150,27 @@ TEST_P(Recompute, MasksAreDrawnAgain) {
             0);
 }
 
-TEST_P(Recompute, LayersKeepTheirBits) {
-  const NetDef net = Layers(3, /*training=*/true);
-  ExpectSameBits(
-      net, [](size_t, Workspace& workspace) { FeedLayers(3, 20, 1, workspace); }, "layers");
+// A product of the step back could add to the value, were it not apart.
+TEST_P(Recompute, TermsOfSumsKeepTheirBits) {
+  const auto product = [](const std::string& text) {
+    OperatorDef op = ParseOp(text);
+    AddInt(&op, "axis", 2);
+    return op;
+  };
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").Captured("w");
+  net.Step("t = Tanh(h_prev)").Step("h_t = Mul(t, x_t)").Output("h_all", "h", 1);
+  net.BackwardStep(product("q = FC(h_t_grad, w)")).BackwardStep("h_prev_grad = Add(t, q)");
+  net.BackwardStep("x_t_grad = Tanh(h_t_grad)").BackwardLink("x_t_grad", "x_grad", 0);
+  net.BackwardLink("h_t_grad", "h_grad", 1).BackwardLink("h_prev_grad", "h_grad", 0);
+  net.OutputGradient("h_all").WithGradient();
+  const auto feed = [](size_t, Workspace& workspace) {
+    workspace.SetTensor("x", Random({20, 3, 64}, 1, DType::kFloat));
+    workspace.SetTensor("h0", Random({3, 64}, 2, DType::kFloat));
+    workspace.SetTensor("w", Random({64, 64}, 3, DType::kFloat));
+    workspace.SetTensor("h_all_grad", Random({20, 3, 64}, 4, DType::kFloat));
+  };
+  EXPECT_GT(ExpectSameBits(net.Build(), feed, "terms"), 0);
 }
 
 constexpr std::int64_t kSteps = 100, kBatch = 4, kSize = 64;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "stepnet/io/proto_io.h"
+#include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
@@ -191,6 +192,28 @@ TEST(Trainer, GoesOnWithoutASecondCopyOfItsTensors) {
   const std::int64_t before = TensorMemory().peak;
   trainer.Restore(*saved);
   EXPECT_LT(TensorMemory().peak, before + 4096);
+}
+
+// The run forward does not keep Tanh(c) of the LSTM then, 100 steps of 8 sequences of 64 floats.
+TEST(Trainer, TrainsBitForBitInLessMemory) {
+  std::string text;
+  for (int i = 0; i < 25; ++i) text += Job::PlainText();
+  const Job job("size { name: 'H' value: 64 } batch: 8 steps: 100", text);
+  constexpr std::int64_t kLess = 100 * 8 * 64 * 4 / 2;
+  const auto train = [&] {
+    Trainer trainer = job.Make();
+    for (int i = 0; i < 3; ++i) trainer.Iterate();
+    return Bytes(trainer);
+  };
+  const std::int64_t before = TensorMemory().current;
+  ResetPeakTensorMemory();
+  const std::map<std::string, std::string> expected = train();
+  const std::int64_t peak = TensorMemory().peak;
+  ASSERT_EQ(TensorMemory().current, before);
+  const LimitedMemory limited(peak - kLess);
+  ResetPeakTensorMemory();
+  EXPECT_EQ(train(), expected);
+  EXPECT_LE(TensorMemory().peak, peak - kLess);
 }
 
 // Whatever a checkpoint holds, it is refused as a whole.
