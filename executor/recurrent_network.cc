@@ -97,10 +97,10 @@ class RecurrentNetwork {
     };
     *record = records_.Take(
         plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); }, fits);
+    use->emplace(**record);
     (*record)->inputs = inputs;
     for (const auto& [input, value] : plan->values) (*record)->inputs[input].value = value;
     (*record)->num_steps = num_steps;
-    use->emplace(**record);
     (*record)->spare.Begin();
     try {
       records_.TakeMemory([&] { Bind(**record, run); });

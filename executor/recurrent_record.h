@@ -55,6 +55,7 @@ struct RecurrentRecord {
   mutable SpareValues spare;                 // behind what it frees
 
   std::int64_t MemoryBytes() const {
+    const RecordUse use(*this);
     return BytesOf(states) + BytesOf(step_outputs) + BytesOf(timesteps) + steps->MemoryBytes();
   }
 };

@@ -1,6 +1,9 @@
 // What runs forward do not keep where memory is short, and runs back compute again: the bits stay what they were.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "golden_case.h"
 #include "layers.h"
 #include "random_step.h"
@@ -251,6 +254,29 @@ TEST(RecomputeUnderALimit, MakesRoomForOthers) {
   EXPECT_EQ(TensorMemory().current, before - kBytesOfValue);
   RunNetOnce(backward, workspace, {.executor = "serial"});
   ExpectSame(workspace.GetTensor("u_grad"), RunWithin(cell, kMuch).gradient, "gradient");
+}
+
+// Values are freed at any time; the runs of one net, which come one after the other, and those of others go on.
+TEST(RecomputeUnderALimit, MayBeAskedForFromAnyThread) {
+  const TrainedCell cell(ReadExampleCell("layer_norm_lstm"), 20, 3);
+  const Tensor expected = RunWithin(cell, kMuch).gradient;
+  std::atomic<int> num_running = 4, num_freed = 0;
+  std::vector<std::thread> threads;
+  for (int k = num_running; k > 0; --k) {
+    threads.emplace_back([&] {
+      Workspace workspace;
+      cell.Feed(workspace);
+      const auto net = Net::Create(cell.net, workspace, {.executor = "serial"});
+      for (int run = 0; run < 30; ++run) {
+        net->Run();
+        ExpectSame(workspace.GetTensor("u_grad"), expected, "gradient");
+      }
+      --num_running;
+    });
+  }
+  while (num_running > 0) num_freed += FreeSpareMemory() ? 1 : 0;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(num_freed, 4);
 }
 
 // Others may hold what a run has kept for longer than its operator.
