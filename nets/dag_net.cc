@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "stepnet/core/access_order.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
@@ -68,6 +69,20 @@ void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* 
       since.clear();
     }
     if (all_before >= 0) add(all_before, i);
+  }
+}
+
+// Updates, those from `first` on, wait for all others: a run that is cancelled before them has changed nothing, and one
+// that has begun with them is finished. Adds one node, where there are any of both.
+void HoldBackUpdates(int first, int num_operators, OperatorOrder* order) {
+  if (first == 0 || first == num_operators) return;
+  const int all_others = static_cast<int>(order->successors.size());
+  order->successors.emplace_back();
+  order->num_predecessors.push_back(first);
+  for (int i = 0; i < first; ++i) order->successors[i].push_back(all_others);
+  for (int i = first; i < num_operators; ++i) {
+    order->successors[all_others].push_back(i);
+    ++order->num_predecessors[i];
   }
 }
 
@@ -162,10 +177,15 @@ class DagNet : public Net {
 
  protected:
   void RunOperators() override {
+    const int num_operators = static_cast<int>(operators_.size());
+    if (first_update_ < 0) {
+      first_update_ = FirstUpdate();
+      HoldBackUpdates(first_update_, num_operators, &order_);
+    }
+    has_begun_updates_ = false;
     Lend(&context_);
     context_.PrepareLanes(num_lanes_);
-    const auto work = std::make_shared<DagRun>(order_, static_cast<int>(operators_.size()),
-                                               [this](int i, int lane) { RunOperator(i, context_.lanes[lane]); });
+    const auto work = std::make_shared<DagRun>(order_, num_operators, [this](int i, int lane) { RunInLane(i, lane); });
     ThreadPool::Process().Run(work, num_lanes_ - 1);
     work->Check();
   }
@@ -173,9 +193,32 @@ class DagNet : public Net {
  private:
   static constexpr int kMaxWorkers = 256;
 
+  void RunInLane(int i, int lane) {
+    if (i < first_update_) return RunOperator(i, context_.lanes[lane]);
+    BeginUpdates();
+    const CancellationScope cannot_be_cancelled(nullptr);
+    RunOperator(i, context_.lanes[lane]);
+  }
+
+  // Whichever update is the first looks once more whether the run shall stop.
+  void BeginUpdates() {
+    const std::lock_guard lock(updates_mutex_);
+    if (has_begun_updates_) return;
+    try {
+      CheckCancelled();
+    } catch (Error& error) {
+      error.At({.net = name_});
+      throw;
+    }
+    has_begun_updates_ = true;
+  }
+
   OperatorOrder order_;
   const int num_lanes_;  // of threads
   RunContext context_;
+  int first_update_ = -1;  // below 0: not known yet
+  std::mutex updates_mutex_;
+  bool has_begun_updates_ = false;  // in this run; REQUIRES updates_mutex_ while operators run
 };
 
 }  // namespace

@@ -40,28 +40,6 @@ class SimpleNet : public Net {
   bool RunsInTurn() const override { return true; }
 
  private:
-  // From this operator on all work in place on what the run has found, as a training net's updates of parameters and
-  // its count of iterations do: they are done all or none, so a run that has begun with them cannot be cancelled.
-  int FirstUpdate() const {
-    std::set<int> origins;  // of updates: a copy that serves one has its origin
-    int first = static_cast<int>(operators_.size());
-    for (; first > 0; --first) {
-      const int i = first - 1;
-      if (!IsUpdate(i) && !origins.contains(origins_[i])) break;
-      origins.insert(origins_[i]);
-    }
-    return first;
-  }
-
-  bool IsUpdate(int i) const {
-    const OperatorCall& call = operators_[i]->call();
-    const bool is_in_place = std::ranges::any_of(call.outputs(), [&](const std::string& blob) {
-      return std::ranges::find(call.inputs(), blob) != call.inputs().end();
-    });
-    return outlives_[i] && is_in_place &&
-           std::ranges::none_of(call.arguments(), [](const auto& argument) { return argument.second.net != nullptr; });
-  }
-
   // Looks once more whether the run shall stop, and not from then on.
   void BeginUpdates(std::optional<CancellationScope>* scope) const {
     if (scope->has_value()) return;
@@ -211,6 +189,26 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     if (error.places().empty()) error.At({.net = name});
     throw;
   }
+}
+
+int Net::FirstUpdate() const {
+  std::set<int> origins;  // of updates: a copy that serves one has its origin
+  int first = static_cast<int>(operators_.size());
+  for (; first > 0; --first) {
+    const int i = first - 1;
+    if (!IsUpdate(i) && !origins.contains(origins_[i])) break;
+    origins.insert(origins_[i]);
+  }
+  return first;
+}
+
+bool Net::IsUpdate(int i) const {
+  const OperatorCall& call = operators_[i]->call();
+  const bool is_in_place = std::ranges::any_of(call.outputs(), [&](const std::string& blob) {
+    return std::ranges::find(call.inputs(), blob) != call.inputs().end();
+  });
+  return outlives_[i] && is_in_place &&
+         std::ranges::none_of(call.arguments(), [](const auto& argument) { return argument.second.net != nullptr; });
 }
 
 std::vector<OperatorToRecord> Net::OperatorsToRecord() const {

@@ -61,6 +61,10 @@ class Net {
   void Lend(RunContext* context) const;
   // Runs operator i and adds its place to what it throws, or throws what one before it has found.
   void RunOperator(int i, RunContext& context);
+  // From this operator on all work in place on what the run has found, as a training net's updates of parameters and
+  // its count of iterations do: they are done all or none, so a run that has begun with them cannot be cancelled. Their
+  // number where there is none.
+  int FirstUpdate() const;
   // Where the operators that are on other devices are all on one: its record for a net that runs them in turn.
   std::unique_ptr<LateFaults> MakeLateFaults() const;
   // Throws the first fault of the run; forgets all. Waits for the device, if there may be one.
@@ -79,6 +83,7 @@ class Net {
   std::vector<int> entries_;  // operators that bring inputs to the device
 
  private:
+  bool IsUpdate(int i) const;
   Error ErrorAt(int i, Error error) const;
   // Operator i as the net is written; `part`, its own text, where it is no part of another.
   std::string TextOf(int i, const std::string& part) const;
