@@ -483,7 +483,9 @@ class CellParser : private CellReader {
         !all_strings && std::ranges::all_of(texts, [](const auto& t) { return FloatOf(t).has_value(); });
     const bool integers = std::ranges::all_of(texts, [](const auto& t) { return IntegerOf(t).has_value(); });
     if (numbers && (IsFloat(spec) || !integers)) {
-      for (const std::string& text : texts) argument->add_floats(*FloatOf(text));
+      std::vector<double> values;
+      for (const std::string& text : texts) values.push_back(IsFloat(spec) ? *FloatOf(text) : *RealOf(text));
+      SetWritten(values, argument);
     } else if (numbers) {
       for (const std::string& text : texts) argument->add_ints(*IntegerOf(text));
     } else {

@@ -62,7 +62,8 @@ std::string ArgumentText(const Argument& argument, const ArgumentSpec* spec, con
   };
   if (argument.has_n() || argument.nets_size() > 0) Refuse(StrCat("the argument ", argument.name(), ", a net"));
   const std::optional<double> number = DoubleOf(argument);
-  if ((argument.has_t() && !number) || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
+  const std::vector<double> numbers = DoublesOf(argument);
+  if ((argument.has_t() && !number && numbers.empty()) || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
     Refuse(StrCat("the argument ", argument.name(), ", a tensor"));
   }
   if (NumValues(argument) > 1) Refuse(StrCat("the argument ", argument.name(), ", which has values of several types"));
@@ -71,6 +72,7 @@ std::string ArgumentText(const Argument& argument, const ArgumentSpec* spec, con
   if (argument.has_i()) return StrCat(argument.i());
   if (argument.has_s()) return string_text(argument.s());
   std::vector<std::string> items;
+  for (const double item : numbers) items.push_back(FloatText(item));
   for (const float item : argument.floats()) items.push_back(FloatText(item));
   for (const std::int64_t item : argument.ints()) items.push_back(StrCat(item));
   for (const std::string& item : argument.strings()) items.push_back(string_text(item));

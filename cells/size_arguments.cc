@@ -100,6 +100,10 @@ void ReplaceSizes(const CellSizes& sizes, bool exact_numbers, OperatorDef* op) {
     const ArgumentSpec* const spec = schema->FindArgument(argument.name());
     if (spec == nullptr) continue;
     if (const std::optional<double> number = DoubleOf(argument)) set(*number, &argument);
+    if (const std::vector<double> numbers = DoublesOf(argument); !numbers.empty() && !exact_numbers) {
+      argument.clear_t();
+      for (const double number : numbers) argument.add_floats(static_cast<float>(number));
+    }
     if (argument.has_s() && IsSizeExpression(*spec, argument.s(), is_size)) {
       const std::string text = argument.s();
       argument.clear_s();

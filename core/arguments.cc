@@ -41,6 +41,7 @@ ArgumentValue ParseArgument(const Argument& proto, const std::shared_ptr<const N
   value.floats.assign(proto.floats().begin(), proto.floats().end());
   value.ints.assign(proto.ints().begin(), proto.ints().end());
   value.strings.assign(proto.strings().begin(), proto.strings().end());
+  for (const double number : DoublesOf(proto)) value.strings.push_back(ShortestText(number));
   if (proto.has_n() && owner != nullptr) {
     value.net = std::shared_ptr<const NetDef>(owner, &proto.n());
   } else if (proto.has_n()) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace stepnet {
 
@@ -18,5 +20,14 @@ void SetWritten(double value, Argument* argument);
 
 // The double of an argument that is a tensor of one.
 std::optional<double> DoubleOf(const Argument& argument);
+
+// The same of lists: floats where all numbers are, otherwise a tensor [n] of doubles. ParseArgument gives such a tensor
+// as decimals among `strings`, since lists of numbers are floats there.
+void SetDoubles(const std::vector<double>& values, Argument* argument);
+void SetWritten(const std::vector<double>& values, Argument* argument);
+// The doubles of an argument that is a tensor [n]; none where it is something else.
+std::vector<double> DoublesOf(const Argument& argument);
+// The number that a decimal stands for.
+std::optional<double> NumberOfDecimal(const std::string& text);
 
 }  // namespace stepnet

@@ -58,7 +58,8 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vect
                   StrCat(def.type(), " has the argument \"", name, "\" twice, with different values"));
     }
     const int num_kinds = (proto.has_f() || DoubleOf(proto) ? 1 : 0) + (proto.has_i() ? 1 : 0) +
-                          (proto.has_s() ? 1 : 0) + (proto.has_n() ? 1 : 0) + (proto.floats_size() > 0 ? 1 : 0) +
+                          (proto.has_s() ? 1 : 0) + (proto.has_n() ? 1 : 0) +
+                          (proto.floats_size() > 0 || !DoublesOf(proto).empty() ? 1 : 0) +
                           (proto.ints_size() > 0 ? 1 : 0) + (proto.strings_size() > 0 ? 1 : 0);
     if (num_kinds > 1) {
       throw Error(ErrorCode::kInvalidArgument,

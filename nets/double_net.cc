@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "stepnet/core/exact_number.h"
 #include "stepnet/core/operator.h"
@@ -13,9 +14,9 @@
 namespace stepnet {
 namespace {
 
-// Fills that give float unless their argument dtype says otherwise.
+// What gives float unless the argument dtype says otherwise.
 const std::set<std::string> kFloatFills = {"ConstantFill", "GivenTensorFill", "XavierFill", "MSRAFill",
-                                           "UniformFill",  "GaussianFill",    "RangeFill"};
+                                           "UniformFill",  "GaussianFill",    "RangeFill",  "LearningRate"};
 
 void SetDouble(OperatorDef* op, const std::string& name) { NewArgument(op, name)->set_i(TensorProto::DOUBLE); }
 
@@ -35,12 +36,22 @@ bool FillsFloat(const OperatorDef& op) {
   return value == nullptr || value->has_f() || !(value->has_i() || value->has_s());
 }
 
+void WriteValues(OperatorDef* op) {
+  for (Argument& argument : *op->mutable_arg()) {
+    if (argument.floats_size() == 0) continue;
+    std::vector<double> values;
+    for (const float value : argument.floats()) values.push_back(AsWritten(value));
+    SetDoubles(values, &argument);
+  }
+}
+
 // Numbers that were rounded to float become what was written, and those that the operator has by default stand there,
 // where a float is not exactly that.
 void WriteNumbers(OperatorDef* op) {
   for (Argument& argument : *op->mutable_arg()) {
     if (argument.has_f()) SetDouble(AsWritten(argument.f()), &argument);
   }
+  if (op->type() == "GivenTensorFill") WriteValues(op);
   const OperatorSchema* const schema = FindOperator(op->type());
   if (schema == nullptr) return;
   for (const ArgumentSpec& spec : schema->arguments) {
@@ -52,7 +63,9 @@ void WriteNumbers(OperatorDef* op) {
   }
 }
 
-void Rewrite(OperatorDef* op) {
+}  // namespace
+
+void MakeDouble(OperatorDef* op) {
   WriteNumbers(op);
   if (FillsFloat(*op)) SetDouble(op, "dtype");
   for (const char* name : {"to", "from_type"}) {
@@ -69,11 +82,9 @@ void Rewrite(OperatorDef* op) {
   }
 }
 
-}  // namespace
-
 NetDef InDouble(const NetDef& net) {
   NetDef result = net;
-  for (OperatorDef& op : *result.mutable_op()) Rewrite(&op);
+  for (OperatorDef& op : *result.mutable_op()) MakeDouble(&op);
   return result;
 }
 

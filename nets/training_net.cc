@@ -7,6 +7,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -31,13 +32,14 @@ void CheckNames(const NetDef& net) {
 
 class TrainingNetWriter {
  public:
-  explicit TrainingNetWriter(const OptimizerDef& optimizer) : optimizer_(optimizer) {}
+  TrainingNetWriter(const OptimizerDef& optimizer, bool in_double) : optimizer_(optimizer), in_double_(in_double) {}
 
   TrainingNet Write(const NetDef& forward, const std::string& loss, const std::vector<std::string>& parameters) {
     NetDef net = forward;
     AddBackwardStepNets(&net, parameters);
     NetWithGradients made = AddGradients(net, {loss}, parameters);
     result_.net = std::move(made.net);
+    const int first_of_optimizer = result_.net.op_size();
     result_.init_net.set_name(forward.name() + "_optimizer_init");
     for (const std::string& parameter : parameters) gradients_.push_back(GradientOf(parameter, made));
     if (optimizer_.clip_norm() > 0) WriteClipping();
@@ -48,6 +50,9 @@ class TrainingNetWriter {
     AddOp(&result_.init_net, "ConstantFill", {}, {kIteration}).Ints("shape", {1}).Int("dtype", TensorProto::INT64);
     result_.state.push_back(kIteration);
     result_.iteration = kIteration;
+    for (int i = first_of_optimizer; in_double_ && i < result_.net.op_size(); ++i) {
+      MakeDouble(result_.net.mutable_op(i));
+    }
     ListExternals(parameters);
     return std::move(result_);
   }
@@ -144,6 +149,7 @@ class TrainingNetWriter {
   }
 
   const OptimizerDef& optimizer_;
+  const bool in_double_;
   std::set<std::string> taken_;         // gradients that are a parameter's
   std::vector<std::string> gradients_;  // of each parameter
   TrainingNet result_;
@@ -206,10 +212,10 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
 }
 
 TrainingNet MakeTrainingNet(const NetDef& net, const std::string& loss, const std::vector<std::string>& parameters,
-                            const OptimizerDef& optimizer) {
+                            const OptimizerDef& optimizer, bool in_double) {
   CheckOptimizer(optimizer);
   CheckNames(net);
-  return TrainingNetWriter(optimizer).Write(net, loss, parameters);
+  return TrainingNetWriter(optimizer, in_double).Write(net, loss, parameters);
 }
 
 }  // namespace stepnet

@@ -21,17 +21,18 @@ struct TrainingNet {
   // parameters, and the number of iterations done, int64 [1].
   std::vector<std::string> state;
   std::string iteration;      // which of them is that number
-  std::string learning_rate;  // blob, float [1]: that of the last iteration, as the operators of the method take it
+  std::string learning_rate;  // blob, [1]: that of the last iteration, as the operators of the method take it
   std::string gradient_norm;  // blob, [1], before clipping; "" without clip_norm
 };
 
 // The iteration that lowers the scalar `loss` by `parameters`, which are inputs of `net`. RecurrentNetwork operators
-// without a backward step net get one. All blobs of the optimizer are called optimizer/….
+// without a backward step net get one. All blobs of the optimizer are called optimizer/…. `in_double`: the parameters
+// are double, and so are the optimizer's numbers, as they were written (InDouble).
 // Throws kInvalidArgument for values of `optimizer` that make no sense, naming the field; kInvalidNet for parameters
 // that the loss does not depend on, for blobs of the net that are called optimizer/…, and for what AddGradients and
 // AddBackwardStepNets refuse.
 TrainingNet MakeTrainingNet(const NetDef& net, const std::string& loss, const std::vector<std::string>& parameters,
-                            const OptimizerDef& optimizer);
+                            const OptimizerDef& optimizer, bool in_double = false);
 
 // What a checkpoint of training holds beside tensors of the training net: the state of the run, a string, and the
 // checksum of all before.

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dtypes.h"
@@ -129,6 +130,14 @@ std::int64_t CountOf(const ArgumentValue& values) {
   return static_cast<std::int64_t>(std::max({values.floats.size(), values.ints.size(), values.strings.size()}));
 }
 
+// Doubles of a list are decimals among its strings (core/exact_number.h).
+template <typename T>
+void SetText(const std::string& text, ArgumentValue* element) {
+  const std::optional<double> number = std::is_same_v<T, std::string> ? std::nullopt : NumberOfDecimal(text);
+  element->f = number;
+  element->s = number ? std::nullopt : std::optional(text);
+}
+
 // The elements of the argument `values` as a tensor [count].
 template <typename T>
 Tensor GivenValues(const ArgumentValue& values) {
@@ -139,7 +148,7 @@ Tensor GivenValues(const ArgumentValue& values) {
     const auto index = static_cast<size_t>(i);
     if (index < values.floats.size()) element.f = values.floats[index];
     if (index < values.ints.size()) element.i = values.ints[index];
-    if (index < values.strings.size()) element.s = values.strings[index];
+    if (index < values.strings.size()) SetText<T>(values.strings[index], &element);
     try {
       tensor.data<T>()[i] = ConstantAs<T>(element);
     } catch (const Error& error) {
@@ -164,7 +173,7 @@ Operator GivenTensorFillOperator(const char* type, DType dtype, bool takes_dtype
   op.Doc(StrCat("A tensor whose elements are written in the net, as ", dtype, "."))
       .Args({{.name = "values",
               .type = ArgumentType::kAny,
-              .doc = "the elements in row-major order, as many as y has: floats, ints or strings"}})
+              .doc = "the elements in row-major order, as many as y has: floats, doubles, ints or strings"}})
       .Check(CheckFill)
       .Shapes([=](const ShapeQuery& query) -> std::vector<TensorInfo> {
         const ArgumentValue& values = query.op().Any("values");

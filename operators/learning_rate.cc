@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/training.h"
 
 namespace stepnet {
@@ -63,6 +64,12 @@ void CheckPolicy(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (policy == "linearWarmup") need(op.HasArg("num_iter"), "num_iter");
 }
 
+DType RateDType(const OperatorCall& op) {
+  const DType dtype = DTypeOfCode(op.Int("dtype"), "dtype");
+  if (dtype == DType::kFloat || dtype == DType::kDouble) return dtype;
+  throw Error(ErrorCode::kTypeMismatch, StrCat("LearningRate makes float or double, not ", dtype));
+}
+
 const Registration learning_rate =
     Operator("LearningRate")
         .Doc(
@@ -74,7 +81,7 @@ const Registration learning_rate =
             "num_iter iterations from start_multiplier. Adam and WeightedSum add what they are given, so their base_lr "
             "is below 0; MomentumSGDUpdate subtracts.")
         .Input("iter", "int64, one element, at least 0: n")
-        .Output("lr", "float, the shape of iter")
+        .Output("lr", "float, or what dtype says, the shape of iter")
         .RequiredArg("base_lr", ArgumentType::kFloat, "the learning rate that the others are fractions of")
         .RequiredArg("policy", ArgumentType::kString, "how it changes",
                      OneOf({"fixed", "step", "exp", "inv", "poly", "cosine", "linearWarmup"}))
@@ -91,15 +98,21 @@ const Registration learning_rate =
         .Arg("start_multiplier", 0.0f, "for linearWarmup: where it starts", AtLeast(0))
         .Arg("linear_warmup_num_iter", 0, "for the other policies: iterations of the warm-up", AtLeast(0))
         .Arg("start_warmup_multiplier", 0.1f, "for the other policies: where the warm-up starts", AtLeast(0))
+        .Arg("dtype", 1, "1 float, 13 double")
         .Check(CheckPolicy)
         .Shapes([](const ShapeQuery& query) {
           ExpectIteration(query, 0);
-          return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = query.In(0).shape}};
+          return std::vector<TensorInfo>{{.dtype = RateDType(query.op()), .shape = query.In(0).shape}};
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [policy = LearningRatePolicy(op), name = op.inputs()[0]](const OpRun& run) {
                   const auto n = static_cast<double>(std::max<std::int64_t>(0, CountableIterationOf(run, name)));
-                  *run.Out(0).As<float>() = static_cast<float>(policy.RateAt(n));
+                  const TensorView& rate = run.Out(0);
+                  if (rate.dtype == DType::kDouble) {
+                    *rate.As<double>() = policy.RateAt(n);
+                  } else {
+                    *rate.As<float>() = static_cast<float>(policy.RateAt(n));
+                  }
                 };
               },
               .checks_values = true});
@@ -107,11 +120,11 @@ const Registration learning_rate =
 }  // namespace
 
 LearningRatePolicy::LearningRatePolicy(const OperatorCall& op)
-    : base_(op.Float("base_lr")), gamma_(op.Float("gamma")), power_(op.Float("power")) {
+    : base_(op.Number("base_lr")), gamma_(op.Number("gamma")), power_(op.Number("power")) {
   const std::string& policy = op.String("policy");
   const bool is_warmup = policy == "linearWarmup";
   warmup_ = static_cast<double>(op.Int(is_warmup ? "num_iter" : "linear_warmup_num_iter"));
-  start_ = op.Float(is_warmup ? "start_multiplier" : "start_warmup_multiplier");
+  start_ = op.Number(is_warmup ? "start_multiplier" : "start_warmup_multiplier");
   if (policy == "step") {
     kind_ = Kind::kStep;
     period_ = static_cast<double>(op.Int("stepsize"));
@@ -125,10 +138,10 @@ LearningRatePolicy::LearningRatePolicy(const OperatorCall& op)
   } else if (policy == "cosine") {
     kind_ = Kind::kCosine;
     period_ = static_cast<double>(op.Int("period"));
-    low_ = op.Float("min_lr");
-    high_ = op.Float("max_lr");
-    t_mult_ = op.Float("t_mult");
-    shrink_ = op.Float("lr_shrink");
+    low_ = op.Number("min_lr");
+    high_ = op.Number("max_lr");
+    t_mult_ = op.Number("t_mult");
+    shrink_ = op.Number("lr_shrink");
   }
 }
 

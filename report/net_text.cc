@@ -237,6 +237,9 @@ std::string ArgumentText(const Argument& argument) {
   if (argument.has_f()) values.push_back(ShortestText(argument.f()));
   const std::optional<double> number = DoubleOf(argument);
   if (number) values.push_back(ShortestText(*number));
+  const bool has_numbers = !DoublesOf(argument).empty();
+  if (has_numbers)
+    values.push_back(Listed(argument.t().double_data(), [](double value) { return ShortestText(value); }));
   if (argument.has_i()) values.push_back(StrCat(argument.i()));
   if (argument.has_s()) values.push_back(StringText(argument.s()));
   if (argument.floats_size() > 0)
@@ -245,7 +248,7 @@ std::string ArgumentText(const Argument& argument) {
   if (argument.strings_size() > 0) values.push_back(Listed(argument.strings(), StringText));
   if (argument.has_n()) values.push_back(StrCat("a net of ", Count(argument.n().op_size(), "operator")));
   if (argument.nets_size() > 0) values.push_back(Count(argument.nets_size(), "net"));
-  if ((argument.has_t() && !number) || argument.tensors_size() > 0 || argument.qtensors_size() > 0)
+  if ((argument.has_t() && !number && !has_numbers) || argument.tensors_size() > 0 || argument.qtensors_size() > 0)
     values.push_back("tensors");
   return values.empty() ? "[]" : Join(values, " ");
 }

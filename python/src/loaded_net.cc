@@ -177,7 +177,10 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
                          [&](const std::string& name) { return std::ranges::count(states, name) == 0; });
     trained = ParametersOf(net, training.loss, trained);
   }
-  const TrainingNet made = MakeTrainingNet(net, training.loss, trained, training.optimizer);
+  const bool in_double = std::ranges::all_of(trained, [&](const std::string& name) {
+    return def_.shared->workspace.GetTensor(name).dtype() == DType::kDouble;
+  });
+  const TrainingNet made = MakeTrainingNet(net, training.loss, trained, training.optimizer, in_double);
   RunNetOnce(made.init_net, def_.shared->workspace, options);
   state_ = made.state;
   iteration_ = made.iteration;

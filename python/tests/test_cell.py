@@ -124,6 +124,25 @@ def test_the_net_of_a_cell_in_double_says_its_numbers():
     assert "scale: 0.1}" in stepnet.show(text)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_in_lists_are_of_its_dtype(dtype):
+    values, more = [0.1, 0.3333333333333333], [0.7, 0.123456789012345]
+    text = f"""cell c(x[2]; ) {{
+      param w[2] = GivenTensorFill(values={values})
+      k = GivenTensorFill(shape=[2], values={more})
+      y = x * w + k
+      output y
+    }}"""
+    cell = stepnet.cell(text, dtype=dtype)
+    params = cell.init()
+    assert numpy.array_equal(params["w"], numpy.array(values, dtype))
+    y = cell(params, x=numpy.ones((1, 1, 2), dtype)).y
+    numpy.testing.assert_allclose(y[0, 0], numpy.array(values) + more, rtol=2 * numpy.finfo(dtype).eps)
+    assert str(values) in cell.text
+    init = stepnet.load("op { type: \"Copy\" input: \"w\" output: \"y\" }", stepnet.expand(cell, init=True))
+    assert numpy.array_equal(init().y, params["w"])
+
+
 def test_no_steps_and_no_batch_give_no_elements(lstm):
     params = lstm.init()
     assert lstm(params, x=numpy.zeros((0, 3, 5), "float32")).h.shape == (0, 3, 4)

@@ -58,6 +58,47 @@ def test_adam_lowers_the_loss(tmp_path, batch):
         numpy.testing.assert_allclose(before[name] - after, 0.05 * numpy.sign(gradients[name]), rtol=1e-3)
 
 
+def in_double(random):
+    """Parameters and a batch of the regression."""
+    params = {"w": random.normal(size=(2, 3)), "b": random.normal(size=2)}
+    return params, {"x": random.normal(size=(5, 3)), "target": random.normal(size=(5, 2))}
+
+
+def expect_params(training, expected):
+    for name, value in training.params.items():
+        numpy.testing.assert_allclose(value, expected[name], rtol=1e-13)
+
+
+def test_sgd_in_float64_has_the_numbers_that_were_written(random):
+    params, batch = in_double(random)
+    numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01, "schedule": "exp", "gamma": 0.7}
+    training = stepnet.train_net(NET, params, loss="loss", method="sgd", **numbers)
+    momenta = {name: 0 for name in params}
+    for step in range(3):
+        _, gradients = loss_and_gradients(params, batch)
+        for name in params:
+            momenta[name] = 0.9 * momenta[name] + 0.1 * 0.7**step * (gradients[name] + 0.01 * params[name])
+            params[name] = params[name] - momenta[name]
+        training(**batch)
+        expect_params(training, params)
+
+
+def test_adam_in_float64_has_the_numbers_that_were_written(random):
+    """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", algorithm 2."""
+    params, batch = in_double(random)
+    training = stepnet.train_net(NET, params, loss="loss", learning_rate=0.1, weight_decay=0.01)
+    first, second = ({name: 0 for name in params} for _ in range(2))
+    for step in range(1, 4):
+        _, gradients = loss_and_gradients(params, batch)
+        for name, gradient in gradients.items():
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.999 * second[name] + 0.001 * gradient**2
+            m, v = first[name] / (1 - 0.9**step), second[name] / (1 - 0.999**step)
+            params[name] = params[name] - 0.1 * (m / (numpy.sqrt(v) + 1e-8) + 0.01 * params[name])
+        training(**batch)
+        expect_params(training, params)
+
+
 def test_only_some_parameters_may_change(tmp_path, batch):
     training = stepnet.train_net(*files(tmp_path), loss="loss", parameters=["b"])
     fixed = stepnet.load(*files(tmp_path)).params["w"]

@@ -6,6 +6,7 @@
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_expand.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/operators/op_test.h"
@@ -242,7 +243,7 @@ class RandomCell {
     for (int i = Up(4); i > 0; --i) {
       Argument& argument = *op->add_arg();
       argument.set_name(StrCat("arg", i));
-      switch (Up(6)) {
+      switch (Up(7)) {
         case 0: argument.set_f(Float()); break;
         case 1: argument.set_i(Int()); break;
         case 2: argument.set_s("with \"quotes\", \\ and # \xc3\xa9"); break;
@@ -252,6 +253,7 @@ class RandomCell {
         case 4:
           for (int k = Up(3); k >= 0; --k) argument.add_ints(Int());
           break;
+        case 5: SetWritten({Float() + 1.0 / 3, 1.0 / 3}, &argument); break;
         default:
           for (int k = Up(3); k >= 0; --k) argument.add_strings(std::vector<std::string>{"12", "2*H", ""}[Up(3)]);
       }

@@ -53,6 +53,29 @@ TEST(ExactNumber, ShortDecimalsStayFloats) {
   EXPECT_EQ(DoubleOf(argument), 1.0 / 3);
 }
 
+TEST(ExactNumber, ListsHoldDoubles) {
+  Argument argument;
+  SetDoubles({0.5, 2}, &argument);
+  EXPECT_EQ(argument.floats_size(), 2);
+  EXPECT_TRUE(DoublesOf(argument).empty());
+  SetDoubles({0.1, 2}, &argument);
+  EXPECT_EQ(argument.floats_size(), 0);
+  EXPECT_EQ(DoublesOf(argument), (std::vector<double>{0.1, 2}));
+  EXPECT_EQ(ParseArgument(argument).strings, (std::vector<std::string>{"0.1", "2"}));
+  SetWritten({0.1, 2}, &argument);
+  EXPECT_FALSE(argument.has_t());
+  EXPECT_EQ(argument.floats(0), 0.1f);
+  SetWritten({0.1, 1.0 / 3}, &argument);
+  EXPECT_EQ(DoublesOf(argument), (std::vector<double>{0.1, 1.0 / 3}));
+}
+
+TEST(ExactNumber, DecimalsAreNumbersAsAWhole) {
+  EXPECT_EQ(NumberOfDecimal("-1e-3"), -1e-3);
+  EXPECT_EQ(NumberOfDecimal("0.1x"), std::nullopt);
+  EXPECT_EQ(NumberOfDecimal(""), std::nullopt);
+  EXPECT_EQ(NumberOfDecimal("a"), std::nullopt);
+}
+
 TEST(ExactNumber, OtherTensorsAreNone) {
   Argument argument;
   argument.mutable_t()->set_data_type(TensorProto::DOUBLE);

@@ -6,6 +6,7 @@
 
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -43,6 +44,19 @@ TEST(InDouble, SoAreThoseThatOperatorsHaveByDefault) {
   net.Clear();
   AddOp(&net, "Elu", {"x"}, {"y"});  // by 1
   EXPECT_EQ(InDouble(net).op(0).arg_size(), 0);
+}
+
+TEST(InDouble, ValuesOfListsAreThoseThatWereWritten) {
+  NetDef net;
+  AddOp(&net, "GivenTensorFill", {}, {"tenths"}).Ints("shape", {1, 2});
+  const std::vector<float> values = {0.1f, 0.3f};
+  NewArgument(net.mutable_op(0), "values")->mutable_floats()->Assign(values.begin(), values.end());
+  AddOp(&net, "Mul", {"tenths", "x"}, {"y"});
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Of<double>({1, 1}, {3}));
+  RunNetOnce(InDouble(net), workspace);
+  EXPECT_EQ(workspace.GetTensor("y").data<double>()[0], 0.1 * 3);
+  EXPECT_EQ(workspace.GetTensor("y").data<double>()[1], 0.3 * 3);
 }
 
 }  // namespace

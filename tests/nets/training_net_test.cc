@@ -50,8 +50,11 @@ const Vector kA = {0.5, -1.5, 3};
 const Vector kB = {1, 0.25, -2};
 
 // The net that trains QuadraticNet, in a workspace with its parameters.
-std::unique_ptr<Net> TrainsQuadratic(const OptimizerDef& optimizer, Workspace& workspace) {
-  const TrainingNet training = MakeTrainingNet(QuadraticNet(), "loss", {"a", "b"}, optimizer);
+std::unique_ptr<Net> TrainsQuadratic(const OptimizerDef& optimizer, Workspace& workspace, bool in_double = false,
+                                     const std::string& net_type = "simple") {
+  TrainingNet training = MakeTrainingNet(QuadraticNet(), "loss", {"a", "b"}, optimizer, in_double);
+  training.net.set_type(net_type);
+  training.net.set_num_workers(3);
   workspace.SetTensor("a", Tensor::Of<double>({3}, kA));
   workspace.SetTensor("b", Tensor::Of<double>({3}, kB));
   workspace.SetTensor("one", Tensor::Of<double>({3}, {1, 1, 1}));
@@ -93,25 +96,28 @@ class StopsAt : public Observer {
 
 // Either nothing has changed, or everything has, and the iteration is counted.
 TEST(TrainingNet, AnIterationIsDoneOrNot) {
-  for (const char* type : {"Mul", "LearningRate", "MomentumSGDUpdate", "Iter"}) {
-    OptimizerDef optimizer;
-    optimizer.set_method(OptimizerDef::SGD);
-    Workspace workspace;
-    const std::unique_ptr<Net> net = TrainsQuadratic(optimizer, workspace);
-    Cancellation cancellation;
-    StopsAt observer(type, &cancellation);
-    net->AttachObserver(&observer);
-    bool is_done = true;
-    try {
-      net->Run(&cancellation);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kCancelled);
-      is_done = false;
+  for (const std::string net_type : {"simple", "dag"}) {
+    for (const std::string type : {"Mul", "LearningRate", "MomentumSGDUpdate", "Iter"}) {
+      const std::string what = net_type + ", " + type;
+      OptimizerDef optimizer;
+      optimizer.set_method(OptimizerDef::SGD);
+      Workspace workspace;
+      const std::unique_ptr<Net> net = TrainsQuadratic(optimizer, workspace, /*in_double=*/false, net_type);
+      Cancellation cancellation;
+      StopsAt observer(type, &cancellation);
+      net->AttachObserver(&observer);
+      bool is_done = true;
+      try {
+        net->Run(&cancellation);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+        is_done = false;
+      }
+      EXPECT_EQ(ValuesOf(workspace, "a") != kA, is_done) << what;
+      EXPECT_EQ(ValuesOf(workspace, "b") != kB, is_done) << what;
+      EXPECT_EQ(workspace.GetTensor("optimizer/iteration").data<std::int64_t>()[0], is_done ? 1 : 0) << what;
+      EXPECT_EQ(is_done, type == "MomentumSGDUpdate" || type == "Iter") << what;
     }
-    EXPECT_EQ(ValuesOf(workspace, "a") != kA, is_done) << type;
-    EXPECT_EQ(ValuesOf(workspace, "b") != kB, is_done) << type;
-    EXPECT_EQ(workspace.GetTensor("optimizer/iteration").data<std::int64_t>()[0], is_done ? 1 : 0) << type;
-    EXPECT_EQ(is_done, std::string(type) == "MomentumSGDUpdate" || std::string(type) == "Iter") << type;
   }
 }
 
@@ -201,6 +207,25 @@ OptimizerDef Descent(float rate) {
   optimizer.set_method(OptimizerDef::SGD);
   optimizer.set_learning_rate(rate);
   return optimizer;
+}
+
+// The decimals of a config, which holds floats, are its numbers.
+TEST(TrainingNet, ComputesInDoubleWithTheNumbersThatWereWritten) {
+  OptimizerDef optimizer = Descent(0.1f);
+  optimizer.set_momentum(0.9f);
+  optimizer.set_weight_decay(0.01f);
+  Workspace workspace;
+  const std::unique_ptr<Net> net = TrainsQuadratic(optimizer, workspace, /*in_double=*/true);
+  Vector b = kB, momentum(3);
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    const Vector gradient = ValuesOf(workspace, "a");  // of b
+    net->Run();
+    for (size_t i = 0; i < b.size(); ++i) {
+      momentum[i] = 0.9 * momentum[i] + 0.1 * (gradient[i] + 0.01 * b[i]);
+      b[i] -= momentum[i];
+      EXPECT_NEAR(ValuesOf(workspace, "b")[i], b[i], 1e-15 * std::abs(b[i])) << "iteration " << iteration;
+    }
+  }
 }
 
 TEST(TrainingNet, AddsUpGradientsByRows) {

@@ -64,6 +64,14 @@ TEST(LearningRate, FollowsItsPolicies) {
       [](double n) { return n < 100 ? (1 - n / 100) * (1 - n / 100) : 0; }, some);
 }
 
+TEST(LearningRate, IsDoubleWhereDtypeSaysSo) {
+  const OpTest exp = Rate("exp").Arg("gamma", 0.75f).Arg("base_lr", -0.5f).Input("n", Iteration(50));
+  const Tensor rate = OpTest(exp).Arg("dtype", 13).Run()[0];
+  ASSERT_EQ(rate.Description(), "double [1]");
+  EXPECT_NEAR(rate.data<double>()[0], -0.5 * std::exp(50 * std::log(0.75)), 1e-20);
+  ExpectError([&] { OpTest(exp).Arg("dtype", 2).Run(); }, "…LearningRate makes float or double, not int32\n");
+}
+
 TEST(LearningRate, CosineStartsAgainAfterEachPeriod) {
   const auto wave = [](double part) { return 0.25 + 0.5 * (1 + std::cos(M_PI * part)) / 2; };
   const OpTest cosine = Rate("cosine").Arg("min_lr", 0.25f).Arg("max_lr", 0.75f).Arg("period", 4);

@@ -40,23 +40,27 @@ RunFn MakeIter(const OperatorCall& op) {
   };
 }
 
+template <typename T>
 struct WriteRate {
   LearningRatePolicy policy;
   const std::int64_t* iteration;
-  float* rate;
+  T* rate;
   device::FaultSlot fault;
 
   __device__ void operator()(std::int64_t) const {
     const std::int64_t n = *iteration;
     if (n < 0) device::NoteFault(fault, 0, kNotNegative, device::Bits(static_cast<long long>(n)));
-    *rate = static_cast<float>(policy.RateAt(n < 0 ? 0 : static_cast<double>(n)));
+    *rate = static_cast<T>(policy.RateAt(n < 0 ? 0 : static_cast<double>(n)));
   }
 };
 
 RunFn MakeLearningRate(const OperatorCall& op) {
   return [policy = LearningRatePolicy(op), name = op.inputs()[0]](const OpRun& run) {
     const KernelFault fault(run, Requirements(name), 1);
-    ForEach(run, 1, WriteRate{policy, run.In(0).As<std::int64_t>(), run.Out(0).As<float>(), SlotOf(fault)});
+    ForFloats(run.Out(0).dtype, [&](auto zero) {
+      using T = decltype(zero);
+      ForEach(run, 1, WriteRate<T>{policy, run.In(0).As<std::int64_t>(), run.Out(0).As<T>(), SlotOf(fault)});
+    });
     fault.Report();
   };
 }
