@@ -1,6 +1,9 @@
 // Shapes in a step that follow from tensors outside, and from what a step computes of sizes: they are known before the
 // first step, so that such blobs may be outputs of all steps.
+#include <algorithm>
+
 #include "recurrent_case.h"
+#include "stepnet/executor/recurrent_record.h"
 
 namespace stepnet {
 namespace {
@@ -41,6 +44,20 @@ TEST(CapturedSizes, MayBeOthersInTheNextRun) {
     net.Feed("sizes", Ints({4, size})).Run();
     EXPECT_EQ(net.Get("y_all").shape(), Shape({3, 4, size}));
   }
+}
+
+// Each has a plan, of which those used last are kept, with those of their gradients.
+TEST(CapturedSizes, ThatAreOthersInEachRunTakeNoEverMoreMemory) {
+  RecurrentCase net = Giving("y");
+  net.Captured("sizes").Step(Zeros("y = ConstantFill(sizes)")).Output("h_all", "h", 1);
+  net.OutputGradient("h_all").WithGradient().Feed("h_all_grad", Random({3, 2, 4}, 3));
+  std::vector<std::weak_ptr<const ForwardPlan>> plans;
+  for (std::int64_t size = 0; size < 100; ++size) {
+    net.Feed("sizes", Ints({4, size})).Run();
+    plans.push_back(net.workspace().FindBlob("record")->GetObject<RecurrentRecord>()->plan);
+  }
+  EXPECT_EQ(plans[98].expired(), false);
+  EXPECT_LE(std::ranges::count(plans, false, [](const auto& plan) { return plan.expired(); }), 40);
 }
 
 TEST(CapturedSizes, MayChangeWhereTheyLie) {
