@@ -95,7 +95,7 @@ def test_copies_of_arrays_are_limited_as_tensors_are(lstm, tmp_path):
             (lambda: stepnet.save_params({"a": vast(10**6, 10**3)}, tmp_path / "a.npz"), 'the parameter "a"'),
         ]:
             with pytest.warns(stepnet.CopyWarning):
-                refuses_copy(call, stepnet.OutOfMemoryError, f"there is no memory for a copy of {what}: a tensor float [")
+                refuses_copy(call, stepnet.OutOfMemoryError, f"there is no memory for a copy of {what}: a tensor float32 [")
     finally:
         stepnet.set_max_memory(limit)
 

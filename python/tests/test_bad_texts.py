@@ -107,7 +107,7 @@ def test_errors_of_a_net_and_its_calls_name_the_file(tmp_path):
     _, pullback = net.vjp(x=x, rows=rows)
     faults = {
         "a missing input": (lambda: net(x=x), 'the input "rows" of the net "sum_of_two" is missing'),
-        "a shape": (lambda: net(x=x[:, :2].copy(), rows=rows), 'FC(x, w, b)` with x float [4, 2], w float [2, 3]'),
+        "a shape": (lambda: net(x=x[:, :2].copy(), rows=rows), 'FC(x, w, b)` with x float32 [4, 2], w float32 [2, 3]'),
         "a value": (lambda: net(x=x, rows=rows + 1), 'in net "sum_of_two"'),
         "gradients": (lambda: net.vjp(x=x, rows=rows + 1), 'in net "sum_of_two"'),
         "wrt": (lambda: net.vjp(x=x, rows=rows, wrt="v"), 'wrt names "v"'),
