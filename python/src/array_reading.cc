@@ -42,13 +42,13 @@ void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
                     nb::arg("stacklevel") = 2);
 }
 
-Tensor CopyOf(const LentArray& lent, const ArrayRole& role) {
+Tensor CopyOf(const LentArray& lent, const ArrayRole& role, bool warns) {
   const DType dtype = lent.tensor.dtype();
   if (dtype == DType::kBFloat16) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " is ", lent.why_copied,
                                                     ", and NumPy, which would copy it, has no bfloat16; give a copy"));
   }
-  WarnOfCopy(role, lent.why_copied, "give it as numpy.ascontiguousarray makes it");
+  if (warns) WarnOfCopy(role, lent.why_copied, "give it as numpy.ascontiguousarray makes it");
   Tensor copy;
   try {
     copy = Tensor(dtype, lent.tensor.shape());

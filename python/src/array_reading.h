@@ -47,7 +47,7 @@ Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role);
 void WarnOfCopy(const ArrayRole& role, const char* why, const char* better);
 
 // A copy of an array in the host's memory, in memory of tensors, which is counted and limited; NumPy puts the elements
-// there. Throws kOutOfMemory, naming it.
-Tensor CopyOf(const LentArray& lent, const ArrayRole& role);
+// there. `warns`: a CopyWarning says so. Throws kOutOfMemory, naming it.
+Tensor CopyOf(const LentArray& lent, const ArrayRole& role, bool warns);
 
 }  // namespace stepnet::python

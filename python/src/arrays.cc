@@ -144,7 +144,7 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
 
 Tensor Contiguous(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place) {
   if (lent.why_copied == nullptr) return lent.tensor;
-  return lent.tensor.device().IsHost() ? CopyOf(lent, role) : CopyOnDevice(lent, role, place);
+  return lent.tensor.device().IsHost() ? CopyOf(lent, role, /*warns=*/true) : CopyOnDevice(lent, role, place);
 }
 
 nb::object ArrayOf(const Tensor& tensor, bool read_only, std::optional<StreamId> ready_on) {

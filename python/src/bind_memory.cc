@@ -7,6 +7,8 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/python/src/array_reading.h"
+#include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
@@ -42,9 +44,17 @@ void SetMaxMemory(nb::handle bytes, nb::handle device) {
   });
 }
 
+// The elements of an array in the host's memory, one after the other, in memory of tensors, without a warning: for
+// whoever says in other words that it is copied.
+nb::object ContiguousCopy(nb::handle array, const std::string& kind, const std::string& name) {
+  const ArrayRole role{kind.c_str(), name};
+  return ArrayOf(CopyOf(LentOf(array, role), role, /*warns=*/false));
+}
+
 }  // namespace
 
 void BindMemory(nb::module_& module) {
+  module.def("contiguous_copy", &ContiguousCopy);
   module.def("memory", &Memory, Anything());
   module.def("set_max_memory", &SetMaxMemory, Anything(), Anything());
 }

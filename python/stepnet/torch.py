@@ -6,134 +6,15 @@ import warnings
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
-from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import errors
 from .cell import Argument, Cell, module_name
-from .gradients import Array, Given, Pullback, arrays_of, inputs_of
+from .gradients import Array, arrays_of, inputs_of
 from .layers import is_for_one_step
 from .source import did_you_mean, kind_of, with_article
+from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
 from .torch_layers import tensor_of
-
-
-class _Run(torch.autograd.Function):
-    """One call of a cell. Its inputs are the cell, the names of what it is given, parameters first, and the tensors."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, cell: Cell, names: Sequence[str], draw: int | None, *tensors: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
-        if not wrt:
-            return _run(cell, names, draw, tensors)
-        params, inputs = _arguments(cell, names, tensors)
-        ctx.device = tensors[0].device
-        stream = _stream_of(ctx.device)
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream, draw)
-        outputs = _tensors(arrays, stream)
-        ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
-        # The gradients are computed from these where they are: PyTorch tells whoever has written to them since. Outputs
-        # on a GPU are copies.
-        ctx.save_for_backward(*tensors, *(outputs if stream is None else ()))
-        return outputs
-
-    @staticmethod
-    def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        _refuse_transforms(ctx.cell, [each for each in output_gradients if each is not None])
-        tensors = ctx.saved_tensors[: len(ctx.names)]  # raises where one of the saved ones was written to
-        return None, None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
-
-
-class _Gradients(torch.autograd.Function):
-    """The gradients of one call of a cell: they depend on those of the outputs and on what the call was given.
-
-    PyTorch learns it by these being inputs, so that whoever differentiates the gradients comes to ``backward``.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, run: Any, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
-        ctx.name = run.cell.name
-        given = {
-            name: _array(gradient) for name, gradient in zip(run.cell.outputs, tensors) if gradient is not None
-        }
-        stream = _stream_of(run.device)
-        params, inputs = run.pullback._gradients(given, {}, stream)
-        by_name = {**params, **inputs}
-        found = (by_name.get(name) for name in run.names)
-        return tuple(None if each is None else _tensor(each, stream) for each in found)
-
-    @staticmethod
-    def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
-        raise errors.InvalidArgumentError(
-            f"invalid argument: gradients of {ctx.name} are differentiated, and a cell has no second derivatives; detach "
-            "the gradients, take differences of them, or give the cell back by stepnet.to_torch, whose modules have them"
-        )
-
-
-def _run(
-    cell: Cell, names: Sequence[str], draw: int | None, tensors: Sequence[torch.Tensor]
-) -> tuple[torch.Tensor, ...]:
-    """One call of a cell, without gradients."""
-    stream = _stream_of(tensors[0].device) if tensors else None
-    params, inputs = _arguments(cell, names, tensors)
-    return _tensors(cell._call(params, inputs, stream, draw), stream)
-
-
-def _stream_of(device: torch.device) -> int | None:
-    """The stream on which PyTorch works now, as DLPack numbers it; None on the CPU."""
-    if device.type != "cuda":
-        return None
-    default = 1
-    return _raw_stream_of(device.index) or default
-
-
-_raw_stream_of: Callable[[int], int] = getattr(
-    torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
-)  # the first, which compilers of kernels use, takes a hundredth of the time
-
-
-def _arguments(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Array], ...]:
-    """The parameters and the inputs of a call, as arrays over the tensors' memory."""
-    given = dict(zip(names, map(_array, tensors)))
-    params = {each.name: given.pop(each.name) for each in cell.params}
-    return params, given
-
-
-def _array(tensor: torch.Tensor) -> Array:
-    """NumPy's array where there is one, which is read sooner than by DLPack; on a GPU DLPack's capsule, sooner than the tensor."""
-    tensor = tensor.detach().contiguous().resolve_neg()
-    if tensor.is_cuda:
-        return torch.utils.dlpack.to_dlpack(tensor)
-    try:
-        return tensor.numpy()
-    except (RuntimeError, TypeError):  # bfloat16, what is refused: by name, where it is read
-        return tensor
-
-
-def _tensor(array: Given, stream: int | None) -> torch.Tensor:
-    """A tensor over the memory of an array, which is ready on that stream."""
-    if stream is None:
-        return torch.from_numpy(array)
-    return torch.utils.dlpack.from_dlpack(array.__dlpack__(stream=stream))
-
-
-def _tensors(arrays: Sequence[Given], stream: int | None) -> tuple[torch.Tensor, ...]:
-    """Arrays as tensors. Of those that show the same state all but the largest are copied: tensors are written to."""
-    tensors = [_tensor(array, stream) for array in arrays]
-    if stream is not None:  # on a GPU each has memory of its own
-        return tuple(tensors)
-    taken: list[tuple[int, int]] = []  # addresses
-    for i in sorted(range(len(arrays)), key=lambda i: -arrays[i].nbytes):
-        begin = tensors[i].data_ptr()
-        end = begin + arrays[i].nbytes
-        if any(begin < other_end and other_begin < end for other_begin, other_end in taken):
-            tensors[i] = tensors[i].clone()
-        taken.append((begin, end))
-    return tuple(tensors)
 
 
 def _with_conversion(
@@ -149,37 +30,6 @@ def _with_conversion(
             method = "float" if each.dtype == "float32" else "double"
             return errors.TypeMismatchError(f"{error}: call {whose}{method}()")
     return error
-
-
-def _refuse_tracing(cell: Cell) -> None:
-    """Raises InvalidArgumentError where PyTorch records what it computes: of a cell it would keep the values."""
-    is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
-    if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export() or is_exporting():
-        raise _traced(cell, "traced")
-
-
-def _traced(cell: Cell, how: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(
-        f"invalid argument: {cell.name} is {how}, and PyTorch sees nothing of what a cell computes; export the cell by "
-        "stepnet.onnx.export, and the modules around it by torch.onnx.export, or give it back by stepnet.to_torch first"
-    )
-
-
-_is_transformed: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-
-
-def _refuse_transforms(cell: Cell, tensors: Sequence[torch.Tensor]) -> None:
-    """Raises InvalidArgumentError where tensors stand for more than their values: for batches, or tangents, too."""
-    what = ""
-    if _is_transformed():
-        what = "a transform of torch.func, as vmap, grad or jvp,"
-    elif forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(each).tangent is not None for each in tensors):
-        what = "forward mode (torch.autograd.forward_ad)"
-    if what:
-        raise errors.InvalidArgumentError(
-            f"invalid argument: {cell.name} is called in {what} of which a cell knows nothing; use backward() and "
-            "torch.autograd.grad, and the cell's own batch, or give the cell back by stepnet.to_torch first"
-        )
 
 
 def _drawn_seed() -> int:
@@ -250,7 +100,8 @@ class Module(torch.nn.Module):
             cell = cell.with_options(seed=seed)
         self.cell = cell
         self._forms: dict[tuple[bool, bool, str], Cell] = {}
-        self._param_names = [module_name(each.name) for each in cell.params]
+        self._cell_names = [each.name for each in cell.params]
+        self._param_names = [module_name(name) for name in self._cell_names]
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
         values = cell.init(seed) if params is None else arrays_of("params", params)
@@ -313,7 +164,7 @@ class Module(torch.nn.Module):
 
     def _device_of(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
         """The device on which all tensors are. Those that are on none that the core knows are refused there, by name."""
-        if not tensors:
+        if all([tensor.is_cpu for tensor in tensors]):
             return "cpu"
         expected = tensors[0].device
         num_params = len(self._param_names)
@@ -366,11 +217,13 @@ class Module(torch.nn.Module):
                     f"type mismatch: the input {name!r} of {self.cell.name} is {given.layout}; "
                     "it must be dense: call to_dense()"
                 )
-        _refuse_tracing(self.cell)
-        params = [getattr(self, name) for name in self._param_names]
-        names = (*(each.name for each in self.cell.params), *inputs)
+        refuse_tracing(self.cell)
+        # Where they are kept, which takes a sixth of the time of getattr; what parametrizes one takes it away from there.
+        kept = self._parameters
+        params = [kept[name] if name in kept else getattr(self, name) for name in self._param_names]
+        names = (*self._cell_names, *inputs)
         tensors = (*params, *inputs.values())
-        _refuse_transforms(self.cell, tensors)
+        refuse_transforms(self.cell, tensors)
         device = self._device_of(names, tensors)
         # By its parameters' dtype; without any, by that of the inputs, as PyTorch's own modules.
         cell = self._form(torch.float64 in [tensor.dtype for tensor in params or inputs.values()], device)
@@ -378,8 +231,8 @@ class Module(torch.nn.Module):
         draw = _drawn_seed() if cell._cell.draws else None
         try:
             if torch.is_grad_enabled():
-                return cell._make(_Run.apply(cell, names, draw, *tensors))
-            return cell._make(_run(cell, names, draw, tensors))
+                return cell._make(Run.apply(cell, names, draw, *tensors))
+            return cell._make(run(cell, names, draw, tensors))
         except errors.TypeMismatchError as error:
             raise _with_conversion(error, cell, dict(zip(names, tensors))) from None
 
@@ -399,7 +252,7 @@ class Module(torch.nn.Module):
 
     def __prepare_scriptable__(self) -> Any:
         """For ``torch.jit.script``, which would read the text of ``forward``."""
-        raise _traced(self.cell, "compiled by torch.jit.script")
+        raise traced(self.cell, "compiled by torch.jit.script")
 
     def __getstate__(self) -> dict[str, Any]:
         """For ``torch.save`` of the whole module: plans are made again."""

@@ -217,6 +217,21 @@ def test_tensors_that_are_not_contiguous_are_no_trouble(module):
     assert module.w.grad is not None
 
 
+@pytest.mark.filterwarnings("ignore::stepnet.CopyWarning")
+def test_copies_of_a_module_are_limited(module):
+    x, h = torch.randn(50, 5, 40).transpose(1, 2), module(torch.randn(50, 40, 5)).h
+    limit = stepnet.memory().limit
+    stepnet.set_max_memory(stepnet.memory().current + 10_000)
+    try:
+        with pytest.raises(stepnet.OutOfMemoryError, match='there is no memory for a copy of the input "x"'):
+            module(x)
+        with pytest.raises(stepnet.OutOfMemoryError, match='for a copy of the gradient of the output "h"'):
+            h.sum().backward()
+    finally:
+        stepnet.set_max_memory(limit)
+    assert torch.equal(module(x).h, module(x.contiguous()).h)
+
+
 def test_a_module_in_the_place_of_layers_says_once_what_it_copies():
     cell, params = stepnet.from_torch(torch.nn.GRU(5, 4, batch_first=True), lengths=True)
     x = torch.randn(3, 5, 2).transpose(1, 2)
