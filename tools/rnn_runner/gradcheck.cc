@@ -1,7 +1,8 @@
 // rnn_runner gradcheck: the gradients that a net computes against differences of its loss, in double.
 //
 // The loss is L = sum of the elements of the blobs whose gradients the net starts with. For element x_i of an input,
-// (L(x_i + h) - L(x_i - h)) / 2h must be what the net gives as gradient.
+// (L(x_i + h) - L(x_i - h)) / 2h must be what the net gives as gradient; where it is not, smaller steps and how well
+// they agree (differences.h) tell whether that is the net's fault.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -17,6 +18,7 @@
 #include "stepnet/nets/net_check.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/differences.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/progress.h"
@@ -49,6 +51,7 @@ struct Result {
   double scale = 0;      // largest |gradient| among those checked
   bool is_zero = false;  // within rounding, by the net and by differences: nothing was compared
   std::string problem = {};
+  std::string doubt = {};  // where differences tell less than is asked
 };
 
 // Operators may overwrite their inputs, so every run gets copies.
@@ -269,40 +272,73 @@ class Checker {
     return (above - below) / (2 * step);
   }
 
-  void Check(const Tensor& analytic, Tensor* input, Result* result) {
-    // The second and third step are for elements beside a kink, or where L is so large that the first drowns.
-    constexpr double kSteps[] = {1e-5, 1e-7, 1e-4};
-    const double noise = 1e-9 * std::max(1.0, std::abs(loss_));
-    struct Compared {
-      std::int64_t element;
-      double numeric;
-      double error;
+  struct Compared {
+    std::int64_t element = 0;
+    double numeric = 0;
+    double error = std::numeric_limits<double>::infinity();
+    double doubt = 0;  // by how much the differences may be wrong
+    double scale = 0;  // of the differences, which at a kink have several values
+  };
+
+  // The error that rounding of the loss makes in differences of this step.
+  double RoundingOver(double step) const { return kRounding * std::max(1.0, std::abs(loss_)) / step; }
+  double Allowed(double scale) const { return FLAGS_tolerance * scale + RoundingOver(kSteps[0]); }
+
+  // The differences that are nearest to the gradient of an element, which may lie at a kink or where the loss curves
+  // fast.
+  Compared Compare(double gradient, std::int64_t i, double scale, double* element) {
+    Compared best{.element = i};
+    const auto is_right = [&] { return best.error <= Allowed(std::max({scale, std::abs(gradient), best.scale})); };
+    for (const double step : kSteps) {
+      const double numeric = Numeric(element, step * std::max(1.0, std::abs(*element)));
+      const double error = std::abs(gradient - numeric);
+      if (error < best.error) best = {i, numeric, error, 0, std::abs(numeric)};
+      if (is_right()) return best;
+    }
+    const double value = *element;
+    const auto loss_at = [&](double x) {
+      *element = x;
+      return Evaluate();
     };
+    const Derivative found = Differentiate(loss_at, value, RoundingOver(1));
+    *element = value;
+    const auto [low, high] = std::minmax({found.value, found.below, found.above});
+    const double nearest = std::clamp(gradient, low, high);
+    return {i, nearest, std::abs(gradient - nearest), found.doubt,
+            std::max(0.0, std::max(std::abs(low), std::abs(high)) - found.doubt)};
+  }
+
+  void Check(const Tensor& analytic, Tensor* input, Result* result) {
     std::vector<Compared> all;
     for (const std::int64_t i : Chosen(input->size(), results_.size())) {
       const double gradient = analytic.data<double>()[i];
-      double* element = input->data<double>() + i;
-      Compared best{.element = i, .numeric = 0, .error = std::numeric_limits<double>::infinity()};
-      for (const double step : kSteps) {
-        const double numeric = Numeric(element, step * std::max(1.0, std::abs(*element)));
-        const double error = std::abs(gradient - numeric);
-        if (step == kSteps[0]) result->scale = std::max({result->scale, std::abs(gradient), std::abs(numeric)});
-        if (error < best.error) best = {.element = i, .numeric = numeric, .error = error};
-        if (best.error <= FLAGS_tolerance * result->scale + noise) break;
-      }
-      all.push_back(best);
+      const Compared compared = Compare(gradient, i, result->scale, input->data<double>() + i);
+      result->scale = std::max({result->scale, std::abs(gradient), compared.scale});
+      all.push_back(compared);
     }
     result->checked = static_cast<std::int64_t>(all.size());
-    const double allowed = FLAGS_tolerance * result->scale + noise;
-    result->is_zero = result->scale <= noise;
-    for (const auto& [i, numeric, error] : all) {
-      if (error > allowed && error >= result->worst) {
-        result->problem = StrCat("element ", i, ": the net gives ", Number(analytic.data<double>()[i], 8),
-                                 ", differences give ", Number(numeric, 8));
-      }
+    const double allowed = Allowed(result->scale);
+    result->is_zero = result->scale <= RoundingOver(kSteps[0]);
+    double worst_wrong = 0, worst_doubtful = 0;
+    for (const auto& [i, numeric, error, doubt, scale] : all) {
       result->worst = std::max(result->worst, error);
+      if (error <= allowed) continue;
+      // Where no two steps agree, not even the doubt is known.
+      const bool is_known = doubt <= std::max(RoundingOver(kSteps[0]), std::abs(numeric) / 10);
+      const bool is_wrong = !std::isfinite(error) || (is_known && error > allowed + doubt);
+      double& worst = is_wrong ? worst_wrong : worst_doubtful;
+      if (error < worst) continue;
+      worst = error;
+      const std::string text = StrCat("element ", i, ": the net gives ", Number(analytic.data<double>()[i], 8),
+                                      ", differences give ", Number(numeric, 8));
+      (is_wrong ? result->problem : result->doubt) =
+          is_wrong ? text : StrCat(text, ", which may be wrong by ", Number(doubt, 2));
     }
   }
+
+  // The second and third step are for elements beside a kink, or where L is so large that the first drowns.
+  static constexpr double kSteps[] = {1e-5, 1e-7, 1e-4};
+  static constexpr double kRounding = 1e-14;  // of the loss
 
   const Problem& problem_;
   TensorMap tensors_;
@@ -315,30 +351,36 @@ class Checker {
 
 std::string Status(const Result& result) {
   if (!result.problem.empty()) return "FAILED: " + result.problem;
+  if (!result.doubt.empty()) return "UNSURE: " + result.doubt;
   return result.is_zero ? "zero" : "ok";
 }
 
 // The exit status. To have compared nothing but zeros is no success.
 int Report(const std::vector<Result>& results, const TensorMap& tensors) {
   Table table({"input", "shape", "checked", "error", "relative", ""});
-  std::int64_t ok = 0, zero = 0, failed = 0;
+  std::int64_t ok = 0, zero = 0, unsure = 0, failed = 0;
   for (const Result& result : results) {
     const Tensor& input = tensors.at(result.input);
-    std::int64_t& count = !result.problem.empty() ? failed : result.is_zero ? zero : ok;
-    ++count;
+    ++(!result.problem.empty() ? failed : !result.doubt.empty() ? unsure : result.is_zero ? zero : ok);
     const double relative = result.scale > 0 && !result.is_zero ? result.worst / result.scale : 0;
     table.Add({NameText(result.input), input.shape().ToString(), StrCat(result.checked, " of ", input.size()),
                Number(result.worst, 2), Number(relative, 2), Status(result)});
   }
   std::cout << Printable(table.Text()) << Count(std::ssize(results), "input") << ": " << ok << " ok, " << failed
-            << " failed" << (zero > 0 ? StrCat(", ", zero, " zero") : "") << "\n";
+            << " failed" << (unsure > 0 ? StrCat(", ", unsure, " unsure") : "")
+            << (zero > 0 ? StrCat(", ", zero, " zero") : "") << "\n";
   if (zero > 0) {
     std::cerr
         << "zero: the net and differences give no gradient beyond rounding, so that nothing is compared. Does the\n"
            "loss depend on the input? The sum of a softmax is 1, whatever it is of; --loss=BLOB:WEIGHTS with\n"
            "--shape=WEIGHTS=SIZES, the sizes of BLOB, multiplies its elements with random numbers.\n";
   }
-  return failed == 0 && ok > 0 ? kOk : kFault;
+  if (unsure > 0) {
+    std::cerr
+        << "UNSURE: differences of no two steps agree well enough to tell, as where the loss jumps. Other values\n"
+           "of the input, by --shape or --input, may do.\n";
+  }
+  return failed == 0 && unsure == 0 && ok > 0 ? kOk : kFault;
 }
 
 // Throws what `run` says of the net as it is written: where gradients are made, arguments are written anew, and what
@@ -407,8 +449,9 @@ const Command kGradcheck = {
         "an\n"
         "input x is what the net computes as x_grad. A\n"
         "net without gradient operators gets them. Each input's largest error is printed, as it is and as a part of\n"
-        "the largest gradient; the exit status is 1 when one is beyond --tolerance, or when all gradients are zero\n"
-        "within rounding, so that nothing was compared.",
+        "the largest gradient; the exit status is 1 when one is beyond --tolerance, when differences of no step can "
+        "tell\n"
+        "(UNSURE), or when all gradients are zero within rounding, so that nothing was compared.",
     .example = "rnn_runner gradcheck net.pb --input_pb=inputs.pb",
     .flags = GradcheckFlags(),
     .min_operands = 0,
