@@ -358,7 +358,8 @@ std::string WhyInLoop(const Instruction& instruction, const Target& target) {
                   " as fast in each step as for many at once, and what it gives stays in the caches");
   }
   return StrCat("a step has ", text(bytes.own), " of its own beside ", text(bytes.shared),
-                " that all steps share: what many at once give would leave the caches");
+                " that all steps share: what many at once ", RowsOf(instruction) > 0 ? "give" : "read",
+                " would leave the caches");
 }
 
 std::vector<StageDraft> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }

@@ -26,6 +26,9 @@ namespace {
 
 using Kind = ExplainedInstruction::Kind;
 
+// A limit is measured, too: what takes less than it by no more than this does what the machine can.
+constexpr double kMeasuredAlike = 1.1;
+
 // Without line breaks and what else could forge lines.
 std::string OneLine(std::string text) {
   std::ranges::replace_if(
@@ -150,7 +153,8 @@ class Explainer {
     explained.estimate *= share;
     explained.flops *= share;
     explained.bytes *= share;
-    for (const auto& [op, count] : NodeFunctions(graph_, node)) explained.functions += share * count;
+    const double times = graph_.GivesOnce(node) ? share / static_cast<double>(kTypicalSteps) : 1;
+    for (const auto& [op, count] : NodeFunctions(graph_, node)) explained.functions += times * count;
     explained.runs = HasSteps(stage.min_steps);
     if (measured_ != nullptr && measured_->microseconds[i]) {
       explained.runs = true;
@@ -255,8 +259,9 @@ class Explainer {
     return static_cast<double>(kTypicalSteps) / static_cast<double>(std::max<std::int64_t>(1, *num_steps_));
   }
 
-  // Whichever takes longest: the arithmetic, the functions, or the bytes, which lie in the cache that holds all that
-  // the stage touches at a time.
+  // Whichever takes longest: the arithmetic, the functions, or the bytes. These lie in the cache that holds all that
+  // the stage touches at a time or, what is faster than that can be, nearer. Nothing where it is faster than all of
+  // these let it be: then it has not done all the work, as behind the ends of sequences.
   std::optional<ExplainedLimit> LimitOf(const ExplainedInstruction& of, const StepNode& node,
                                         const Stage& stage) const {
     if (of.flops <= 0 && of.bytes <= 0) return {};
@@ -267,13 +272,15 @@ class Explainer {
       touched += plan_.instructions[i].cost.bytes * ShareOfStep(i) * static_cast<double>(at_once);
     }
     const MachineLimits& limits = measured_->limits;
-    const MachineLimits::Cache& cache = limits.CacheOf(touched);
+    const MachineLimits::Cache* cache = &limits.CacheOf(touched);
+    while (cache != limits.caches.data() && of.bytes / cache->bytes_per_microsecond > *of.measured) --cache;
     const double arithmetic = of.flops / limits.flops_per_microsecond;
-    const double reading = of.bytes / cache.bytes_per_microsecond;
+    const double reading = of.bytes / cache->bytes_per_microsecond;
     const ExplainedLimit functions = LimitOfFunctions(of, node);
+    if (std::max({functions.microseconds, arithmetic, reading}) > kMeasuredAlike * *of.measured) return {};
     if (functions.microseconds > std::max(arithmetic, reading)) return functions;
     if (arithmetic >= reading) return {{arithmetic, StrCat(Figure(limits.flops_per_microsecond / 1e3), " GFLOP/s")}};
-    return {{reading, StrCat(Figure(cache.bytes_per_microsecond / 1e3), " GB/s from the ", cache.name)}};
+    return {{reading, StrCat(Figure(cache->bytes_per_microsecond / 1e3), " GB/s from the ", cache->name)}};
   }
 
   ExplainedLimit LimitOfFunctions(const ExplainedInstruction& of, const StepNode& node) const {
@@ -311,12 +318,22 @@ class Explainer {
     return StrCat("cut in ", parts, schedule.sharing == Sharing::kLockstep ? ", in lockstep" : "");
   }
 
-  // Why a product that waits for no other step is in the loop all the same.
+  // Why a product that waits for no other step, or sums over the steps that it gives, are in the loop all the same.
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
     if (stage.steps_at_once != 1 || graph_.nodes[i].kind != StepNode::Kind::kProduct) return;
-    if (CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
-    notes->push_back(StrCat("waits for no other step, but ",
-                            forms_stages_ ? WhyInLoop(DraftOf(i), *plan_.target) : "the pass form_stages has not run"));
+    if (CyclesIn(stage)[i - stage.begin] == kNoCycle) {
+      notes->push_back(StrCat("waits for no other step, but ", forms_stages_ ? WhyInLoop(DraftOf(i), *plan_.target)
+                                                                             : "the pass form_stages has not run"));
+      return;
+    }
+    if (!forms_stages_) return;
+    Instruction sums = DraftOf(i);
+    std::erase_if(sums.outputs, [](const Operand& output) { return output.has_rows || !output.added; });
+    if (sums.outputs.empty()) return;
+    std::vector<std::string> names;
+    for (const Operand& output : sums.outputs) names.push_back(NameText(draft_.slots[output.slot].blob));
+    notes->push_back(
+        StrCat("adds up ", Join(names, ", "), " step by step, not after the loop: ", WhyInLoop(sums, *plan_.target)));
   }
 
   // The instruction as form_stages sees it, before what it gives has memory of a few steps.
@@ -338,18 +355,23 @@ class Explainer {
     return found->second;
   }
 
-  // Instructions of the loop that read what this one leaves in memory: why they are two.
+  // Instructions of the loop that read what this one leaves in memory: why they are two. Products are so always.
   void AddWhatIsNotFused(int i, const Stage& stage, std::vector<std::string>* notes) const {
-    if (stage.steps_at_once != 1 || !graph_.nodes[i].RunsOperators()) return;
+    const auto is_product = [&](int node) { return graph_.nodes[node].kind == StepNode::Kind::kProduct; };
+    if (stage.steps_at_once != 1 || !graph_.nodes[i].RunsOperators() || is_product(i)) return;
+    std::vector<std::pair<std::string, std::vector<int>>> readers;  // by why they are apart
     for (int reader = i + 1; reader < stage.end; ++reader) {
       const StepNode &giver = graph_.nodes[i], &other = graph_.nodes[reader];
       const bool reads =
           std::ranges::any_of(giver.given(), [&](int value) { return std::ranges::count(other.inputs, value) > 0; });
-      if (!reads || !other.RunsOperators()) continue;
-      const bool might_be_one = giver.kind != StepNode::Kind::kProduct && other.kind != StepNode::Kind::kProduct;
-      const std::string why =
-          might_be_one && !fuses_ ? "the pass fuse_regions has not run" : ApartIn(stage).Why(i, reader);
-      notes->push_back(StrCat("not one with ", reader, ", which reads it: ", OneLine(why)));
+      if (!reads || !other.RunsOperators() || is_product(reader)) continue;
+      const std::string why = OneLine(fuses_ ? ApartIn(stage).Why(i, reader) : "the pass fuse_regions has not run");
+      const auto known = std::ranges::find(readers, why, &std::pair<std::string, std::vector<int>>::first);
+      (known == readers.end() ? readers.emplace_back(why, std::vector<int>()) : *known).second.push_back(reader);
+    }
+    for (const auto& [why, numbers] : readers) {
+      notes->push_back(StrCat("not one with ", Join(numbers, ", "),
+                              numbers.size() > 1 ? ", which read it: " : ", which reads it: ", why));
     }
   }
 

@@ -247,7 +247,9 @@ class Printer {
     static constexpr const char* kRunValues[] = {"step", "number of the run", "operator", "seed"};
     if (tensor >= FirstRunValue()) return kRunValues[tensor - FirstRunValue()];
     std::string name = NameOf(tensor);
-    if (ambiguous.contains(name)) name = NameText(graph_.NameOf(tensor));
+    if (ambiguous.contains(name)) {
+      name = graph_.values[tensor].outside ? name + " outside" : NameText(graph_.NameOf(tensor));
+    }
     const Shape& shape = graph_.values[tensor].info.shape;
     const std::int64_t width = shape.rank() == 0 ? 1 : shape[-1];
     const std::optional<Columns> columns = ColumnsOf(operand, region.sizes, shape);

@@ -221,7 +221,7 @@ TEST(Explanations, JudgeWhatRunsOnceByAllItsBytes) {
   ASSERT_EQ(made.plan.stages[0].end, 1);
   const double bytes = made.plan.instructions[0].cost.bytes * kTypicalSteps;
   for (const bool fits : {true, false}) {
-    const Measured measured{.microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 1.0),
+    const Measured measured{.microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 10.0),
                             .num_steps = 4,
                             .limits = LimitsWith(static_cast<std::int64_t>(fits ? bytes : bytes / 2))};
     const ExplainedInstruction pack = InstructionsOf(Explain(made, std::nullopt, &measured)).front();
@@ -230,6 +230,38 @@ TEST(Explanations, JudgeWhatRunsOnceByAllItsBytes) {
     EXPECT_TRUE(pack.limit->what.ends_with(fits ? "first cache" : "second cache")) << pack.limit->what;
     EXPECT_DOUBLE_EQ(pack.limit->microseconds, bytes / 4 / (fits ? 1e3 : 1e2));
   }
+}
+
+// Nothing is as far away as the cache that would be too slow for it, and nothing is faster than the first one.
+TEST(Explanations, GiveNoLimitThatIsBeaten) {
+  const MadePlan made = ElmanPlans("x").at(0);
+  const double bytes = made.plan.instructions[0].cost.bytes * kTypicalSteps / 4;
+  const auto limit_for = [&](double microseconds) {
+    const Measured measured{
+        .microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), microseconds),
+        .num_steps = 4,
+        .limits = LimitsWith(1)};
+    return InstructionsOf(Explain(made, std::nullopt, &measured)).front().limit;
+  };
+  ASSERT_TRUE(limit_for(bytes / 99));
+  EXPECT_EQ(limit_for(bytes / 99)->what, "0.1 GB/s from the second cache");
+  ASSERT_TRUE(limit_for(bytes / 101));
+  EXPECT_EQ(limit_for(bytes / 101)->what, "1 GB/s from the first cache");
+  EXPECT_DOUBLE_EQ(limit_for(bytes / 101)->microseconds, bytes / 1e3);
+  EXPECT_TRUE(limit_for(bytes / 1050)) << "as fast as what was measured of the machine, within what measuring is";
+  EXPECT_FALSE(limit_for(bytes / 1150));
+}
+
+TEST(Explanations, CountFunctionsOfWhatRunsOnceOnce) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b").Captured("none");
+  net.Step(Product("x_part = FC(x_t, w, b)")).Step("gate = Sigmoid(none)");
+  net.Step("scaled = Mul(h_prev, gate)").Step("h_next = Add(x_part, scaled)").Output("h_all", "h", 1);
+  const MadePlan made = PlansOf(net, "x", {}, DType::kFloat).at(0);
+  const Explanation explanation = Explain(made, 4, nullptr);
+  double functions = 0;
+  for (const ExplainedInstruction& instruction : InstructionsOf(explanation)) functions += instruction.functions;
+  EXPECT_DOUBLE_EQ(functions, kHidden / 4.0) << ExplanationsText({explanation});
 }
 
 TEST(Explanations, SayThatABiasIsAddedElsewhere) {
