@@ -1,5 +1,6 @@
 #include "stepnet/core/error.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -32,6 +33,14 @@ std::string PlaceText(const Place& place) {
   return text;
 }
 
+// Whether the place says no more than that of a file, which the error names already.
+bool IsKnown(const Place& place, const std::string& message, const std::vector<Place>& places) {
+  const bool is_file = place.net.empty() && place.op_index < 0 && place.op_text.empty() && place.step < 0;
+  if (!is_file || place.file.empty()) return false;
+  return message.starts_with(place.file + ":") || message.starts_with(place.file + " ") ||
+         std::ranges::count(places, place.file, &Place::file) > 0;
+}
+
 }  // namespace
 
 const char* ErrorCodeName(ErrorCode code) {
@@ -54,6 +63,7 @@ Error::Error(ErrorCode code, std::string message)
     : code_(code), message_(std::move(message)), text_(StrCat(ErrorCodeName(code), ": ", Printable(message_))) {}
 
 Error& Error::At(Place place) {
+  if (IsKnown(place, message_, places_)) return *this;
   text_ += PlaceText(place);
   places_.push_back(std::move(place));
   return *this;

@@ -46,6 +46,17 @@ TEST(Error, EveryCodeHasANameAndIsDocumented) {
   EXPECT_GE(codes, 10) << "the codes are not numbered without a gap";
 }
 
+TEST(Error, NamesAFileOnce) {
+  Error cut(ErrorCode::kInputOutput, "the file is cut off");
+  cut.At({.file = "w.npz"}).At({.file = "w.npz"}).At({.file = "net.pb", .net = "n"}).At({.file = "net.pb"});
+  EXPECT_STREQ(cut.what(), "input/output error: the file is cut off\n  in file w.npz\n  in net \"n\", file net.pb");
+  for (const char* message : {"w.npz: it has no directory", "w.npz:1:4: no field", "w.npz holds nothing"}) {
+    EXPECT_EQ(Error(ErrorCode::kInputOutput, message).At({.file = "w.npz"}).what(),
+              std::string("input/output error: ") + message);
+    EXPECT_EQ(Error(ErrorCode::kInputOutput, message).At({.file = "w.np"}).places().size(), 1U);
+  }
+}
+
 TEST(Error, AddsPlacesFromTheInsideOut) {
   Error error(ErrorCode::kShapeMismatch, "no fit");
   error.At({.net = "cell", .op_index = 0, .op_text = "y = FC(x, w)", .blobs = "x float [2], w float [3]", .step = 7});
