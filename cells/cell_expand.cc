@@ -73,7 +73,8 @@ class CellExpander {
         throw Error(ErrorCode::kInvalidArgument,
                     StrCat("cell \"", cell_.name(), "\" has no size ", name,
                            is_option ? StrCat("; it is an option, which the cell says: option ", name, " = …")
-                                     : DidYouMean(name, names)));
+                                     : StrCat(DidYouMean(name, names), "; its sizes are ",
+                                              names.empty() ? "none" : Join(names, ", "))));
       }
       if (value <= 0)
         throw Error(ErrorCode::kInvalidArgument, StrCat("the size ", name, " is ", value, ", must be above 0"));

@@ -199,11 +199,16 @@ def _with_known(
     """The error, with what was meant by a size that the cell does not have, or whose value is none: an option, or a size."""
     text = str(error)
     names = [name for name in sizes if isinstance(name, str)]
-    unknown = next((name for name in names if text.endswith(f" has no size {name}")), "")
-    meant = unknown or next((name for name in names if f"the size {name} is " in text), "")
-    hint = did_you_mean(meant, ("sizes", "dtype", *_OPTIONS))
-    if unknown and not hint:
-        hint = f"; its sizes are {', '.join(_stepnet.sizes_of_cell(source, is_text)) or 'none'}"
+    options = ("sizes", "dtype", *_OPTIONS)
+    unknown = next((name for name in names if f" has no size {name}; its sizes are " in text), "")
+    if unknown:
+        fault = f" has no size {unknown}"
+        return type(error)(text.replace(fault, fault + did_you_mean(unknown, options), 1))
+    meant = next((name for name in names if f"the size {name} is " in text), "")
+    hint = did_you_mean(meant, options)
+    if meant and not hint:
+        known = _stepnet.sizes_of_cell(source, is_text)
+        hint = "" if meant in known else f"; but the cell has no size {meant}; its sizes are {', '.join(known) or 'none'}"
     return type(error)(text + hint)
 
 

@@ -141,6 +141,11 @@ def test_what_was_meant_is_suggested(cells, lstm):
     refuses(lambda: stepnet.cell(cells / "lstm.cell", thread=2), stepnet.InvalidArgumentError, "no size thread; did you mean threads?")
     for source in (cells / "lstm.cell", (cells / "lstm.cell").read_text()):
         refuses(lambda: stepnet.cell(source, hidden=2), stepnet.InvalidArgumentError, "has no size hidden; its sizes are D, H")
+        refuses(
+            lambda: stepnet.cell(source, trace="a.json"),
+            stepnet.TypeMismatchError,
+            "the size trace is 'a.json'; it must be a whole number; but the cell has no size trace; its sizes are D, H",
+        )
     text = "cell none(x[3]; h[3]) { h = x\n output h }"
     refuses(lambda: stepnet.cell(text, H=2), stepnet.InvalidArgumentError, "has no size H; its sizes are none")
     for name, message in {

@@ -272,7 +272,7 @@ TEST(CellErrors, OfSizes) {
       [&] {
         ExpandCell(cell, {.sizes = {{"h", 4}}});
       },
-      "invalid argument: cell \"c\" has no size h; did you mean \"H\"?");
+      "invalid argument: cell \"c\" has no size h; did you mean \"H\"?; its sizes are D, H");
   ExpectError(
       [&] {
         ExpandCell(cell, {.sizes = {{"layers", 2}}});

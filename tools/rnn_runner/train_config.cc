@@ -76,7 +76,8 @@ void CheckSizeNames(const TrainConfig& config, const ConfigText& text, const Cel
     const std::string& name = config.size(i).name();
     if (std::ranges::find(names, name) != names.end()) continue;
     text.Refuse(StrCat("size[", i, "].name"),
-                StrCat("cell \"", cell.def.name(), "\" has no size ", name, DidYouMean(name, names)));
+                StrCat("cell \"", cell.def.name(), "\" has no size ", name, DidYouMean(name, names), "; its sizes are ",
+                       names.empty() ? "none" : Join(names, ", ")));
   }
 }
 
