@@ -47,7 +47,8 @@ std::string ValueText(const FlagUse& flag) {
 
 std::string RemarkOnDefault(const FlagUse& flag) {
   if (flag.is_operand) return "(or the operand)";
-  const std::string value = InfoOf(flag).default_value;
+  std::string value = InfoOf(flag).default_value;
+  if (InfoOf(flag).type == "double") value = NumberText(std::stod(value));  // gflags prints 1e-5 with all digits
   return value.empty() ? "" : StrCat("(default ", value, ")");
 }
 
