@@ -54,6 +54,14 @@ OTHER_CELLS = {
           output k last
           option lengths = n
         }""",
+    "a step that reads its sequence for what nobody reads": """
+        cell clock(x[H]; h[H]) {
+          size H = 3
+          dead = 2 * x
+          h = Tanh(h + 1)
+          output h
+          output h last
+        }""",
     "learned states": """
         cell learned(x[H]; h[H]) {
           size H = 3
