@@ -26,8 +26,8 @@ class PlanCache {
   }
 
  private:
-  // Enough for bucketed batches; a bound, so that ever new shapes do not fill the memory.
-  static constexpr size_t kMaxPlans = 16;
+  // Enough for batches of every size up to 64; a bound, so that ever new shapes do not fill the memory.
+  static constexpr size_t kMaxPlans = 64;
   std::mutex mutex_;
   std::list<std::pair<Key, std::shared_ptr<const Plan>>> entries_;
 };
