@@ -26,10 +26,10 @@ namespace {
 
 std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& sizes,
                                nb::handle training, nb::handle carry, bool in_double, nb::handle threads,
-                               nb::handle device, nb::handle opt_level, nb::handle seed) {
+                               nb::handle device, nb::handle opt_level, const nb::list& disable_pass, nb::handle seed) {
   const CellUse use{
       .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
-  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
+  const RunRequest request = RunRequestOf(threads, device, opt_level, disable_pass, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
     const InOrderOf device({.device = options.device()});
@@ -146,7 +146,7 @@ void BindCell(nb::module_& module) {
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),
-             nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("seed").none());
+             nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("disable_pass"), nb::arg("seed").none());
   module.def("sizes_of_cell", &SizesOfCell);
   module.def("has_tangent", &HasTangent);
   module.def("address_of", &AddressOf, nb::arg(), nb::arg() = "cpu");

@@ -127,8 +127,9 @@ std::map<std::string, Tensor> ParametersOf(const nb::dict& params) {
 
 // `params` are arrays beside what `init` fills.
 std::shared_ptr<LoadedNet> Load(const TextAndFile& net, const TextAndFile& init, const nb::dict& params,
-                                nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
-  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
+                                nb::handle threads, nb::handle device, nb::handle opt_level,
+                                const nb::list& disable_pass, nb::handle seed) {
+  const RunRequest request = RunRequestOf(threads, device, opt_level, disable_pass, seed);
   const std::map<std::string, Tensor> parameters = ParametersOf(params);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
@@ -150,8 +151,9 @@ void CheckOption(const std::string& name) {
 // As Load; `options_of_optimizer` has a text for each that is given.
 std::shared_ptr<LoadedNet> Train(const TextAndFile& net, const TextAndFile& init, const nb::dict& params,
                                  nb::handle loss, const nb::list& parameters, const nb::dict& options_of_optimizer,
-                                 nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
-  const RunRequest request = RunRequestOf(threads, device, opt_level, seed);
+                                 nb::handle threads, nb::handle device, nb::handle opt_level,
+                                 const nb::list& disable_pass, nb::handle seed) {
+  const RunRequest request = RunRequestOf(threads, device, opt_level, disable_pass, seed);
   const std::map<std::string, Tensor> filled = ParametersOf(params);
   std::string optimizer;
   for (const nb::handle item : options_of_optimizer.items()) {
@@ -193,9 +195,10 @@ void BindModel(nb::module_& module) {
       .def("parts", &Parts)
       .def("set_num_runs", &LoadedNet::SetNumRuns)
       .def("explain", &ExplainNet, nb::arg(), Anything());
-  module.def("load_net", &Load, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything());
+  module.def("load_net", &Load, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), nb::arg(),
+             Anything());
   module.def("train_net", &Train, nb::arg(), nb::arg(), nb::arg(), Anything(), nb::arg(), nb::arg(), Anything(),
-             Anything(), Anything(), Anything());
+             Anything(), Anything(), nb::arg(), Anything());
 }
 
 }  // namespace stepnet::python

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
@@ -61,15 +62,17 @@ std::vector<std::string> NamesOf(const char* name, nb::handle value) {
   return names;
 }
 
-RunRequest RunRequestOf(nb::handle threads, nb::handle device, nb::handle opt_level, nb::handle seed) {
+RunRequest RunRequestOf(nb::handle threads, nb::handle device, nb::handle opt_level, const nb::list& disable_pass,
+                        nb::handle seed) {
   return {.threads = WholeNumberOf("threads", threads),
           .device = TextOf("device", device),
           .opt_level = WholeNumberOf("opt_level", opt_level),
+          .disable_pass = NamesOf("disable_pass", disable_pass),
           .seed = SeedOf(seed)};
 }
 
 RunOptions MakeRunOptions(const RunRequest& request) {
-  const auto& [threads, device, opt_level, seed] = request;
+  const auto& [threads, device, opt_level, disable_pass, seed] = request;
   if (threads < 0 || threads > kMaxThreads) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -79,8 +82,11 @@ RunOptions MakeRunOptions(const RunRequest& request) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("opt_level is ", opt_level, "; it must be between 0 and ", kMaxOptLevel));
   }
-  const RunOptions options = {
-      .threads = static_cast<int>(threads), .opt_level = static_cast<int>(opt_level), .seed = seed};
+  const RunOptions options = {.threads = static_cast<int>(threads),
+                              .opt_level = static_cast<int>(opt_level),
+                              .seed = seed,
+                              .disabled_passes = {disable_pass.begin(), disable_pass.end()}};
+  CheckDisabledPasses(options.disabled_passes);
   const Device where = ParseDevice(device);
   if (!where.IsHost()) RuntimeOf(where);
   return OnDevice(options, where);

@@ -30,13 +30,14 @@ struct RunRequest {
   std::int64_t threads = 0;
   std::string device = "cpu";
   std::int64_t opt_level = kMaxOptLevel;
+  std::vector<std::string> disable_pass = {};
   std::uint64_t seed = 0;
 };
 // Throws kTypeMismatch as above. Needs the GIL.
 RunRequest RunRequestOf(nanobind::handle threads, nanobind::handle device, nanobind::handle opt_level,
-                        nanobind::handle seed);
-// Throws kInvalidArgument for a number of threads or a level that there is not, and for a device that this program does
-// not know or this machine does not have. May take long, since it asks for the device.
+                        const nanobind::list& disable_pass, nanobind::handle seed);
+// Throws kInvalidArgument for a number of threads, a level or a pass that there is not, and for a device that this
+// program does not know or this machine does not have. May take long, since it asks for the device.
 RunOptions MakeRunOptions(const RunRequest& request);
 
 // Where a call that runs on `device` may find arrays. `stream`: by which the call is ordered, of another device than

@@ -114,6 +114,7 @@ def make_cell(
     threads: int,
     device: str,
     opt_level: int,
+    disable_pass: list[str],
     seed: int,
 ) -> Cell: ...
 def sizes_of_cell(text_or_path: str, is_text: bool) -> list[str]: ...
@@ -127,6 +128,7 @@ def load_net(
     threads: int,
     device: str,
     opt_level: int,
+    disable_pass: list[str],
     seed: int,
 ) -> LoadedNet: ...
 def train_net(
@@ -139,6 +141,7 @@ def train_net(
     threads: int,
     device: str,
     opt_level: int,
+    disable_pass: list[str],
     seed: int,
 ) -> LoadedNet: ...
 def show(text_or_path: str, is_text: bool, sizes: dict[str, int], training: bool, format: str) -> str: ...

@@ -78,7 +78,8 @@ class Cell:
             changed["sizes"] = all_sizes(changed["sizes"], all_sizes(options.pop("sizes"), {}))
         for name, value in options.items():
             if name in _OPTIONS:
-                changed[name] = device_name(value) if name == "device" else value
+                read = {"device": device_name, "disable_pass": lambda names: names_of("disable_pass", names)}.get(name)
+                changed[name] = read(value) if read else value
             else:
                 changed["sizes"] = {**changed["sizes"], name: value}
         return Cell(self.text, changed)
@@ -190,7 +191,7 @@ def module_name(parameter: str) -> str:
     return parameter.replace(".", "_")
 
 
-_OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
+_OPTIONS = ("training", "carry", "threads", "device", "opt_level", "disable_pass", "seed")
 
 
 def _with_known(
@@ -234,6 +235,7 @@ def cell(
     threads: int = 0,
     device: Any = "cpu",
     opt_level: int = 2,
+    disable_pass: str | Iterable[str] = (),
     seed: int = 0,
     **named_sizes: int,
 ) -> Cell:
@@ -250,6 +252,7 @@ def cell(
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``; or PyTorch's.
         opt_level: what the compiler may do, 0 to 2.
+        disable_pass: the name of a pass of the compiler that it leaves out, or names.
         seed: of the random numbers of runs.
 
     Raises:
@@ -266,6 +269,7 @@ def cell(
             "threads": threads,
             "device": device_name(device),
             "opt_level": opt_level,
+            "disable_pass": names_of("disable_pass", disable_pass),
             "seed": seed,
         },
     )

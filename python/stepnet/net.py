@@ -262,6 +262,7 @@ def load(
     threads: int = 0,
     device: Any = "cpu",
     opt_level: int = 2,
+    disable_pass: str | Iterable[str] = (),
     seed: int = 0,
 ) -> Net:
     """A net from a file or a text.
@@ -278,6 +279,7 @@ def load(
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``; or PyTorch's.
         opt_level: what the compiler may do, 0 to 2.
+        disable_pass: the name of a pass of the compiler that it leaves out, or names.
         seed: of random numbers, those of parameters included.
 
     Raises:
@@ -285,7 +287,7 @@ def load(
         InvalidArgumentError: for an array by a name that the net neither reads nor writes.
         InvalidNetError: with everything that is wrong with the net.
     """
-    options = (threads, device_name(device), opt_level, seed)
+    options = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
     return Net(_stepnet.load_net(*_model_of(net, init), *options), options)
 
 
@@ -298,6 +300,7 @@ def train_net(
     threads: int = 0,
     device: Any = "cpu",
     opt_level: int = 2,
+    disable_pass: str | Iterable[str] = (),
     seed: int = 0,
     **optimizer: float | bool | str,
 ) -> TrainingNet:
@@ -312,7 +315,7 @@ def train_net(
         loss: a blob of the net that is to become small; of several elements, their sum.
         parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on, but
             for those from which recurrent networks start (a cell's ``h_init``), unless the cell says that they are learned.
-        threads, device, opt_level, seed: as for :func:`load`.
+        threads, device, opt_level, disable_pass, seed: as for :func:`load`.
         optimizer: ``method`` (``"adam"``, or ``"sgd"``), ``learning_rate`` (0.001), ``weight_decay``, ``clip_norm``,
             ``beta1``, ``beta2`` and ``epsilon`` of Adam, ``momentum`` and ``nesterov`` of SGD, ``schedule``
             (``"fixed"``, ``"step"``, ``"exp"``, ``"inv"``, ``"poly"``, ``"cosine"``) with ``gamma``, ``power``,
@@ -326,7 +329,8 @@ def train_net(
     if isinstance(init, Mapping) and any(str(name).startswith("optimizer/") for name in init):
         raise InvalidArgumentError("invalid argument: init has a state of the optimizer, which TrainingNet.restore takes")
     by_name = {name: _field_text(name, value) for name, value in optimizer.items()}
-    options = (loss, names_of("parameters", parameters), by_name, threads, device_name(device), opt_level, seed)
+    run = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
+    options = (loss, names_of("parameters", parameters), by_name, *run)
     return TrainingNet(_stepnet.train_net(*_model_of(net, init), *options), options)
 
 

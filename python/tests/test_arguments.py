@@ -1,5 +1,6 @@
 """Arguments and options that are refused by name."""
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -234,3 +235,29 @@ def test_the_hints_of_all_that_is_public_can_be_read():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
     assert done.returncode == 0 and int(done.stdout) > 50, done.stderr
+
+
+def test_a_pass_of_the_compiler_may_be_left_out(cells, tmp_path):
+    """Of cells and nets, and of those that are made from them."""
+    cell = stepnet.cell(cells / "elman.cell", D=8, H=8)
+    x, params = numpy.zeros((40, 2, 8), "float32"), cell.init()
+    for without in (
+        cell.with_options(disable_pass="pack_weights"),
+        stepnet.cell(cells / "elman.cell", D=8, H=8, disable_pass=["pack_weights"]),
+        pickle.loads(pickle.dumps(cell.with_options(disable_pass=("pack_weights", "hoist")))),
+    ):
+        assert ": pack; " in cell.explain(params, x=x) and ": pack; " not in without.explain(params, x=x)
+        assert ": pack; " in without.with_options(disable_pass=()).explain(params, x=x)
+    net, init = stepnet.expand(cell), stepnet.expand(cell, init=True)
+    assert ": pack; " in stepnet.load(net, init).explain(x=x)
+    assert ": pack; " not in stepnet.load(net, init, disable_pass="pack_weights").explain(x=x)
+    makers = (
+        lambda names: stepnet.cell(cells / "elman.cell", disable_pass=names),
+        lambda names: cell.with_options(disable_pass=names),
+        lambda names: stepnet.load(net, init, disable_pass=names),
+        lambda names: stepnet.train_net(net, init, loss="h", disable_pass=names),
+    )
+    for make in makers:
+        refuses(lambda: make("packing"), stepnet.InvalidArgumentError, 'there is no pass "packing"; what can be disabled is')  # noqa: B023
+        refuses(lambda: make(3), stepnet.TypeMismatchError, "disable_pass is 3; it must be a name or names")  # noqa: B023
+        refuses(lambda: make([3]), stepnet.TypeMismatchError, "a name of disable_pass is 3; it must be a text")  # noqa: B023

@@ -13,7 +13,7 @@ from onnx import helper
 from .. import _stepnet
 from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
-from ..gradients import inputs_of
+from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name, path_of
 from . import moves, ordering, scan_node, units  # noqa: F401 - add to the table
@@ -75,7 +75,13 @@ class Graph(Net):
 
 
 def load(
-    path: str | os.PathLike[str], *, threads: int = 0, device: Any = "cpu", opt_level: int = 2, seed: int = 0
+    path: str | os.PathLike[str],
+    *,
+    threads: int = 0,
+    device: Any = "cpu",
+    opt_level: int = 2,
+    disable_pass: str | Iterable[str] = (),
+    seed: int = 0,
 ) -> Graph:
     """A file of ONNX as a net, with its parameters.
 
@@ -84,7 +90,7 @@ def load(
 
     Args:
         path: of the file.
-        threads, device, opt_level, seed: as of :func:`stepnet.load`.
+        threads, device, opt_level, disable_pass, seed: as of :func:`stepnet.load`.
 
     Raises:
         InputOutputError: for files that cannot be read or hold something else.
@@ -97,7 +103,7 @@ def load(
     text = scope.net.text()
     known = scope.net.read.union(scope.net.outputs)
     params = {name: array for name, array in scope.model.params.items() if name in known}
-    options = (threads, device_name(device), opt_level, seed)
+    options = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
     net = _stepnet.load_net((text, str(file)), ("", ""), params, *options)
     return Graph(net, options, arguments, defaults, scope.model.fixed, text)
 
