@@ -169,6 +169,20 @@ void MarkBatchOfProduct(const StepNode& node, Instruction* instruction) {
   Mark(rows, instruction);
 }
 
+void MarkBatchOfRows(Instruction* instruction) {
+  if (!MayBeCut(*instruction) || !instruction->packed || !instruction->can_take_steps) return;
+  const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);
+  bool all_have = rows > 1;
+  for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
+    const bool are_outputs = operands == &instruction->outputs;
+    for (Operand& operand : *operands) {
+      operand.has_batch = operand.has_rows && DimOfBatch(operand.info.shape, rows).has_value();
+      all_have = all_have && (operand.has_batch || (!operand.has_rows && !are_outputs));
+    }
+  }
+  Mark(all_have ? rows : 0, instruction);
+}
+
 void MarkBatchOfRegion(std::span<const RegionPart> parts, Instruction* instruction) {
   if (!MayBeCut(*instruction) || parts.empty()) return;
   const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);

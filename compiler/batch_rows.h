@@ -21,6 +21,9 @@ std::optional<int> DimOfBatch(const Shape& shape, std::int64_t rows);
 
 // Set `batch_rows`, and `has_batch` of the operands, where the instruction that is made of the node keeps rows apart.
 void MarkBatchOfProduct(const StepNode& node, Instruction* instruction);
+// The same of an operator that says no more than which operands have rows (MarkRows), and reads packed weights: all
+// sizes before the last count rows then, as those of products do.
+void MarkBatchOfRows(Instruction* instruction);
 // `parts` compute it; tensors are its inputs and outputs, by position, and behind them what it reads of the run.
 void MarkBatchOfRegion(std::span<const RegionPart> parts, Instruction* instruction);
 void MarkBatchOfElements(Instruction* instruction);

@@ -18,8 +18,8 @@ namespace stepnet {
 namespace {
 
 // Parts of what goes through elements, large enough to be worth a thread.
-int PartsOf(const TensorInfo& info, const Target& target) {
-  return static_cast<int>(std::clamp<std::int64_t>(info.size_bytes() / target.min_part_bytes, 1, target.max_parts));
+int PartsOf(std::int64_t bytes, const Target& target) {
+  return static_cast<int>(std::clamp<std::int64_t>(bytes / target.min_part_bytes, 1, target.max_parts));
 }
 
 // Element i of all outputs follows from element i of the inputs.
@@ -151,6 +151,7 @@ class Emitter {
     if (is_draft_) return;
     EstimateWork(call, kernel, instruction);
     if (node.kind == StepNode::Kind::kProduct) MarkBatchOfProduct(node, instruction);
+    if (node.kind == StepNode::Kind::kCall) MarkBatchOfRows(instruction);
     if (node.kind == StepNode::Kind::kRegion) {
       const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
       const auto parts = FindParts(ShapeQuery(call, inputs));
@@ -234,7 +235,7 @@ class Emitter {
       const bool asks_rule = call.schema().formula && instruction->outputs.size() < instruction->num_outputs;
       instruction->max_parts = parts(query, asks_rule ? call.schema().shapes(query) : outputs);
     }
-    if (instruction->by_elements) instruction->max_parts = PartsOf(outputs.front(), target_);
+    if (instruction->by_elements) instruction->max_parts = PartsOf(outputs.front().size_bytes(), target_);
   }
 
   static Cost OfOneStep(Cost cost, const Instruction& instruction) {
@@ -258,16 +259,22 @@ class Emitter {
     if (instruction->by_blobs) return;
     MarkRowsOfElements(plan_, instruction);
     MarkBatchOfElements(instruction);
-    instruction->max_parts = PartsOf(InfosOf(*instruction, instruction->outputs).front(), target_);
+    instruction->max_parts = PartsOf(to.info.size_bytes(), target_);
   }
 
   void EmitPack(const StepNode& node, Instruction* instruction) {
-    const Operand &from = instruction->inputs[0], &to = instruction->outputs[0];
-    instruction->text = StrCat(BlobOf(to), " = Pack(", BlobOf(from), ")");
+    const Operand& to = instruction->outputs[0];
+    std::vector<std::string> names;
+    std::int64_t bytes = 0;
+    for (const Operand& from : instruction->inputs) {
+      names.push_back(BlobOf(from));
+      bytes += from.info.size_bytes();
+    }
+    instruction->text = StrCat(BlobOf(to), " = Pack(", Join(names, ", "), ")");
     instruction->type = "pack";
     if (!is_draft_) instruction->kernel = KernelOf(*node.call, node.op_index).packing->pack(*node.call);
-    instruction->cost = {.bytes = static_cast<double>(from.info.size_bytes() + to.info.size_bytes()) / kTypicalSteps};
-    instruction->max_parts = PartsOf(from.info, target_);
+    instruction->cost = {.bytes = static_cast<double>(bytes + to.info.size_bytes()) / kTypicalSteps};
+    instruction->max_parts = PartsOf(bytes, target_);
   }
 
   // Parts must not write what others read: instructions that a link lets write into what they read run whole, unless

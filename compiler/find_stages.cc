@@ -65,16 +65,20 @@ std::int64_t RowsOf(const Instruction& instruction) {
   return rows;
 }
 
-// The largest operand that all steps share, and the largest of which each has its own.
+// The largest operand that all steps share, or all matrices among inputs or outputs, which may be parts of one
+// (FCOfParts); and the largest operand of which each step has its own.
 struct OperandBytes {
   std::int64_t shared = 0, own = 0;
 
   explicit OperandBytes(const Instruction& instruction) {
     for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+      std::int64_t matrices = 0;
       for (const Operand& operand : *operands) {
         std::int64_t& max_bytes = operand.has_rows ? own : shared;
         max_bytes = std::max(max_bytes, ComputedBytes(operand.info));
+        if (!operand.has_rows && operand.info.shape.rank() > 1) matrices += ComputedBytes(operand.info);
       }
+      shared = std::max(shared, matrices);
     }
   }
 };

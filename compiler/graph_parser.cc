@@ -368,7 +368,10 @@ class GraphParser {
   StepNode ParseOperation(LineReader& line) {
     if (LineReader ahead = line; ahead.Skip("packed ") && !ahead.AtEnd()) {
       line = ahead;
-      StepNode node{.kind = StepNode::Kind::kPack, .inputs = {ParseUse(line)}};
+      StepNode node{.kind = StepNode::Kind::kPack};
+      do {
+        node.inputs.push_back(ParseUse(line));
+      } while (line.Skip(", "));
       line.Expect(" for @");
       node.op_index = line.Index();
       return node;

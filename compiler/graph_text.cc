@@ -177,7 +177,7 @@ class GraphPrinter {
 
   std::string OperationText(const StepNode& node) const {
     if (node.kind == StepNode::Kind::kMove) return NameOf(node.inputs[0]);
-    if (node.kind == StepNode::Kind::kPack) return StrCat("packed ", NameOf(node.inputs[0]), " for @", node.op_index);
+    if (node.kind == StepNode::Kind::kPack) return StrCat("packed ", NamesOf(node.inputs), " for @", node.op_index);
     const std::string kind = node.kind == StepNode::Kind::kRegion    ? "region "
                              : node.kind == StepNode::Kind::kProduct ? ProductsText(node)
                                                                      : "";

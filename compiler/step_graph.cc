@@ -180,6 +180,15 @@ void StepGraph::RenumberValues(const std::vector<int>& numbers) {
   for (auto& [blob, value] : last) renumber(value);
 }
 
+std::span<const int> PackedInputs(const StepNode& node, const Packing& packing) {
+  const std::span<const int> inputs = node.inputs;
+  const auto first = static_cast<size_t>(packing.input);
+  if (first >= inputs.size()) return {};
+  const std::vector<Formal>& formals = node.call->schema().inputs;
+  const bool takes_any_number = first + 1 == formals.size() && formals.back().variadic;
+  return inputs.subspan(first, takes_any_number ? inputs.size() - first : 1);
+}
+
 bool ShareBytes(const Home& a, const Home& b) {
   return a.kind == Home::Kind::kOutside && b.kind == Home::Kind::kOutside && ShareBytes(a.slot, b.slot);
 }

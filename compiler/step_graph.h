@@ -80,7 +80,7 @@ struct StepNode {
               // as one
     kProduct,  // an operator whose outputs are products of matrices
     kMove,     // copies its input to its output, or adds it there
-    kPack,     // gives another form of an input of `call` (Kernel::packing)
+    kPack,     // gives another form of inputs of `call` (PackedInputs)
   };
   Kind kind = Kind::kCall;
   std::shared_ptr<const OperatorCall> call = {};  // null for a region of several
@@ -88,7 +88,7 @@ struct StepNode {
   int op_index = -1;                              // in the NetDef; of a region: of its first operator
   std::vector<int> inputs = {};                   // values
   std::vector<int> outputs = {};                  // values; kNoValue where the kernel shall give none (OpRun::Wants)
-  int packed = kNoValue;                          // what a kPack has made of an input
+  int packed = kNoValue;                          // what a kPack has made of inputs
   bool by_blobs = false;  // has an input or output in a dynamic home, or a kernel that takes blobs
   std::shared_ptr<const RegionBody> body = {};  // of a region of several operators; else null
   // What each output of a kProduct holds; nothing for one that the operator leaves empty.
@@ -149,6 +149,10 @@ struct StepGraph {
   std::unordered_map<std::string, int> next_version_;          // by blob
   std::unordered_map<std::string, int> next_version_outside_;  // by the name that memory has there
 };
+
+// The inputs of a node of one operator of which its kernel reads another form: one or, where the operator takes any
+// number of them, all from there on.
+std::span<const int> PackedInputs(const StepNode& node, const Packing& packing);
 
 // Whether one step finds some bytes in both, of memory outside.
 bool ShareBytes(const Home& a, const Home& b);

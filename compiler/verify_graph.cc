@@ -289,8 +289,8 @@ class Verifier {
   }
 
   void CheckPack(const StepNode& node) const {
-    if (node.call == nullptr || !HasOneOfEach(node))
-      Throw("a packing has one input, one output and a call that it is for");
+    if (node.call == nullptr || node.inputs.empty() || node.outputs.size() != 1 || node.outputs[0] == kNoValue)
+      Throw("a packing has inputs, one output and a call that it is for");
     const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
     if (kernel == nullptr || !kernel->packing) Throw(StrCat(node.call->type(), " packs nothing"));
     if (graph_.homes[graph_.values[node.outputs[0]].home].kind != Home::Kind::kOnce) {

@@ -111,10 +111,14 @@ void CheckPacked(const StepGraph& graph, const StepNode& node) {
   const std::string name = graph.NameOf(node.packed);
   const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
   if (kernel == nullptr || !kernel->packing) throw GraphFault{StrCat(node.call->type(), " reads no packed ", name)};
-  const int weight = node.inputs[kernel->packing->input], producer = graph.values[node.packed].producer;
-  const bool is_packed =
-      producer >= 0 && graph.nodes[producer].kind == StepNode::Kind::kPack && graph.nodes[producer].inputs[0] == weight;
-  if (!is_packed) throw GraphFault{StrCat(name, " is not made of ", graph.NameOf(weight))};
+  const std::span<const int> weights = PackedInputs(node, *kernel->packing);
+  const int producer = graph.values[node.packed].producer;
+  if (producer >= 0 && graph.nodes[producer].kind == StepNode::Kind::kPack &&
+      std::ranges::equal(graph.nodes[producer].inputs, weights))
+    return;
+  std::vector<std::string> names;
+  for (const int weight : weights) names.push_back(graph.NameOf(weight));
+  throw GraphFault{StrCat(name, " is not made of ", Join(names, ", "))};
 }
 
 void CheckProducts(const StepGraph& graph, const StepNode& node, const std::vector<TensorInfo>& inputs,

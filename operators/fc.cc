@@ -6,6 +6,7 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/fc_parts.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
 #include "stepnet/products/gemv.h"
@@ -109,13 +110,6 @@ CostRule FcCost(bool transposed, bool is_gradient) {
 
 // A row times weights that lie by rows, of which each gives an element.
 bool IsRowTimesRows(std::int64_t m, bool transposed) { return m == 1 && !transposed; }
-
-// Into how many parts a product is worth to be cut whose bits do not depend on that.
-int NumUnitParts(std::int64_t n, std::int64_t k) {
-  const std::int64_t units = NumPanelUnits(n);
-  return static_cast<int>(std::clamp<std::int64_t>(units * kPanelUnit * k / kCpuTarget.min_part_weights, 1,
-                                                   std::max<std::int64_t>(units, 1)));
-}
 
 PartsRule FcParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo>) {
@@ -244,14 +238,6 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
               }};
 }
 
-// The run's share of n columns: some of all, or of each group (OpRun::units).
-PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
-  static_assert(kPanelUnit == OpRun::kUnitsOfPart);
-  const std::int64_t group = run.units() > 0 ? run.units() : n;
-  const auto [begin, end] = OpRun::ShareOfUnits(group, run.part(), run.parts());
-  return {.n = n, .begin = begin, .end = end, .group = group};
-}
-
 // y [M, N] = x [M, K] and the weights in panels, plus b where it is not null: the share of a run.
 template <typename T, typename W>
 void MultiplyByPanels(const OpRun& run, std::int64_t m, const Weights<W>& weights, const T* x, T* y, bool adds,
@@ -285,16 +271,6 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
       MultiplyInBlocks(run, m, weights.n, weights.k, {x, weights.k}, weights.matrix, y, run.Adds(0), b);
     });
   });
-}
-
-// Sums columns [begin, end) of m rows of n.
-template <typename T>
-void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, std::int64_t end, T* sum, bool adds) {
-  if (!adds) std::fill(sum + begin, sum + end, T{0});
-  for (std::int64_t i = 0; i < m; ++i) {
-    CountWork(end - begin);
-    for (std::int64_t j = begin; j < end; ++j) sum[j] += rows[i * n + j];
-  }
 }
 
 // dw and db, those that are wanted, in blocks of columns of dy.

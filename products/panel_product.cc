@@ -315,20 +315,29 @@ std::int64_t ColumnsOfCall(std::int64_t m, std::int64_t k) {
 }  // namespace
 
 template <typename T>
-void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t first, std::int64_t last, T* panels) {
+void PackPartOfPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, const PanelPart& part, std::int64_t first,
+                      std::int64_t last, T* panels) {
   for (std::int64_t panel = first; panel < last; ++panel) {
-    const std::int64_t begin = BeginOfPanel(panel, n), width = BeginOfPanel(panel + 1, n) - begin;
-    const std::int64_t columns = std::min(width, n - begin);
-    T* const to = panels + begin * k;
-    CountWork(width * k);
+    const std::int64_t begin_of_panel = BeginOfPanel(panel, n), width = BeginOfPanel(panel + 1, n) - begin_of_panel;
+    const std::int64_t begin = std::max(begin_of_panel, part.column);
+    const std::int64_t end = std::min(begin_of_panel + width, part.column + part.columns), columns = end - begin;
+    if (columns <= 0) continue;
+    const T* const from = b.From(0, begin - part.column).data;
+    T* const to = panels + begin_of_panel * k + part.row * width + (begin - begin_of_panel);
+    CountWork(columns * part.rows);
     if (b.transposed) {
-      TransposeMatrix(columns, k, b.data + begin * b.stride, b.stride, to, width);
+      TransposeMatrix(columns, part.rows, from, b.stride, to, width);
     } else {
-      for (std::int64_t l = 0; l < k; ++l) std::copy_n(b.data + l * b.stride + begin, columns, to + l * width);
+      for (std::int64_t l = 0; l < part.rows; ++l) std::copy_n(from + l * b.stride, columns, to + l * width);
     }
-    for (std::int64_t l = 0; columns < width && l < k; ++l)
-      std::fill(to + l * width + columns, to + (l + 1) * width, T{});
+    const std::int64_t behind = end == n ? begin_of_panel + width - n : 0;  // of the last unit
+    for (std::int64_t l = 0; behind > 0 && l < part.rows; ++l) std::fill_n(to + l * width + columns, behind, T{});
   }
+}
+
+template <typename T>
+void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t first, std::int64_t last, T* panels) {
+  PackPartOfPanels(n, k, b, {.rows = k, .columns = n}, first, last, panels);
 }
 
 template <typename T, typename W>
@@ -355,6 +364,10 @@ void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, c
   }
 }
 
+template void PackPartOfPanels(std::int64_t, std::int64_t, MatrixView<float>, const PanelPart&, std::int64_t,
+                               std::int64_t, float*);
+template void PackPartOfPanels(std::int64_t, std::int64_t, MatrixView<double>, const PanelPart&, std::int64_t,
+                               std::int64_t, double*);
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<float>, std::int64_t, std::int64_t, float*);
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<BFloat16>, std::int64_t, std::int64_t, BFloat16*);
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<double>, std::int64_t, std::int64_t, double*);

@@ -41,6 +41,16 @@ constexpr std::int64_t PanelElements(std::int64_t n, std::int64_t k) { return Nu
 template <typename T>
 void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t first, std::int64_t last, T* panels);
 
+// Some rows and columns of B.
+struct PanelPart {
+  std::int64_t row = 0, rows = 0;
+  std::int64_t column = 0, columns = 0;
+};
+// The same of a part of B alone, which `b` is.
+template <typename T>
+void PackPartOfPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, const PanelPart& part, std::int64_t first,
+                      std::int64_t last, T* panels);
+
 // Columns [begin, end) of each group of a product's n columns, of `group` each. REQUIRES: they begin and end between
 // units, or at the end of n; n is a multiple of `group`.
 struct PanelColumns {

@@ -1,30 +1,46 @@
+#include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/core/floating.h"
 
 namespace stepnet {
 namespace {
 
-// How the kernel of a call packs a weight that is the same in all steps; null: there is none.
+bool IsWeight(const StepGraph& graph, const std::set<int>& written, int value) {
+  const Home& home = graph.homes[graph.values[value].home];
+  const bool is_of_caller = home.kind == Home::Kind::kOutside && home.slot.storage_class == StorageClass::kShared &&
+                            !written.contains(home.slot.base);
+  return is_of_caller || home.kind == Home::Kind::kOnce;
+}
+
+// How the kernel of a call packs weights that are the same in all steps; null: there are none.
 const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std::set<int>& written) {
   if (!node.IsOneOperator() || node.by_blobs) return nullptr;
   const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
   if (kernel == nullptr || !kernel->packing) return nullptr;
-  const Home& home = graph.homes[graph.values[node.inputs[kernel->packing->input]].home];
-  const bool is_of_caller = home.kind == Home::Kind::kOutside && home.slot.storage_class == StorageClass::kShared &&
-                            !written.contains(home.slot.base);
-  const bool is_weight = is_of_caller || home.kind == Home::Kind::kOnce;
-  return is_weight ? &*kernel->packing : nullptr;
+  const std::span<const int> weights = PackedInputs(node, *kernel->packing);
+  const auto is_weight = [&](int value) { return IsWeight(graph, written, value); };
+  return !weights.empty() && std::ranges::all_of(weights, is_weight) ? &*kernel->packing : nullptr;
 }
 
 // What runs for many steps at once reads weights once for all of them.
 bool ReadsWeightsOften(const Stage& stage, const Target& target) {
   return stage.steps_at_once != kAllSteps && stage.steps_at_once <= target.max_chunk_to_pack;
+}
+
+// Several small weights are one in panels, and else a product each, which takes longer than to pack them.
+bool AreSmallParts(const StepGraph& graph, const Stage& stage, std::span<const int> weights) {
+  std::int64_t bytes = 0;
+  for (const int weight : weights) bytes += ComputedBytes(graph.values[weight].info);
+  return stage.steps_at_once != kAllSteps && weights.size() > 1 && bytes <= graph.target->max_bytes_to_pack_for_row;
 }
 
 // What the kernel reads in a stage that takes so many steps at once.
@@ -48,10 +64,12 @@ std::vector<TensorInfo> OutputsOf(const StepGraph& graph, const StepNode& node) 
   return outputs;
 }
 
-// Lets the node read its weight in so many bytes of another form; returns what makes them.
-StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
+// Lets the node read its weights in so many bytes of another form; returns what makes them.
+StepNode Pack(std::span<const int> inputs, std::int64_t bytes, StepNode* node, StepGraph* graph) {
+  std::vector<std::string> names;
+  for (const int input : inputs) names.push_back(graph->values[input].blob);
   graph->homes.push_back({.kind = Home::Kind::kOnce});
-  node->packed = graph->AddValue({.blob = graph->values[input].blob + " packed",
+  node->packed = graph->AddValue({.blob = Join(names, "|") + " packed",
                                   .outside = true,
                                   .info = {.dtype = DType::kUInt8, .shape = Shape({bytes})},
                                   .home = static_cast<int>(graph->homes.size()) - 1});
@@ -59,7 +77,7 @@ StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
           .call = node->call,
           .def = node->def,
           .op_index = node->op_index,
-          .inputs = {input},
+          .inputs = {inputs.begin(), inputs.end()},
           .outputs = {node->packed}};
 }
 
@@ -71,13 +89,15 @@ bool PackWeights(StepGraph* graph) {
   if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
   std::vector<StepNode> packs;
   for (const Stage& stage : stages) {
-    for (int n = stage.begin; n < stage.end && ReadsWeightsOften(stage, *graph->target); ++n) {
+    for (int n = stage.begin; n < stage.end; ++n) {
       StepNode& node = graph->nodes[n];
       const Packing* packing = PackingOf(*graph, node, written);
       if (packing == nullptr) continue;
+      const bool is_read_often = ReadsWeightsOften(stage, *graph->target);
+      if (!is_read_often && !AreSmallParts(*graph, stage, PackedInputs(node, *packing))) continue;
       const std::vector<TensorInfo> inputs = InputsOf(*graph, node, stage.steps_at_once);
       const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, inputs), OutputsOf(*graph, node));
-      if (bytes > 0) packs.push_back(Pack(node.inputs[packing->input], bytes, &node, graph));
+      if (bytes > 0) packs.push_back(Pack(PackedInputs(node, *packing), bytes, &node, graph));
     }
   }
   if (packs.empty()) return false;

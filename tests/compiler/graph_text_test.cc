@@ -106,6 +106,24 @@ TEST(GraphText, StagesAndPackedWeightsAreReadBack) {
       "}\n");
 }
 
+TEST(GraphText, APackingMayBeOfSeveralWeights) {
+  const std::string text =
+      "step s {\n"
+      "  h: float [1, 64] at 0[256 * t]\n"
+      "  u: float [64, 64] at 1\n"
+      "  v: float [32, 64] at 2\n"
+      "  once for all steps, in runs of 16 steps or more:\n"
+      "  ^\"u|v packed\": uint8 [24576] once = packed u, v for @0\n"
+      "  in each step:\n"
+      "  a.1: float [1, 96] = FCOfParts(h, u, v) with ^\"u|v packed\" @0 {}\n"
+      "}\n";
+  ExpectRoundTrip(text);
+  VerifyGraph(ParseGraph(text), "pack_weights");
+  std::string other = text;
+  other.replace(other.find("packed u, v for"), 15, "packed v, u for");
+  ExpectError([&] { VerifyGraph(ParseGraph(other), "pack_weights"); }, "…u|v packed is not made of u, v");
+}
+
 TEST(GraphText, APackingIsForTheOperatorThatReadsIt) {
   const std::string text =
       "step s {\n"

@@ -29,7 +29,7 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
       "  y: float [2, 2] at 3\n  w: float [2, 2] at 1\n  b: float [2] at 2\n"
       "  _, ^\"w packed\": uint8 [256] once = packed w for @0\n"
       "  a.1: float [2, 2] = product y [2, 2] * w [2, 2]^T + b by FC(y, w, b) @0 {}\n",
-      "node 0, a packing to ^w packed: a packing has one input, one output and a call that it is for");
+      "node 0, a packing to ^w packed: a packing has inputs, one output and a call that it is for");
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "node 0, a = Tanh(x): Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
   expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");

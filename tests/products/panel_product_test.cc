@@ -132,5 +132,27 @@ TYPED_TEST(PanelProductTest, NaNStaysInItsRowAndColumn) {
   }
 }
 
+TEST(PanelProduct, PartsOfPanelsMayBePackedApart) {
+  for (const auto& [n, k, row, column] :
+       {std::tuple{1, 5, 2, 0}, {70, 9, 4, 33}, {48, 7, 7, 48}, {33, 6, 0, 16}, {130, 3, 1, 65}}) {
+    std::vector<float> b, transposed;
+    for (int i = 0; i < n * k; ++i) b.push_back(static_cast<float>(i + 1));
+    for (int i = 0; i < n * k; ++i) transposed.push_back(b[i % k * n + i / k]);
+    std::vector<float> expected(static_cast<size_t>(PanelElements(n, k)), -1);
+    PackPanels<float>(n, k, {.data = b.data(), .stride = n}, 0, NumPanels(n), expected.data());
+    for (const bool is_transposed : {false, true}) {
+      const MatrixView<float> view{.data = is_transposed ? transposed.data() : b.data(),
+                                   .stride = is_transposed ? k : n,
+                                   .transposed = is_transposed};
+      std::vector<float> given(static_cast<size_t>(PanelElements(n, k)), -1);
+      for (const PanelPart& part : {PanelPart{row, k - row, column, n - column}, PanelPart{0, row, 0, column},
+                                    PanelPart{row, k - row, 0, column}, PanelPart{0, row, column, n - column}}) {
+        PackPartOfPanels<float>(n, k, view.From(part.row, part.column), part, 0, NumPanels(n), given.data());
+      }
+      EXPECT_EQ(given, expected) << n << " " << k << " " << row << " " << column << " " << is_transposed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stepnet
