@@ -24,6 +24,7 @@ class ProductMerger {
       : graph_(*graph),
         uses_(*graph),
         products_(*graph),
+        is_trained_(IsTrained(*graph)),
         gone_(graph->nodes.size(), false),
         replaced_by_(graph->nodes.size()) {}
 
@@ -31,7 +32,7 @@ class ProductMerger {
     for (const auto& [key, sums] : FindSums()) {
       if (sums.size() > 1) Merge(sums);
     }
-    if (once_.empty()) return false;
+    if (!std::ranges::count(gone_, true)) return false;
     ReplaceNodes(std::move(replaced_by_), gone_, std::move(once_), &graph_);
     Expand(&graph_);
     return true;
@@ -197,7 +198,7 @@ class ProductMerger {
     }
   }
 
-  // One product in place of the k-th of all sums, of their weights side by side.
+  // One product in place of the k-th of all sums, of their weights side by side or where they are.
   StepNode MergedProduct(const std::vector<Sum>& sums, size_t k, int home) {
     const StepNode& first = graph_.nodes[sums[0][k]];
     const Product& product = *first.products[0];
@@ -210,19 +211,50 @@ class ProductMerger {
       if (product.bias >= 0) biases.push_back(node.inputs[product.bias]);
       columns += RightOf(node).columns();
     }
-    std::vector<int> inputs = first.inputs;
-    inputs[product.right->input] = SideBySide(first, weights, transposed ? 0 : 1);
-    if (product.bias >= 0) inputs[product.bias] = SideBySide(first, biases, 0);
+    const bool stay = StayWhereTheyAre(first);
+    const int matrix = stay ? kNoValue : SideBySide(first, weights, transposed ? 0 : 1);
+    const int bias = product.bias < 0 ? kNoValue : SideBySide(first, biases, 0);
     const StepValue& one = graph_.values[first.outputs[0]];
     const int output = graph_.AddValue({.blob = NamesOf(sums, k),
                                         .info = {.dtype = one.info.dtype, .shape = one.info.shape.With(-1, columns)},
                                         .home = home,
                                         .producer = sums[0][k],
                                         .added = k > 0});
+    if (stay) return ProductOfPartsLike(first, weights, bias, output);
+    std::vector<int> inputs = first.inputs;
+    inputs[product.right->input] = matrix;
+    if (product.bias >= 0) inputs[product.bias] = bias;
     OperatorDef def = *first.def;
     for (size_t i = 0; i < inputs.size(); ++i) def.set_input(static_cast<int>(i), graph_.values[inputs[i]].blob);
     def.set_output(0, graph_.values[output].blob);
     return NodeLike(first, def, std::move(inputs), {output});
+  }
+
+  // Whether weights of such products are read where they are: they change from run to run where the step keeps values
+  // for its gradient, and to lay them side by side would be a copy in each.
+  bool StayWhereTheyAre(const StepNode& node) const {
+    const Product& product = *node.products[0];
+    const TensorInfo& left = graph_.values[WeightProducts::LeftOf(node)].info;
+    const TensorInfo& weight = graph_.values[WeightProducts::WeightOf(node)].info;
+    return is_trained_ && product.right->transposed && left.shape.rank() > 1 && left.shape[-1] == weight.shape[1] &&
+           left.dtype == weight.dtype;
+  }
+
+  StepNode ProductOfPartsLike(const StepNode& like, const std::vector<int>& weights, int bias, int output) const {
+    std::vector<std::string> names;
+    for (const int weight : weights) names.push_back(graph_.values[weight].blob);
+    std::vector<int> inputs = {WeightProducts::LeftOf(like)};
+    if (bias != kNoValue) inputs.push_back(bias);
+    const OperatorDef def =
+        ProductOfParts(graph_.values[inputs[0]].blob, names, bias == kNoValue ? "" : graph_.values[bias].blob,
+                       graph_.values[output].blob);
+    inputs.insert(inputs.end(), weights.begin(), weights.end());
+    return NodeLike(like, def, std::move(inputs), {output});
+  }
+
+  static bool IsTrained(const StepGraph& graph) {
+    const bool has_kernel = GetOperator("FCOfParts").FindKernel(graph.target->device) != nullptr;
+    return has_kernel && !graph.backward && std::ranges::any_of(graph.homes, &Home::kept);
   }
 
   std::string NamesOf(const std::vector<Sum>& sums, size_t k) const {
@@ -298,6 +330,7 @@ class ProductMerger {
   StepGraph& graph_;
   const Uses uses_;
   const WeightProducts products_;
+  const bool is_trained_;
   std::map<int, std::vector<int>> place_of_;  // by weight, those that it lies beside, and itself
   std::map<std::pair<std::vector<int>, int>, int> joined_;
   std::vector<StepNode> once_;
@@ -306,9 +339,9 @@ class ProductMerger {
 };
 
 // Products of one value become one where their weights, which all steps share, are small: these are laid side by side,
-// once for all steps, and what was a product is a part of the columns. So do products that are added up, if all of them
-// are of the same values: x u + h v and x w + h z. Rounds otherwise: a product of more columns may add up in another
-// order.
+// once for all steps, or stay where they are in training, and what was a product is a part of the columns. So do
+// products that are added up, if all of them are of the same values: x u + h v and x w + h z. Rounds otherwise: a
+// product of more columns may add up in another order.
 bool MergeProducts(StepGraph* graph) { return ProductMerger(graph).Run(); }
 
 const PassRegistration registration({.name = "merge_products", .place = 170, .opt_level = 2, .run = MergeProducts});

@@ -70,9 +70,10 @@ void ReplaceNodes(std::vector<std::vector<StepNode>> put_before, const std::vect
   }
   graph->nodes = std::move(nodes);
   graph->stages = std::move(stages);
-  const size_t num_once = once.size();
-  const int begin = graph->AddOnce(std::move(once));
-  is_gone.insert(is_gone.begin() + begin, num_once, false);
+  if (const size_t num_once = once.size(); num_once > 0) {
+    const int begin = graph->AddOnce(std::move(once));
+    is_gone.insert(is_gone.begin() + begin, num_once, false);
+  }
   graph->Erase(is_gone);
 }
 

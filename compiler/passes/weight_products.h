@@ -38,8 +38,8 @@ class WeightProducts {
 // A node for an operator with the options of another, of which errors and traces say that it is at its place.
 StepNode NodeLike(const StepNode& like, const OperatorDef& def, std::vector<int> inputs, std::vector<int> outputs);
 
-// Puts nodes before others, by the node that they stand before, and takes away those for which `gone` holds; `once`, of
-// which there are some, run before the first step.
+// Puts nodes before others, by the node that they stand before, and takes away those for which `gone` holds; `once` run
+// before the first step.
 void ReplaceNodes(std::vector<std::vector<StepNode>> put_before, const std::vector<bool>& gone,
                   std::vector<StepNode> once, StepGraph* graph);
 

@@ -128,6 +128,11 @@ std::vector<KernelCase> CasesOfSplitTypes() {
     AddInt(&no_bias, "no_bias", 1);
     cases.emplace_back(no_bias, std::vector{x, w, dy});
   }
+  cases.emplace_back(Def("FCOfParts", 3, 1), std::vector{x, Random({1043, k}, 4), Random({500, k}, 5)});
+  cases.emplace_back(Def("FCOfPartsWithBias", 4, 1), std::vector{x, b, Random({1043, k}, 4), Random({500, k}, 5)});
+  OperatorDef of_parts = Def("FCGradientOfParts", 4, 5);
+  AddInts(&of_parts, "parts", {1043, 500});
+  cases.emplace_back(of_parts, std::vector{x, dy, Random({1043, k}, 4), Random({500, k}, 5)});
   for (const int transposed : {0, 1, 2, 3}) {
     for (const auto& [rows, inner, columns] : {std::tuple{m, k, n}, std::tuple{n, m, k}}) {
       const bool a = (transposed & 1) != 0, b_too = (transposed & 2) != 0;

@@ -40,6 +40,33 @@ TEST(MergeProducts, ThoseOfOneValueBecomeOne) {
 )")));
 }
 
+// The step keeps a value for its gradient, so weights change from run to run.
+TEST(MergeProducts, WeightsStayWhereTheyAreInTraining) {
+  const std::string kept = "  k.1: float [1, 2] kept = region Tanh(h) @4 {}\n";
+  const std::string lines = R"(  s.1: float [1, 3] = product x [1, 4] * w [3, 4]^T + a by FC(x, w, a) @0 {}
+  p.1: float [1, 3] added in s.1 = product h [1, 2] * u [3, 2]^T by FC(h, u) @1 {}
+  t.1: float [1, 1] = product x [1, 4] * z [1, 4]^T + b by FC(x, z, b) @2 {}
+  q.1: float [1, 1] added in t.1 = product h [1, 2] * v [1, 2]^T by FC(h, v) @3 {}
+)";
+  EXPECT_EQ(AfterLines(StrCat(kept, lines, kReaders, "  at the end: no s, no t\n")),
+            Step(StrCat(kInputs, R"(  once for all steps:
+  ^"a|b": float [4] once, ^"a|b sizes": int32 [2] once = region Concat(a, b) @0 {arg { name: "axis" i: 0 }}
+  in each step:
+  k.1: float [1, 2] kept = region Tanh(h) @4 {}
+  "s|t".1: float [1, 4] = FCOfPartsWithBias(x, ^"a|b", w, z) @0 {}
+  "p|q".1: float [1, 4] added in "s|t".1 = FCOfParts(h, u, v) @1 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @1 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+  ^y: float [1, 3] at 8[12 * t] = p.1
+  ^r: float [1, 1] at 9[4 * t] = q.1
+  at the end: no "p|q", no "s|t"
+)")));
+  EXPECT_EQ(AfterLines(StrCat(kept, kFirst, kSecond, kReaders)),
+            Step(StrCat(kInputs, kept, R"(  "p|q".1: float [1, 4] = FCOfParts(h, u, v) @0 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+)",
+                        kReaders, "  at the end: no \"p|q\"\n")));
+}
+
 TEST(MergeProducts, SumsOfThemDo) {
   const std::string lines = R"(  s.1: float [1, 3] = product x [1, 4] * w [3, 4]^T + a by FC(x, w, a) @0 {}
   p.1: float [1, 3] added in s.1 = product h [1, 2] * u [3, 2]^T by FC(h, u) @1 {}
