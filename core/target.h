@@ -6,7 +6,7 @@
 // options, asks kCpuTarget, a constant: its fields may be sizes of arrays.
 //
 // Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expressions/expr.h)
-// and blocks of products (operators/gemm.h). They are the same on every machine, however they were found. A Target
+// and blocks of products (products/gemm.h). They are the same on every machine, however they were found. A Target
 // decides which plan is made; a plan gives the same bits wherever it runs. How many rows and vectors an inner loop
 // takes in registers (panel_product.cc, gemv.cc) does not belong here either: that goes by the instruction
 // set that the loop is compiled for.
@@ -186,10 +186,11 @@ struct Target {
   // Steps of the shortest run that packs: below, it would take longer than it saves. By bench, Layered: at 40 steps all
   // gain, up to twice; at 8, with weights of 16 MB, 64 rows gain a seventh and 8 rows lose as much.
   std::int64_t min_steps_to_pack = 16;
-  // Weights of products of one value are laid side by side where they have no more bytes in all: where they may change
-  // they are copied in each run, which takes longer for larger ones than fewer instructions save. From an LSTM of eight
-  // products (docs/performance.md): 1 MB, trained, takes 0.96 to 0.98 of the time of four products each, and where it
-  // is constant, on two threads, 0.48; 4 MB, trained, 0.93 with 16 rows and 1.08 with one.
+  // Products of one value become one where their weights have no more bytes in all. Weights that may change are laid
+  // side by side in each run where the product does not read them where they are (FCOfParts), which takes longer for
+  // larger ones than fewer instructions save. From an LSTM of eight products that were laid side by side: constant ones
+  // of 1 MB, on two threads, take 0.48 of the time of four products each; trained ones of 4 MB 0.93 with 16 rows
+  // and 1.08 with one.
   std::int64_t max_bytes_to_merge = 1 << 20;
 
   // Steps that a product takes at once, so that it reads its weights once for all of them, up to which it packs.

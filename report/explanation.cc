@@ -143,7 +143,7 @@ class Explainer {
     const Instruction& instruction = plan_.instructions[i];
     const StepNode& node = graph_.nodes[i];
     ExplainedInstruction explained{.number = i,
-                                   .kind = KindOf(node),
+                                   .kind = IsOfParts(node, instruction) ? Kind::kProduct : KindOf(node),
                                    .text = OneLine(instruction.text),
                                    .formulas = NodeFormulas(graph_, node),
                                    .flops = instruction.cost.flops,
@@ -161,7 +161,7 @@ class Explainer {
       explained.measured = measured_->microseconds[i];
       explained.limit = LimitOf(explained, node, stage);
     }
-    AddWhatIsMerged(node, &explained.notes);
+    AddWhatIsMerged(node, instruction, &explained.notes);
     AddWhatIsBelow(i, &explained.notes);
     if (instruction.packed) explained.notes.push_back(HowWeightsLie());
     if (const std::string rounds = HowItRounds(node, instruction, stage); !rounds.empty()) {
@@ -176,7 +176,13 @@ class Explainer {
   }
 
   // Whether the product is several ones of the cell, and why it is not one with others of its value.
-  void AddWhatIsMerged(const StepNode& node, std::vector<std::string>* notes) const {
+  void AddWhatIsMerged(const StepNode& node, const Instruction& instruction, std::vector<std::string>* notes) const {
+    if (IsOfParts(node, instruction)) {
+      std::vector<std::string> weights;
+      const Kernel& kernel = *node.call->schema().FindKernel(graph_.target->device);
+      for (const int value : PackedInputs(node, *kernel.packing)) weights.push_back(NameOf(value));
+      if (!weights.empty()) notes->push_back(StrCat("products with ", Join(weights, ", "), " as one"));
+    }
     if (node.kind != StepNode::Kind::kProduct) return;
     for (const auto& product : node.products) {
       if (!product || !product->right) continue;
@@ -190,6 +196,11 @@ class Explainer {
       if (apart.op_index != node.op_index) continue;
       notes->push_back(StrCat("not one with the other products of ", NameText(apart.value), ": ", apart.why));
     }
+  }
+
+  // Whether it is several products of the cell as one, whose weights stay where they are.
+  static bool IsOfParts(const StepNode& node, const Instruction& instruction) {
+    return node.kind == StepNode::Kind::kCall && instruction.can_pack && node.call->schema().inputs.back().variadic;
   }
 
   // What lay where an instruction adds, if it had another name.
@@ -229,11 +240,15 @@ class Explainer {
     if (instruction.packed && HasSteps(plan_.target->min_steps_to_pack)) {
       why.emplace_back("its terms are added up in another order");
     }
-    if (node.kind == StepNode::Kind::kProduct && stage.steps_at_once > 1)
-      why.emplace_back("it has the rows of many steps");
+    const bool is_of_parts = IsOfParts(node, instruction),
+               multiplies = node.kind == StepNode::Kind::kProduct || is_of_parts;
+    if (is_of_parts) why.emplace_back("it is several products");
+    if (multiplies && stage.steps_at_once > 1) why.emplace_back("it has the rows of many steps");
     const auto adds = [&](int value) { return graph_.values[value].added; };
-    if (node.kind == StepNode::Kind::kProduct && std::ranges::any_of(node.given(), adds)) {
-      why.emplace_back("its sum goes on from what is there");
+    if (multiplies && std::ranges::any_of(node.given(), adds)) why.emplace_back("its sum goes on from what is there");
+    for (const int input : node.inputs) {
+      if (is_of_parts && IsFolded(input))
+        why.push_back(StrCat("it adds ", NameOf(input), ", which was added to a later sum"));
     }
     for (const auto& product : node.products) {
       if (product && product->bias >= 0 && IsFolded(node.inputs[product->bias])) {
