@@ -6,9 +6,9 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fc_parts.h"
-#include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/panel_product.h"
+#include "stepnet/products/gemm.h"
+#include "stepnet/products/panel_product.h"
 
 namespace stepnet {
 namespace {
