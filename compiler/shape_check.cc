@@ -68,7 +68,7 @@ Outputs OutputsOf(const OperatorCall& op, const Known& known) {
   }
 }
 
-// Of the operator that threw it, or of one in its step net.
+// Names the operator that threw it, or one in its step net.
 NetProblem ProblemOf(const Error& error, const NetProblem& place) {
   NetProblem problem = place;
   problem.message = error.message();

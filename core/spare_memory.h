@@ -18,7 +18,7 @@ class SpareMemory {
   virtual bool FreeNext() = 0;
 
  protected:
-  // Of a class that ends what calls use: its destructor calls this first.
+  // The destructor of a class that ends what calls use calls this first.
   void Withdraw();
   ~SpareMemory();
 };

@@ -19,7 +19,7 @@ OperatorDef Product(const std::string& text) {
   return op;
 }
 
-// Of x, states h and c, w and p, whose steps are a product g of x and what follows.
+// A net of x, states h and c, w and p, whose steps are a product g of x and what follows.
 RecurrentCase Case(const std::vector<std::string>& step) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").State("c", "c0", "c_prev", "c_t").Captured("w");
@@ -58,7 +58,7 @@ std::vector<std::string> FoundIn(const std::vector<std::string>& step) { return 
 using Lines = std::vector<std::string>;
 
 TEST(Recomputable, IsWhatFollowsFromWhatIsThere) {
-  // Of a row of a state; and of a value that is kept anyway, by another that is not.
+  // It follows from a row of a state, or from a value that is kept anyway, by another that is not.
   EXPECT_EQ(FoundIn({"c_t = Add(g, c_prev)", "t = Tanh(c_t)", "s = Sigmoid(g)", "h_t = Mul(s, t)"}),
             Lines{"t: 32 bytes"});
   EXPECT_EQ(FoundIn({"s = Sigmoid(g)", "n = Negative(s)", "t = Tanh(n)", "c_t = Mul(s, c_prev)", "h_t = Mul(t, c_t)"}),

@@ -76,7 +76,7 @@ TEST(ClipByGlobalNorm, HasTheSameBitsOnEveryTarget) {
   });
 }
 
-// Of [2, 3, n], all but the middle: sums of rows, which are added one after the other.
+// All dimensions of [2, 3, n] but the middle are summed: sums of rows, which are added one after the other.
 TEST(SumReduceLike, HasTheSameBitsOnEveryTarget) {
   ForEachTarget([] {
     for (const std::int64_t n : kSizes) {
