@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <iterator>
 #include <span>
 
 #include "stepnet/compiler/emit.h"
@@ -136,9 +137,11 @@ class Verifier {
   }
 
   bool ArePartsOfOne(const NumberedCall& a, const NumberedCall& b) const {
-    if (a.of_region != nullptr || b.of_region != nullptr || a.call->type() != b.call->type()) return false;
+    if (a.of_region != nullptr || b.of_region != nullptr) return false;
     const StepNode &first = graph_.nodes[a.node], &second = graph_.nodes[b.node];
-    if (AddsTo(second, first) || HavePartsOfOneWeight(first, second)) return true;
+    if (HavePartsOfOneWeight(first, second)) return true;
+    if (a.call->type() != b.call->type()) return false;
+    if (AddsTo(second, first)) return true;
     if (first.inputs != second.inputs || first.outputs.size() != second.outputs.size()) return false;
     for (size_t o = 0; o < first.outputs.size(); ++o) {
       if (first.outputs[o] != kNoValue && second.outputs[o] != kNoValue) return false;
@@ -154,29 +157,30 @@ class Verifier {
            graph_.values[term].home == graph_.values[sum].home;
   }
 
-  // Whether some of what they multiply by are different parts of one weight, cut once for all steps.
+  // Whether some of what they read are different parts of one weight, cut once for all steps.
   bool HavePartsOfOneWeight(const StepNode& a, const StepNode& b) const {
-    for (const int of_a : WeightsOf(a)) {
-      for (const int of_b : WeightsOf(b)) {
-        const int giver = graph_.values[of_a].producer;
-        const bool is_cut = of_a != of_b && giver >= 0 && giver == graph_.values[of_b].producer;
-        if (is_cut && graph_.GivesOnce(graph_.nodes[giver])) return true;
+    for (const int of_a : PartsRead(a)) {
+      for (const int of_b : PartsRead(b)) {
+        if (of_a != of_b && graph_.values[of_a].producer == graph_.values[of_b].producer) return true;
       }
     }
     return false;
   }
 
-  // What a product multiplies by; where that is several weights side by side, each of them.
-  std::vector<int> WeightsOf(const StepNode& node) const {
-    const bool is_product = node.kind == StepNode::Kind::kProduct && node.products[0] && node.products[0]->right;
-    if (!is_product) return {};
-    const int weight = node.inputs[node.products[0]->right->input];
-    const int giver = graph_.values[weight].producer;
-    if (giver < 0 || !graph_.GivesOnce(graph_.nodes[giver])) return {weight};
-    const StepNode& made = graph_.nodes[giver];
-    const bool is_joined =
-        made.IsOneOperator() && made.inputs.size() > 1 && OnlyCopies({.node = giver, .call = made.call.get()});
-    return is_joined ? made.inputs : std::vector<int>{weight};
+  // What the node reads of what is cut once for all steps, also of what lies side by side.
+  std::vector<int> PartsRead(const StepNode& node) const {
+    std::vector<int> parts;
+    for (const int input : node.inputs) {
+      const int giver = graph_.values[input].producer;
+      if (giver < 0 || !graph_.GivesOnce(graph_.nodes[giver])) continue;
+      const StepNode& made = graph_.nodes[giver];
+      const bool is_joined =
+          made.IsOneOperator() && made.inputs.size() > 1 && OnlyCopies({.node = giver, .call = made.call.get()});
+      const std::span<const int> read = is_joined ? std::span(made.inputs) : std::span(&input, 1);
+      std::ranges::copy_if(read, std::back_inserter(parts),
+                           [&](int part) { return graph_.values[part].producer >= 0; });
+    }
+    return parts;
   }
 
   const StepValue& ValueAt(int value) const {

@@ -11,7 +11,7 @@
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/report/net_text.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/examples/cell_case.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
@@ -37,7 +37,7 @@ using Names = std::vector<std::string>;
 
 // The cell says nothing of that: the plan does.
 TEST(ExpandCell, ProductsOfInputsRunBeforeTheLoop) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const CellNet cell = ExpandCell(ReadExampleCell("lstm"), {.sizes = {{"D", 64}, {"H", 64}}});
   EXPECT_EQ(Types(cell.net), (Names{"RecurrentNetwork"}));
   RunOptions options{.threads = 1};

@@ -11,7 +11,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/compiler/stages_case.h"
 #include "stepnet/tests/executor/layers.h"
 #include "stepnet/tests/executor/recurrent_case.h"
@@ -75,7 +75,7 @@ Feeds LayerFeeds(std::int64_t steps, std::int64_t batch = 1) {
 }
 
 TEST(Stages, TheProductOfASequenceRunsBeforeTheLoop) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.forward), (Lines{WhenPacked(), "u packed = Pack(u)",            //
                                             "for 64 steps at once:", "p = FC(x_t, w, b)",  //
@@ -83,7 +83,7 @@ TEST(Stages, TheProductOfASequenceRunsBeforeTheLoop) {
 }
 
 TEST(Stages, ElementwiseOperatorsBesideALoopStayInIt) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   // Before the loop or after it, their values would have to leave the caches.
   RecurrentCase net =
       Layer({"a = Tanh(p)", "e = Sigmoid(x_t)", "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"});
@@ -96,7 +96,7 @@ TEST(Stages, ElementwiseOperatorsBesideALoopStayInIt) {
 }
 
 TEST(Stages, ElementwiseOperatorsBetweenProductsLeaveTheLoopWithThem) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
   net.Step(Product("p = FC(x_t, w)")).Step("a = Tanh(p)").Step("a = Mul(a, x_t)").Step(Product("q = FC(a, u)"));
@@ -108,7 +108,7 @@ TEST(Stages, ElementwiseOperatorsBetweenProductsLeaveTheLoopWithThem) {
 }
 
 TEST(Stages, AStepNetInWhichNoStepWaitsForAnotherHasNoLoop) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w");
   net.Step(Product("p = FC(x_t, w)")).Step("h_next = Tanh(p)").Output("h_all", "h", 1);
@@ -128,7 +128,7 @@ RecurrentCase TwoLayers(const OperatorDef& between) {
 }
 
 TEST(Stages, LoopsComeApartWhereAProductLiesBetweenThem) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const NetDef net =
       Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
   const Plans plans = ExpectLevelsAgree(net, LayerFeeds(150), "two layers");
@@ -165,19 +165,19 @@ using PipelineEdges = std::set<std::tuple<int, int, int>>;
 constexpr int kBlock = kCpuTarget.max_chunks_of_block;
 
 TEST(Stages, ProductsOfOneChunkDoNotWaitForThoseOfAnother) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
   EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 1, 0}, {1, 0, kBlock}, {1, 1, 1}}));
 }
 
 TEST(Stages, ALoopWaitsForItsLastChunkAndForTheRowsThatItReads) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Plans plans = PlansOf(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), LayerFeeds(3));
   EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 0, 1}, {0, 1, 0}, {1, 2, 0}, {2, 1, kBlock}, {2, 2, 1}}));
 }
 
 TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
   net.Step(Product("p = FC(x_t, w)"))
@@ -198,7 +198,7 @@ TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
 }
 
 TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Plans plans = PlansOf(TwoLayers(ParseOp("p = Tanh(h_next)")).Build(), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.forward), (Lines{WhenPacked(), "u packed = Pack(u)", "v packed = Pack(v)",  //
                                             "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)",
@@ -207,7 +207,7 @@ TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {
 
 // As those of two directions: each has its weights in the cache, and one may be beside the other.
 TEST(Stages, LoopsThatNeedNothingOfEachOtherComeApart) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net = Layer();
   net.State("g", "h0", "g_prev", "g_next").Captured("v").Step(Product("q = FC(g_prev, v)"));
   net.Step("a = Sum(p, q)").Step("g_next = Tanh(a)").Output("g_all", "g", 1);
@@ -220,7 +220,7 @@ TEST(Stages, LoopsThatNeedNothingOfEachOtherComeApart) {
 }
 
 TEST(Stages, LoopsWithoutChunksBeforeThemAreOneWhateverTheyNeed) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").Captured("u").Captured("v").State("h", "h0", "h_prev", "h_next");
   net.State("g", "h0", "g_prev", "g_next").Step(Product("r = FC(h_prev, u)")).Step(Product("q = FC(g_prev, v)"));
@@ -234,7 +234,7 @@ TEST(Stages, LoopsWithoutChunksBeforeThemAreOneWhateverTheyNeed) {
 const Lines kParameters = {"x", "h0", "w", "u", "b"};
 
 TEST(Stages, GradientsOfWeightsAreSummedOnceForAllSteps) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Plans plans = PlansOf(Training(Layer().Build(), {"h_all"}, kParameters), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.backward), (Lines{WhenPacked(), "u packed = Pack(u)",  //
                                              "in each step:", "s_grad = TanhGradient(h_next, h_next_grad)",
@@ -251,6 +251,7 @@ const Lines kBackwardLoop = {"in each step:", "s_grad = TanhGradient(h_next, h_n
                              "w_grad, b_grad, x_t_grad = FCGradient(x_t, w, s_grad)"};
 
 TEST(Stages, AtLevel0EverythingIsInOneLoop) {
+  NEEDS_USUAL_PLANS();
   const Plans plans =
       PlansOf(Training(Layer().Build(), {"h_all"}, kParameters), LayerFeeds(3), {.executor = "serial", .opt_level = 0});
   EXPECT_EQ(StagesOf(plans.forward), kForwardLoop);
@@ -258,7 +259,7 @@ TEST(Stages, AtLevel0EverythingIsInOneLoop) {
 }
 
 TEST(Stages, ProductsStayInTheLoopWhereRowsAreLargeBesideTheWeights) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   // 64 elements of weights, as eight rows have; so little that any less of rows is worth taking out.
   const NetDef net = Training(Layer().Build(), {"h_all"}, kParameters);
   EXPECT_GT(PlansOf(net, LayerFeeds(3, 7)).forward.stages.size(), 1u);
@@ -269,6 +270,7 @@ TEST(Stages, ProductsStayInTheLoopWhereRowsAreLargeBesideTheWeights) {
 }
 
 TEST(Stages, AStepNetWithoutProductsIsOneLoop) {
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
   net.Step("a = Tanh(x_t)").Step("h_next = Sum(a, h_prev)").Output("h_all", "h", 1);
@@ -282,7 +284,7 @@ TEST(Stages, AStepNetWithoutProductsIsOneLoop) {
 }
 
 TEST(Stages, AChunkHasUpTo64RowsInAPowerOfTwoOf4StepsAtLeast) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step(Product("h_next = FC(x_t, w)"));
   const NetDef def = net.Output("h_all", "h", 1).Build();
@@ -298,7 +300,7 @@ TEST(Stages, AChunkHasUpTo64RowsInAPowerOfTwoOf4StepsAtLeast) {
 
 // They read packed weights as fast as many steps at once would, where weights are neither small nor beyond the caches.
 TEST(Stages, AProductOfManyRowsStaysInTheLoop) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step(Product("h_next = FC(x_t, w)"));
   const NetDef def = net.Output("h_all", "h", 1).Build();
@@ -317,7 +319,7 @@ TEST(Stages, AProductOfManyRowsStaysInTheLoop) {
 }
 
 TEST(Stages, LoopsComeApartWhereAProductThatStaysIsBetweenThem) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   constexpr Target kStays = {.min_rows_of_step = 1, .min_bytes_in_loop = 0};
   const NetDef net =
       Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
@@ -332,7 +334,7 @@ TEST(Stages, LoopsComeApartWhereAProductThatStaysIsBetweenThem) {
 
 // Two layers, each with a factor; overlapping stages would add to the gradient of one that both have in another order.
 TEST(Stages, DoNotOverlapWhereTheyAddToOneSum) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   for (const std::string second : {"r", "s"}) {
     RecurrentCase net;
     net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("g", "h0", "g_prev", "g_next");
@@ -359,7 +361,7 @@ TEST(Stages, DoNotOverlapWhereTheyAddToOneSum) {
 }
 
 TEST(Stages, AProductOfSeveralRowsOfASequenceStaysInTheLoop) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").Sequence("y", "y_w", 0, 2).State("h", "h0", "", "h_next").Captured("w");
   net.Step(Product("p = FC(x_t, w)")).Step(Product("q = FC(y_w, w)"));
@@ -374,7 +376,7 @@ TEST(Stages, AProductOfSeveralRowsOfASequenceStaysInTheLoop) {
 }
 
 TEST(Stages, AProductWithWeightsThatTheStepComputesStaysInTheLoop) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("u");
   net.Step("v = Tanh(w)").Step(Product("p = FC(x_t, v)")).Step(Product("q = FC(x_t, u)"));
@@ -389,7 +391,7 @@ TEST(Stages, AProductWithWeightsThatTheStepComputesStaysInTheLoop) {
 
 // In training, too: the gradient's steps read the one value that the forward steps do.
 TEST(Stages, WhatIsComputedOnceIsSharedWithTheGradient) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
   net.Step("v = Tanh(w)").Step(Product("p = FC(x_t, v)")).Step(Product("r = FC(h_prev, u)"));
@@ -404,7 +406,7 @@ TEST(Stages, WhatIsComputedOnceIsSharedWithTheGradient) {
 }
 
 TEST(Stages, ProductsOfOneSequenceAreOneOverTime) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
   net.Step(Product("p = FC(x_t, w)")).Step(Product("q = FC(x_t, u)")).Step("s = Mul(p, h_prev)");
@@ -414,7 +416,7 @@ TEST(Stages, ProductsOfOneSequenceAreOneOverTime) {
 }
 
 TEST(Stages, RandomNumbersStayThoseOfTheirStep) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
   net.Step(Product("p = FC(x_t, w)")).Step("d, mask = Dropout(p)").Step(Product("q = FC(d, u)"));
@@ -443,7 +445,7 @@ const Registration notes_step = Operator("test.NotesStep")
                                     });
 
 TEST(Stages, WhatHasSideEffectsRunsInEachStep) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
   net.Step(Product("p = FC(x_t, w)")).Step("d = test.NotesStep(p)").Step(Product("q = FC(d, u)"));
@@ -456,7 +458,7 @@ TEST(Stages, WhatHasSideEffectsRunsInEachStep) {
 }
 
 TEST(Stages, WhatReadsAStateOfAStepAgoComesAfterWhatGivesItsRows) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   // No loop is needed; z is the first in the program, and its row 64 is one that the first chunk of s gives.
   RecurrentCase net;
   net.Sequence("x", "x_t").State("s", "h0", "s_prev", "s_next").State("z_state", "h0", "", "z");
@@ -475,6 +477,7 @@ TEST(Stages, WhatReadsAStateOfAStepAgoComesAfterWhatGivesItsRows) {
 }
 
 TEST(Stages, TheNumberOfStepsMayChangeFromRunToRun) {
+  NEEDS_USUAL_PLANS();
   const NetDef net =
       Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
   for (const int threads : {1, 2, 3}) {
@@ -494,7 +497,7 @@ TEST(Stages, TheNumberOfStepsMayChangeFromRunToRun) {
 }
 
 TEST(Stages, ASumIsNotPutOffWhenItsTermIsOverwritten) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
   net.Step(Product("p = FC(x_t, w)")).Step("h_next = Sum(p, h_prev)").Output("h_all", "h", 1);
@@ -526,7 +529,7 @@ NetDef TrainedLayer(const std::string& type, bool has_bias) {
 }
 
 TEST(Stages, EveryTypeOfProductLeavesTheLoopAndIsTrainedAsInOne) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   for (const auto& [type, has_bias] : std::vector<std::pair<std::string, bool>>{
            {"FC", true}, {"FC", false}, {"FCTransposed", true}, {"FCTransposed", false}, {"MatMul", false}}) {
     const std::string what = StrCat(type, has_bias ? " with bias" : "");

@@ -1,5 +1,5 @@
 // Which weights are packed before the steps, and that values stay what unpacked ones give.
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/compiler/stages_case.h"
 
 namespace stepnet {
@@ -17,7 +17,7 @@ Feeds WideFeeds(std::int64_t steps, std::int64_t batch) {
 }
 
 TEST(Stages, WeightsThatTheLoopReadsArePackedOnce) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u").Captured("b");
   net.Step(Product("r = FC(h_prev, u, b)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
@@ -37,7 +37,7 @@ TEST(Stages, WeightsThatTheLoopReadsArePackedOnce) {
 }
 
 TEST(Stages, WeightsThatManyChunksReadArePackedToo) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
   const NetDef def = net.Step(Product("h_next = FC(x_t, w, b)")).Output("h_all", "h", 1).Build();
@@ -57,6 +57,7 @@ TEST(Stages, WeightsThatManyChunksReadArePackedToo) {
 }
 
 TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u");
   net.Step(Product("r = FC(h_prev, u)")).Step("h_next = Sum(x_t, r)").Output("h_all", "h", 1);

@@ -4,7 +4,7 @@
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/executor/layers.h"
 
 namespace stepnet {
@@ -83,6 +83,7 @@ TEST_P(PartlyRecordedNets, AskForValuesWhereShapesFollowFromThem) {
 
 // Graphs of so many nodes would take too much memory.
 TEST(PartlyRecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps) {
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
   net.Step("a = Tanh(x_t)").Step("b = Add(a, h_prev)").Step("h_next = Tanh(b)").Output("h_all", "h", 1);
@@ -106,7 +107,7 @@ TEST(PartlyRecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps)
 
 // A product that takes all steps at once is one node, however many steps there are.
 TEST(PartlyRecordedNetsOfThePoisonDevice, CountWhatTakesManyStepsAtOnceOnce) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   constexpr std::int64_t kSteps = 100;
   std::int64_t if_each_took_one = 0, num_runs = 0;
   const auto count = [&](const StepPlan& plan) {

@@ -8,6 +8,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/examples/cell_case.h"
 #include "stepnet/tests/executor/layers.h"
 
@@ -185,6 +186,7 @@ TEST_P(RecordingsInPieces, OfOtherLengthsTakeTurns) {
 
 // What is kept has no more operators in all than may be recorded, or is one run.
 TEST(RecordingsInPiecesOfThePoisonDevice, AreKeptWhileTheyTakeLittleMemory) {
+  NEEDS_USUAL_PLANS();
   constexpr std::int64_t kOperators = 3, kRuns = 48;
   // In the last half of runs of 40 and 50 steps in turn.
   const auto num_recorded = [](std::int64_t max_recorded_operators, const std::string& why_not = "") {
@@ -271,6 +273,7 @@ TEST(RecordingsInPiecesOfThePoisonDevice, EndWhereSomebodyAsksForIt) {
 
 // Whatever is refused while it is recorded, or fails while it is played: the next runs work.
 TEST(RecordingsInPiecesOfThePoisonDevice, WorkAfterFailures) {
+  NEEDS_USUAL_PLANS();
   const Target target = SmallGraphs(kPoisonDevice, 30);
   for (const PoisonFault fault : {PoisonFault::kLaunch, PoisonFault::kWork}) {
     for (const std::int64_t k : {0, 1, 3, 9, 40}) {

@@ -11,7 +11,7 @@
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/core/limited_memory.h"
 
@@ -113,7 +113,7 @@ TEST(Blocks, GiveTheBitsOfStagesThatGoThroughAllSteps) {
 }
 
 TEST(Blocks, TakeTheSameMemoryForAnyNumberOfSteps) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   constexpr std::int64_t kBytesOfStep = 2 * 4 * kUnits * 4;  // of the projections of two layers, a batch of 4
   const StepPlan plan = RunOn(kCpuTarget, 0, /*num_layers=*/2, /*batch=*/4).plan;
   const std::int64_t steps = plan.block_steps;
@@ -181,7 +181,7 @@ TEST(Blocks, OfAnyLengthTakeNoMemoryInTraining) {
 
 // Otherwise each run forward would give back what the run back takes again.
 TEST(Blocks, OfARunForwardLeaveTheMemoryThatTheRunBackHasMadeLarger) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   NetDef net = Layers(2);
   AddBackwardStepNets(&net);
   net = AddGradients(net, {"all2"}, {"w1", "u1", "w2", "u2"}).net;

@@ -3,7 +3,7 @@
 #include "stepnet/core/observer.h"
 #include "stepnet/core/target.h"
 #include "stepnet/nets/model.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ConstantTensors, testing::Values(0, 1, 2, 3),
                          [](const auto& info) { return info.param == 0 ? "Serial" : StrCat(info.param, "Threads"); });
 
 TEST_P(ConstantTensors, WhatFollowsFromThemIsComputedOnce) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Tensor u = Weights(3), v = Weights(4);
   Run(kLong, u, v, 1, 1);
   Run(kLong, u, v, 1, 1);
@@ -98,7 +98,7 @@ TEST_P(ConstantTensors, WhatFollowsFromThemIsComputedOnce) {
 }
 
 TEST_P(ConstantTensors, OthersAreReadAnew) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   Tensor u = Weights(3), v = Weights(4);
   u.SetConstant();
   v.SetConstant();
@@ -114,7 +114,7 @@ TEST_P(ConstantTensors, OthersAreReadAnew) {
 }
 
 TEST_P(ConstantTensors, ShortRunsBetweenLongOnesLoseNothing) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const Tensor u = Weights(3), v = Weights(4);
   u.SetConstant();
   v.SetConstant();

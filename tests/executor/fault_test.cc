@@ -8,7 +8,7 @@
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/operators/op_test.h"
 #include "stepnet/tests/poison_device/poison_device.h"
@@ -201,7 +201,7 @@ std::int64_t StepsAtOnce(const NetDef& net, Workspace& workspace, const std::str
 }
 
 TEST(Faults, AreFoundInManyStepsAtOnce) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net = CheckedCase();
   EXPECT_EQ(StepsAtOnce(net.Build(), net.workspace(), "c = test.NotNegative(p)"), 32) << "the test above is about this";
 }
@@ -227,7 +227,7 @@ TEST(Faults, TheFirstElementCountsInWhateverPartItIs) {
 
 // From the last step to the first, as a backward pass goes.
 TEST(Faults, OfABackwardPassTheLastStepComesFirst) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   for (const RunOptions& options : AllOptions()) {
     RecurrentCase net;
     net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("s = Mul(x_t, h_prev)");

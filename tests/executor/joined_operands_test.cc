@@ -6,7 +6,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 
 namespace stepnet {
 namespace {
@@ -45,7 +45,7 @@ std::vector<std::string> TypesInLoop(const StepPlan& plan) {
 }
 
 TEST(JoinedOperands, TheLoopHasNoProductOfTheInput) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   NetDef net = ElmanOfOneProduct().Build();
   AddBackwardStepNets(&net);
   const std::vector<StepPlan> plans = PlansOf(AddGradients(net, {"h_all"}, {"x", "h0", "w", "b"}).net);

@@ -14,7 +14,7 @@
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {
@@ -99,7 +99,7 @@ TEST(Lockstep, AProductAndTheRegionBehindItGoThroughPartsOfTheUnits) {
 }
 
 TEST(Lockstep, PartsAreCutAgainWhereThatIsWorthIt) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const NetDef def = Lstm().Build();
   constexpr Target kCut = {.assumed_scheduling = kCheap.assumed_scheduling,
                            .min_lockstep_microseconds = kCheap.min_lockstep_microseconds,
@@ -129,7 +129,7 @@ TEST(Lockstep, OthersWaitForAllPartsOfTheProduct) {
 }
 
 TEST(Lockstep, RowsOfTheBatchGoThroughAllStepsAlone) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const NetDef def = Lstm().Build();
   constexpr Target kRounds = {.assumed_scheduling = {.inline_task = 0, .handed_task = 1e3, .round = 1e3},
                               .min_lockstep_microseconds = 1e-6};

@@ -13,7 +13,7 @@
 #include "recurrent_case.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 
 namespace stepnet {
 namespace {
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ParallelMishaps,
 std::string Text(const ProbePlace& place) { return StrCat("`", place.op, "` in step ", place.step); }
 
 TEST_P(ParallelMishaps, AllOperatorsOfAllStepsCanBeProbed) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const auto backward = std::ranges::count_if(places_, IsBackward);
   const auto forward = static_cast<std::int64_t>(places_.size()) - backward;
   const std::int64_t num_steps = GetParam().num_steps;

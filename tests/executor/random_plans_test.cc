@@ -12,7 +12,7 @@
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/sanitized.h"
 
 namespace stepnet {
@@ -311,7 +311,7 @@ TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
 }
 
 TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   std::mt19937 rng(1);
   int num_reordered = 0;
   ForEachPlan(100, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
@@ -370,7 +370,7 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
 
 // Chunks and sums over all steps in as many parts as they may have, also where that is not worth it.
 TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   std::map<std::int64_t, int> num_parts;  // by the steps that a stage takes at once
   ForEachPlan(FewerIfSanitized(40), 512, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.stages.size() == 1) return;

@@ -14,7 +14,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/filled_memory.h"
 
 namespace stepnet {
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(, ParallelRandomSteps, testing::Values(0, 1, 2),
                          [](const auto& info) { return StrCat("level", info.param); });
 
 TEST_P(ParallelRandomSteps, EqualTheirStepsWrittenOut) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const unsigned usual_seeds = SeedsFor(GetParam(), 340);
   CountsOfPlans counts;
   for (unsigned seed = 0; seed < NumSeeds(usual_seeds); ++seed) {
@@ -345,7 +345,7 @@ TEST_P(ParallelRandomSteps, WriteAddOrLeaveOutGradientsAsRequested) {
 }
 
 TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   // Two rows a step: chunks of 32 steps.
   constexpr std::int64_t kSteps = 70;
   constexpr unsigned kUsualSeeds = 300;

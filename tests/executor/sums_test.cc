@@ -9,7 +9,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 
 namespace stepnet {
 namespace {
@@ -91,7 +91,7 @@ TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirstInAStep) {
 }
 
 TEST(Sums, AtLevel1EachOfSeveralOperatorsAddsItself) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net = ElmanWithSharedWeights();
   Workspace workspace;
   FeedElman(workspace);
@@ -141,7 +141,7 @@ StepPlan PlanWithASum(const std::string& read, RecurrentCase* net) {
 }
 
 TEST(Sums, TermsThatAreReadElsewhereAreAddedUpFirst) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase alone, with_reader_of_sum, with_reader_of_term;
   const StepPlan plan = PlanWithASum("", &alone);
   EXPECT_EQ(WhoAddsTo(plan, "w_grad"), (std::vector<std::string>{"+=", "+="}));

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "stepnet/core/workspace.h"
-#include "stepnet/tests/compiler/needs_level_2.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
@@ -168,7 +168,7 @@ TEST(Explanations, DescribeTheRunThatTheyAreToldOf) {
 }
 
 TEST(Explanations, NameWhatTakesThePlaceOfAnother) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   const std::vector<Explanation> explanations = ExplainElman("x");
   const std::string text = ExplanationsText(explanations);
   EXPECT_EQ(CountOf("    adds to x_part where that lies, which is sum from then on\n", text), 1U) << text;
@@ -265,7 +265,7 @@ TEST(Explanations, CountFunctionsOfWhatRunsOnceOnce) {
 }
 
 TEST(Explanations, SayThatABiasIsAddedElsewhere) {
-  NEEDS_LEVEL_2();
+  NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u").Captured("b");
   net.Step(Product("x_part = FC(x_t, w)")).Step(Product("h_part = FC(h_prev, u)"));
