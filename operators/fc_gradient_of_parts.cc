@@ -9,6 +9,7 @@
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
 #include "stepnet/products/panel_product.h"
+#include "stepnet/products/stored_weights.h"
 
 namespace stepnet {
 namespace {
@@ -138,20 +139,15 @@ void InputGradient(const OpRun& run, const Parts& parts) {
     PanelProduct(m, ShareOfColumns(run, k), n, dy, n, static_cast<const T*>(run.packed()), to, k, run.Adds(dx));
     return;
   }
-  const auto [of_rows, blocks] = BlocksOfGemm(m, k, n);
-  const std::int64_t size = of_rows ? m : k;
-  const auto [first, last] = run.Share(blocks);
-  for (std::int64_t block = first; block < last; ++block) {
-    const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
-    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
+  ForEachBlock(run, m, k, n, [&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
     std::int64_t at = 0;  // column of dy
     for (int p = 0; p < parts.count(); ++p) {
       const MatrixView<T> of_dy{.data = dy + at, .stride = n}, w{.data = run.In(kWeights + p).As<T>(), .stride = k};
-      Gemm<T>(of_rows ? end - begin : m, of_rows ? k : end - begin, parts.columns[p], of_dy.From(row, 0),
-              w.From(0, column), to + row * k + column, k, run.Adds(dx) || p > 0);
+      Gemm<T>(rows, columns, parts.columns[p], of_dy.From(row, 0), w.From(0, column), to + row * k + column, k,
+              run.Adds(dx) || p > 0);
       at += parts.columns[p];
     }
-  }
+  });
 }
 
 RunFn MakeKernel(const OperatorCall& op) {

@@ -43,21 +43,27 @@ MatrixView<T> Promoted(const OpRun& run, std::int64_t k, std::int64_t n, MatrixV
   }
 }
 
-// y [M, N] = a [M, K] b [K, N], plus y when `adds`, plus bias [N] in every row where it is not null: the run's share of
-// the blocks of the product.
-template <typename T, typename W>
-void MultiplyInBlocks(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a,
-                      MatrixView<W> b, T* y, bool adds, const T* bias = nullptr) {
+// Calls body(row, column, rows, columns) for the run's share of the blocks of a product [M, N] of sums of K terms.
+template <typename Body>
+void ForEachBlock(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, const Body& body) {
   const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
   const std::int64_t size = of_rows ? m : n;
   const auto [first, last] = run.Share(blocks);
   for (std::int64_t block = first; block < last; ++block) {
     const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
-    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-    const std::int64_t columns = of_rows ? n : end - begin;
-    Gemm<T>(of_rows ? end - begin : m, columns, k, a.From(row, 0), Promoted<T>(run, k, columns, b.From(0, column)),
-            y + row * n + column, n, adds, bias == nullptr ? bias : bias + column);
+    of_rows ? body(begin, 0, end - begin, n) : body(0, begin, m, end - begin);
   }
+}
+
+// y [M, N] = a [M, K] b [K, N], plus y when `adds`, plus bias [N] in every row where it is not null: the run's share of
+// the blocks of the product.
+template <typename T, typename W>
+void MultiplyInBlocks(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a,
+                      MatrixView<W> b, T* y, bool adds, const T* bias = nullptr) {
+  ForEachBlock(run, m, n, k, [&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+    Gemm<T>(rows, columns, k, a.From(row, 0), Promoted<T>(run, k, columns, b.From(0, column)), y + row * n + column, n,
+            adds, bias == nullptr ? bias : bias + column);
+  });
 }
 
 }  // namespace stepnet
