@@ -143,7 +143,8 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   }
   if (!TestsGraphText()) return;
   StepGraph parsed = ParseGraph(GraphText(*graph), options);
-  // Memory outside that nothing mentions has no line.
+  // The text names the device, which may have several targets, and no memory outside that nothing mentions.
+  parsed.target = graph->target;
   parsed.num_bases = graph->num_bases;
   parsed.num_lists = graph->num_lists;
   parsed.lent = graph->lent;

@@ -6,6 +6,7 @@
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/executor/run_state.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -64,6 +65,7 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
 }
 
 TEST(StepPlan, EachValueHasRoom) {
+  NEEDS_USUAL_PLANS();
   NetDef net;
   net.set_name("cell");
   OperatorDef shrink = ParseOp("s = ReduceSum(wide)"), grow = ParseOp("t = Mul(x, x)");
