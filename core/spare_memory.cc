@@ -22,7 +22,7 @@ thread_local bool is_freeing = false;
 
 }  // namespace
 
-SpareMemory::SpareMemory() {
+void SpareMemory::Offer() {
   const std::lock_guard lock(AllOwners().mutex);
   AllOwners().all.push_back(this);
 }

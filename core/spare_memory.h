@@ -4,11 +4,11 @@
 
 namespace stepnet {
 
-// An owner of such tensors, known from its making to its end. Calls come from any thread, one at a time for all owners,
+// An owner of such tensors, known from Offer to Withdraw. Calls come from any thread, one at a time for all owners,
 // while that thread makes a tensor: they may wait for nobody who does.
 class SpareMemory {
  public:
-  SpareMemory();
+  SpareMemory() = default;
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
@@ -18,7 +18,9 @@ class SpareMemory {
   virtual bool FreeNext() = 0;
 
  protected:
-  // The destructor of a class that ends what calls use calls this first.
+  // The constructor of a class that calls may be made to ends with the one, and its destructor begins with the other:
+  // before and behind, other threads would find what is not there.
+  void Offer();
   void Withdraw();
   ~SpareMemory();
 };

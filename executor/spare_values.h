@@ -22,7 +22,9 @@ class SpareValues final : public SpareMemory {
  public:
   // `num_recomputed` is the operator's: of the values that RecomputableValues lists, how many runs do without.
   SpareValues(const RecurrentRecord& record, std::shared_ptr<NumberForLimit> num_recomputed)
-      : record_(record), num_recomputed_(std::move(num_recomputed)) {}
+      : record_(record), num_recomputed_(std::move(num_recomputed)) {
+    Offer();
+  }
   ~SpareValues() { Withdraw(); }
 
   // A run forward is about to keep what its plan says. REQUIRES: nobody else uses the record.

@@ -13,6 +13,7 @@ class Spare final : public SpareMemory {
  public:
   Spare(int count, double gain) : gain_(gain) {
     for (int k = 0; k < count; ++k) tensors_.emplace_back(DType::kUInt8, Shape({1000}));
+    Offer();
   }
   ~Spare() { Withdraw(); }
   double Gain() override { return tensors_.empty() ? 0 : gain_; }
