@@ -217,8 +217,9 @@ def test_memory_has_a_limit(lstm):
     stepnet.set_max_memory(stepnet.memory().current + 10_000)
     try:
         assert stepnet.memory().limit < before.limit
+        # More than what tests before this one have left to be computed again, which is freed first.
         with pytest.raises(stepnet.OutOfMemoryError) as caught:
-            lstm(params, x=numpy.zeros((1000, 3, 5), "float32"))
+            lstm(params, x=numpy.zeros((1_000_000, 3, 5), "float32"))
         assert "raise the limit with --max_memory of rnn_runner, stepnet.set_max_memory of Python" in str(caught.value)
     finally:
         stepnet.set_max_memory(before.limit)
