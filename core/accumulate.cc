@@ -28,6 +28,28 @@ void AddTensor(const Tensor& from, const Tensor& to) {
   RuntimeOf(device).queue().Add(from.raw(device), to.raw(device), to.dtype(), to.size());
 }
 
+void CopyToEach(const Tensor& from, const Tensor& to) {
+  if (to.size() == 0) return;
+  const Device device = to.device();
+  const std::int64_t count = to.size() / from.size();
+  if (!device.IsHost() && from.device() == device) {
+    return RuntimeOf(device).queue().CopyToEach(from.raw(device), to.raw(device), from.size_bytes(), count);
+  }
+  const Tensor item = from.Reshaped(Shape({1, from.size()})), items = to.Reshaped(Shape({count, from.size()}));
+  for (std::int64_t k = 0; k < count; ++k) CopyTensor(item, items.Slice(k, k + 1));
+}
+
+void AddEach(const Tensor& from, const Tensor& to) {
+  if (from.size() == 0) return;
+  const Device device = to.device();
+  const std::int64_t count = from.size() / to.size();
+  if (!device.IsHost()) {
+    return RuntimeOf(device).queue().AddEach(from.raw(device), to.raw(device), to.dtype(), to.size(), count);
+  }
+  const Tensor item = to.Reshaped(Shape({1, to.size()})), items = from.Reshaped(Shape({count, to.size()}));
+  for (std::int64_t k = 0; k < count; ++k) AddTensor(items.Slice(k, k + 1), item);
+}
+
 void SetZero(const Tensor& tensor) {
   if (const Device device = tensor.device(); !device.IsHost()) {
     RuntimeOf(device).queue().Fill(tensor.raw(device), 0, tensor.size_bytes());

@@ -8,6 +8,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/fault_record.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/tensor.h"
 
 namespace stepnet {
 namespace {
@@ -23,6 +24,15 @@ Registry& TheRegistry() {
 }
 
 }  // namespace
+
+void Queue::CopyToEach(const void* from, void* to, std::int64_t bytes, std::int64_t count) {
+  for (std::int64_t k = 0; k < count; ++k) Copy(from, static_cast<std::byte*>(to) + k * bytes, bytes);
+}
+
+void Queue::AddEach(const void* from, void* to, DType dtype, std::int64_t size, std::int64_t count) {
+  const std::int64_t bytes = size * DTypeBytes(dtype);
+  for (std::int64_t k = 0; k < count; ++k) Add(static_cast<const std::byte*>(from) + k * bytes, to, dtype, size);
+}
 
 const char* DeviceKindName(DeviceKind kind) {
   switch (kind) {

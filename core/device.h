@@ -65,6 +65,10 @@ class Queue {
   virtual void Fill(void* to, std::uint8_t byte, std::int64_t bytes) = 0;
   // to[i] += from[i]. Throws kTypeMismatch where they are not float or double.
   virtual void Add(const void* from, void* to, DType dtype, std::int64_t count) = 0;
+  // `to` becomes `count` times the bytes at `from`, one behind the other.
+  virtual void CopyToEach(const void* from, void* to, std::int64_t bytes, std::int64_t count);
+  // to[i] += from[k * size + i] for k = 0, 1, … count - 1, in this order. Throws as Add does.
+  virtual void AddEach(const void* from, void* to, DType dtype, std::int64_t size, std::int64_t count);
   // Memory of the host has been read when it returns.
   virtual void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) = 0;
   // Waits, as Wait does.

@@ -8,26 +8,16 @@
 namespace stepnet {
 namespace {
 
-// Row r of `items`, [L, 1, …], with each item r, b of `batch`, [L, B, …].
-void ForEachItem(const Tensor& items, const Tensor& batch,
-                 const std::function<void(const Tensor& item, const Tensor& of_batch)>& visit) {
-  const std::int64_t rows = batch.dim(0), batch_size = batch.dim(1);
-  if (rows * batch_size == 0) return;
-  const Tensor from = items.Reshaped(Shape({rows, items.size() / rows}));
-  const Tensor to = batch.Reshaped(Shape({rows * batch_size, items.size() / rows}));
-  for (std::int64_t k = 0; k < rows * batch_size; ++k) {
-    visit(from.Slice(k / batch_size, k / batch_size + 1), to.Slice(k, k + 1));
-  }
-}
-
+// A batch of one, [L, 1, …], goes to each row of the batch, [L, B, …].
 void Copy(const Tensor& from, const Tensor& to) {
   if (from.size() == to.size()) return CopyTensor(from, to);
-  ForEachItem(from, to, [](const Tensor& item, const Tensor& of_batch) { CopyTensor(item, of_batch); });
+  for (std::int64_t r = 0; r < to.dim(0); ++r) CopyToEach(from.Slice(r, r + 1), to.Slice(r, r + 1));
 }
 
+// A batch of one gets the sum over the batch.
 void Add(const Tensor& from, const Tensor& to) {
   if (from.size() == to.size()) return AddTensor(from, to);
-  ForEachItem(to, from, [](const Tensor& item, const Tensor& of_batch) { AddTensor(of_batch, item); });
+  for (std::int64_t r = 0; r < from.dim(0); ++r) AddEach(from.Slice(r, r + 1), to.Slice(r, r + 1));
 }
 
 }  // namespace

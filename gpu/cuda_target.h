@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "stepnet/core/target.h"
 
@@ -51,24 +52,26 @@ inline constexpr CudaRegionSizes kCudaRegions = {};
 // Streams of a recording: each has scratch memory of its own. Chosen.
 inline constexpr int kMaxCudaLanes = 4;
 
-// Which products of few rows the kernel for them computes (gpu/cuda/few_rows_product.h), and in which tiles.
+// Which products of few rows kernels of our own compute (gpu/cuda/few_rows_product.h), and in which tiles.
 struct FewRowsSizes {
   // Elsewhere cuBLASLt is faster, by the timings below or in the steps of cells (scripts/bench_gpu): beyond so many
-  // rows, below so few, and for so many multiplications. What lies by rows it reads better; with the other layout very
-  // few rows are nothing but reading.
-  std::int64_t max_rows = 64;
-  std::int64_t min_rows = 2;
-  std::int64_t min_rows_of_transposed = 5;
-  double max_multiplications = 1 << 23;
-  double max_multiplications_of_transposed = 1 << 25;
+  // rows, below so few, and for so many multiplications. What lies by rows it reads better.
+  std::int64_t max_rows = 0;
+  std::int64_t min_rows = 0;
+  std::int64_t min_rows_of_transposed = 0;
+  double max_multiplications = 0;
+  double max_multiplications_of_transposed = 0;
+  std::int64_t max_depth = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_depth_of_transposed = std::numeric_limits<std::int64_t>::max();
 
-  // Microseconds, about, by which a tile is chosen; by timing products of 1 to 128 rows, depths and columns of 64 to
-  // 8,192 on an H200.
-  double wave_time = 0.3;              // of blocks, one on each processor
-  double chunk_time = 0.3;             // that each warp of a block multiplies
-  double element_of_lane_time = 0.03;  // of a chunk
-  double cluster_time = 0.4;           // where several blocks share a tile
-  double block_of_cluster_time = 0.1;
+  // Microseconds, about, by which a tile is chosen.
+  double wave_time = 0;             // of blocks, one on each processor
+  double chunk_time = 0;            // that each warp of a block multiplies
+  double chunk_wait = 0;            // for memory, in which other blocks of a processor compute
+  double element_of_lane_time = 0;  // of a chunk
+  double vector_of_lane_time = 0;   // of a row or column of a chunk, which is read
+  double cluster_time = 0;          // where several blocks share a tile
+  double block_of_cluster_time = 0;
 };
 
 // Which products are computed directly (gpu/cuda/direct_product.h). By timing them and cuBLASLt in a chain of steps on
@@ -91,13 +94,34 @@ struct DirectProductSizes {
 
 // Which kernel computes a product.
 struct CudaProductSizes {
-  // Multiplications up to which products of few rows are computed exactly, by the kernel for that
-  // (gpu/cuda/few_rows_product.h), also where TF32 would do: tensor cores have too little to do. To be measured;
-  // lstm.cell with (B, H) = (32, 256), whose steps multiply [32, 256] with 1 MB, took 0.79 ms in TF32 and 0.65 exactly,
-  // and with (64, 512), eight times as many, tensor cores are faster (scripts/bench_gpu).
+  // By timing products of 1 to 128 rows, depths and columns of 64 to 8,192 on an H200. Very few rows of a factor that
+  // lies by columns are nothing but reading.
+  FewRowsSizes exact_few_rows = {.max_rows = 64,
+                                 .min_rows = 2,
+                                 .min_rows_of_transposed = 5,
+                                 .max_multiplications = 1 << 23,
+                                 .max_multiplications_of_transposed = 1 << 25,
+                                 .wave_time = 0.3,
+                                 .chunk_time = 0.3,
+                                 .element_of_lane_time = 0.03,
+                                 .cluster_time = 0.4,
+                                 .block_of_cluster_time = 0.1};
+  // By timing products of 8 to 128 rows, depths and columns of 256 to 4,096, in chains of kernels there. Tensor cores
+  // take eight rows at once.
+  FewRowsSizes tf32_few_rows = {.max_rows = 128,
+                                .min_rows = 5,
+                                .min_rows_of_transposed = 5,
+                                .max_multiplications = 1 << 26,
+                                .max_multiplications_of_transposed = 1 << 26,
+                                .max_depth = 2048,
+                                .max_depth_of_transposed = 1024,
+                                .chunk_wait = 0.38,
+                                .vector_of_lane_time = 0.007,
+                                .cluster_time = 1.8};
+  // Elements of a tile up to which a processor has room for two blocks.
+  std::int64_t max_tile_beside_others = 1024;
+  // Multiplications up to which other products are computed directly, and so exactly, where TF32 would do. Chosen.
   std::int64_t max_exact_multiplications = std::int64_t{32} * 256 * 1024;
-
-  FewRowsSizes few_rows;
   DirectProductSizes direct;
 };
 inline constexpr CudaProductSizes kCudaProducts = {};

@@ -228,12 +228,19 @@ void CudaQueue::Fill(void* to, std::uint8_t byte, std::int64_t bytes) {
   STEPNET_CUDA_CALL(cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_));
 }
 
-void CudaQueue::Add(const void* from, void* to, DType dtype, std::int64_t count) {
+void CudaQueue::Add(const void* from, void* to, DType dtype, std::int64_t count) { AddEach(from, to, dtype, count, 1); }
+
+void CudaQueue::CopyToEach(const void* from, void* to, std::int64_t bytes, std::int64_t count) {
+  UseCudaDevice(runtime_.index());
+  CheckCuda(LaunchCopyToEach(from, to, bytes, count, stream_), "copy to each");
+}
+
+void CudaQueue::AddEach(const void* from, void* to, DType dtype, std::int64_t size, std::int64_t count) {
   UseCudaDevice(runtime_.index());
   if (dtype == DType::kDouble) {
-    CheckCuda(LaunchAdd(static_cast<const double*>(from), static_cast<double*>(to), count, stream_), "add");
+    CheckCuda(LaunchAddEach(static_cast<const double*>(from), static_cast<double*>(to), size, count, stream_), "add");
   } else if (dtype == DType::kFloat) {
-    CheckCuda(LaunchAdd(static_cast<const float*>(from), static_cast<float*>(to), count, stream_), "add");
+    CheckCuda(LaunchAddEach(static_cast<const float*>(from), static_cast<float*>(to), size, count, stream_), "add");
   } else {
     throw Error(ErrorCode::kTypeMismatch, StrCat("sums on the GPU are of float and double, not of ", dtype));
   }

@@ -115,6 +115,8 @@ class CudaQueue : public Queue {
   void Copy(const void* from, void* to, std::int64_t bytes) override;
   void Fill(void* to, std::uint8_t byte, std::int64_t bytes) override;
   void Add(const void* from, void* to, DType dtype, std::int64_t count) override;
+  void CopyToEach(const void* from, void* to, std::int64_t bytes, std::int64_t count) override;
+  void AddEach(const void* from, void* to, DType dtype, std::int64_t size, std::int64_t count) override;
   void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) override;
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override;
   void Wait() override;

@@ -1,10 +1,10 @@
-// FewRowsProduct: products of few rows in float, as the steps of a loop are made of, by a kernel of our own. cuBLASLt,
-// which is made for large ones, takes longer for them.
+// FewRowsProduct: products of few rows in float, as the steps of a loop are made of, by kernels of our own: one that is
+// exact, and one in TF32. cuBLASLt, which is made for large ones, takes longer for them.
 //
 // A block of eight warps computes a tile of the result. Each warp takes other elements of the depth, the dimension that
-// is summed over, in chunks that it copies to shared memory while it computes the ones before; its lanes have a column
-// or two each, for all rows of the tile. In the end the sums of the warps are added in their order and, where several
-// blocks share a tile, those of the blocks, which are a cluster and read each other's. So equal sizes give equal bits.
+// is summed over, in chunks, and reads the next one while it multiplies; its lanes have elements of all rows of the
+// tile. In the end the sums of the warps are added in their order and, where several blocks share a tile, those of the
+// blocks, which are a cluster and read each other's. So equal sizes give equal bits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,6 +19,10 @@
 
 namespace stepnet {
 
+namespace few_rows {
+struct TileKernel;
+}
+
 // out [rows, columns] = left [rows, depth] times right, which lies as [depth, columns] or, transposed, as
 // [columns, depth].
 struct ProductSizes {
@@ -27,11 +31,6 @@ struct ProductSizes {
   std::int64_t depth = 0;
   bool right_transposed = false;
 };
-
-// Whether a product of float is computed exactly, as FewRowsProduct does.
-inline bool IsExact(const ProductSizes& sizes, Math math) {
-  return math == Math::kFloat32 || sizes.rows * sizes.columns * sizes.depth <= kCudaProducts.max_exact_multiplications;
-}
 
 // What the choice depends on.
 struct ProductDevice {
@@ -44,7 +43,7 @@ class FewRowsProduct {
  public:
   // How the result is cut, so that it is likely to be fastest; nothing where cuBLASLt is, or where rows do not begin on
   // 16 bytes.
-  static std::optional<FewRowsProduct> Make(const ProductSizes& sizes, const ProductDevice& device);
+  static std::optional<FewRowsProduct> Make(const ProductSizes& sizes, Math math, const ProductDevice& device);
   // The thread's current GPU.
   static ProductDevice DeviceOf(int device);
 
@@ -58,14 +57,11 @@ class FewRowsProduct {
   std::string Text() const;
 
  private:
-  struct Tile {
-    int rows = 0;
-    int columns_of_lane = 0;
-    int blocks = 1;  // that share a tile
-  };
-  FewRowsProduct(const ProductSizes& sizes, const Tile& tile) : sizes_(sizes), tile_(tile) {}
+  FewRowsProduct(const ProductSizes& sizes, const few_rows::TileKernel& kernel, int blocks)
+      : sizes_(sizes), kernel_(&kernel), blocks_(blocks) {}
   ProductSizes sizes_;
-  Tile tile_;
+  const few_rows::TileKernel* kernel_;
+  int blocks_;  // that share a tile
 };
 
 }  // namespace stepnet

@@ -128,16 +128,15 @@ class ProductKernel::Plan {
 
   void PlanFewRows() {
     const ProductSizes sizes{.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed};
-    if (!IsExact(sizes, math_)) return;
     UseCudaDevice(device_);
-    few_rows_ = FewRowsProduct::Make(sizes, FewRowsProduct::DeviceOf(device_));
+    few_rows_ = FewRowsProduct::Make(sizes, math_, FewRowsProduct::DeviceOf(device_));
     if (!few_rows_) return;
     few_rows_->Prepare();
     SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), few_rows_->Text());
   }
 
   void PlanDirect() {
-    if (!IsExact({.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed}, math_)) return;
+    if (math_ == Math::kTf32 && m_ * n_ * k_ > kCudaProducts.max_exact_multiplications) return;
     direct_ = DirectProduct::Make({.count = count_,
                                    .rows = m_,
                                    .columns = n_,
