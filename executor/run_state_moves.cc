@@ -8,16 +8,25 @@
 namespace stepnet {
 namespace {
 
+// Rows of a state, whose own shape may leave out the dimensions of one element: [L, …].
+Tensor RowsOf(const Tensor& items, std::int64_t num_rows) {
+  return items.Reshaped(Shape({num_rows, items.size() / num_rows}));
+}
+
 // A batch of one, [L, 1, …], goes to each row of the batch, [L, B, …].
 void Copy(const Tensor& from, const Tensor& to) {
   if (from.size() == to.size()) return CopyTensor(from, to);
-  for (std::int64_t r = 0; r < to.dim(0); ++r) CopyToEach(from.Slice(r, r + 1), to.Slice(r, r + 1));
+  if (to.size() == 0) return;
+  const Tensor items = RowsOf(from, to.dim(0));
+  for (std::int64_t r = 0; r < to.dim(0); ++r) CopyToEach(items.Slice(r, r + 1), to.Slice(r, r + 1));
 }
 
 // A batch of one gets the sum over the batch.
 void Add(const Tensor& from, const Tensor& to) {
   if (from.size() == to.size()) return AddTensor(from, to);
-  for (std::int64_t r = 0; r < from.dim(0); ++r) AddEach(from.Slice(r, r + 1), to.Slice(r, r + 1));
+  if (from.size() == 0) return;
+  const Tensor items = RowsOf(to, from.dim(0));
+  for (std::int64_t r = 0; r < from.dim(0); ++r) AddEach(from.Slice(r, r + 1), items.Slice(r, r + 1));
 }
 
 }  // namespace
