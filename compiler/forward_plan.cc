@@ -268,6 +268,7 @@ std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forwar
 }
 
 std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs) {
+  if (forward.sources_change) return {};
   return ForwardPlanMaker(forward, inputs).FindRecomputableValues();
 }
 

@@ -9,6 +9,8 @@ struct ForwardOperator {
   OperatorCall op;
   RecurrentSpec spec;      // with what is requested of the backward step net: that tells what a run keeps
   bool keeps_all = false;  // every blob of every step, as somebody fetches them
+  // What a run reads and gives is written to before its gradient reads it: nothing of the run can be computed again.
+  bool sources_change = false;
 
   // `op` knows its readers.
   explicit ForwardOperator(OperatorCall op);

@@ -216,6 +216,30 @@ void ThrowIfProblems(const std::vector<NetProblem>& problems) {
   throw Error(ErrorCode::kInvalidNet, text);
 }
 
+namespace {
+
+bool DoSourcesChange(const NetDef& net, int i) {
+  const OperatorDef& op = net.op(i);
+  const std::string& record = op.output(op.output_size() - 1);
+  std::unordered_set<std::string_view> sources(op.input().begin(), op.input().end()), written;
+  for (const std::string& output : op.output()) {
+    if (!sources.insert(output).second) written.insert(output);
+  }
+  for (int k = i + 1; k < net.op_size(); ++k) {
+    const OperatorDef& later = net.op(k);
+    const bool reads_record = std::ranges::find(later.input(), record) != later.input().end();
+    const auto is_written = [&](const std::string& blob) { return written.contains(blob); };
+    if (reads_record && std::ranges::any_of(later.input(), is_written)) return true;
+    for (const std::string& output : later.output()) {
+      if (output == record) return false;
+      if (sources.contains(output)) written.insert(output);
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net) {
   std::vector<std::vector<std::vector<std::string>>> readers(net.op_size());
   std::unordered_map<std::string_view, std::pair<int, int>> writer;  // blob → operator and output that wrote it last
@@ -230,6 +254,10 @@ std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef
     for (int o = 0; o < op.output_size(); ++o) writer[op.output(o)] = {i, o};
   }
   for (const std::string& output : net.external_output()) read(output, "");
+  for (int i = 0; i < net.op_size(); ++i) {
+    if (net.op(i).type() != "RecurrentNetwork" || net.op(i).output_size() == 0) continue;
+    if (DoSourcesChange(net, i)) readers[i].back().emplace_back(kSourcesChange);
+  }
   return readers;
 }
 

@@ -45,8 +45,10 @@ std::vector<NetProblem> CheckOperator(const OperatorDef& op);
 void ThrowIfProblems(const std::vector<NetProblem>& problems);
 
 // Gives, of each operator and each of its outputs, the types of the operators that read that value before the blob is
-// written again; "" stands for the net's external output.
+// written again; "" stands for the net's external output. kSourcesChange is among those of the record of a
+// RecurrentNetwork that reads, or gives, what some operator writes before one that reads the record reads it, too.
 std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net);
+inline constexpr const char kSourcesChange[] = "sources change";
 
 // The type that a net of Caffe2's type `type` runs as: "simple" or "dag". Throws kInvalidNet for types that have no
 // meaning here.

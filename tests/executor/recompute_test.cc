@@ -153,6 +153,28 @@ TEST_P(Recompute, MasksAreDrawnAgain) {
             0);
 }
 
+// What the gradient reads of the run forward some operator writes anew between both.
+TEST_P(Recompute, IsOfWhatTheRunForwardRead) {
+  const TrainedCell cell(
+      "cell c(x[H]; h[H]) {\n size H = 5\n param w[H, H]\n y = Tanh(x)\n h = Tanh(h @ w) * y\n output h\n}\n", 20, 3);
+  const auto& operators = cell.net.op();
+  const auto is_forward = [](const OperatorDef& op) { return op.type() == "RecurrentNetwork"; };
+  const auto forward = std::ranges::find_if(operators, is_forward);
+  ASSERT_NE(forward, operators.end());
+  for (const std::string& blob : {forward->input(0), forward->output(0)}) {
+    NetDef net = cell.net;
+    OperatorDef* const scale = net.add_op();
+    *scale = ParseOp(StrCat(blob, " = Scale(", blob, ")"));
+    Argument* const factor = scale->add_arg();
+    factor->set_name("scale");
+    factor->set_f(2);
+    const auto first = net.mutable_op()->begin() + (forward - operators.begin()) + 1;
+    std::rotate(first, net.mutable_op()->end() - 1, net.mutable_op()->end());
+    ExpectSameBits(
+        net, [&](size_t, Workspace& workspace) { cell.Feed(workspace); }, blob);
+  }
+}
+
 // A product of the step back could add to the value, were it not apart.
 TEST_P(Recompute, TermsOfSumsKeepTheirBits) {
   const auto product = [](const std::string& text) {

@@ -230,6 +230,22 @@ TEST(ReadersOfOutputs, ListsTypesUntilTheNextWrite) {
   EXPECT_TRUE(readers[3].empty());
 }
 
+TEST(ReadersOfOutputs, KnowWhetherTheSourcesOfARecordChange) {
+  const auto change = [](const std::string& outputs, const std::string& between, const std::string& behind) {
+    const auto readers = ReadersOfOutputs(NetOf(
+        StrCat("op { type: 'RecurrentNetwork' input: ['x', 'w'] output: [", outputs, ", 'record'] } ", between,
+               " op { type: 'RecurrentNetworkGradient' input: ['h_grad', 'x', 'w', 'h', 'record'] output: 'w_grad' } ",
+               behind)));
+    return std::ranges::count(readers[0].back(), kSourcesChange) > 0;
+  };
+  const auto writes = [](const char* blob) { return StrCat("op { type: 'A' output: '", blob, "' }"); };
+  EXPECT_FALSE(change("'h'", "", ""));
+  EXPECT_FALSE(change("'h'", writes("h_grad"), writes("w")));
+  EXPECT_FALSE(change("'h', 'last'", writes("last"), "")) << "the gradient does not read it";
+  for (const char* blob : {"x", "w", "h"}) EXPECT_TRUE(change("'h'", writes(blob), "")) << blob;
+  EXPECT_TRUE(change("'h', 'x'", "", ""));
+}
+
 TEST(NetCheck, AsksFormulasWhateverTheirArgumentsAre) {
   for (const char* axis : {"9223372036854775807", "-9223372036854775808", "4294967295", "-3"}) {
     EXPECT_EQ(Problems(StrCat("op { type: 'Softmax' input: 'x' output: 'y' arg { name: 'axis' i: ", axis, " } }")),
