@@ -1,6 +1,7 @@
 #include "stepnet/core/spare_memory.h"
 
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "stepnet/core/scoped_value.h"
@@ -18,7 +19,8 @@ Owners& AllOwners() {
   return owners;
 }
 
-thread_local bool is_freeing = false;
+using Held = std::vector<std::shared_ptr<const void>>;
+thread_local Held* let_go = nullptr;  // by owners that this thread asks; null: it asks none
 
 }  // namespace
 
@@ -34,9 +36,12 @@ void SpareMemory::Withdraw() {
   std::erase(AllOwners().all, this);
 }
 
+void SpareMemory::LetGo(std::shared_ptr<const void> held) { let_go->push_back(std::move(held)); }
+
 bool FreeSpareMemory() {
-  if (is_freeing) return false;
-  const ScopedValue<bool> freeing(is_freeing, true);
+  if (let_go != nullptr) return false;
+  Held held;
+  const ScopedValue<Held*> freeing(let_go, &held);
   const std::lock_guard lock(AllOwners().mutex);
   while (true) {
     SpareMemory* best = nullptr;

@@ -1,6 +1,9 @@
-// Spare memory: tensors that hold what can be computed again. Where a tensor would exceed the limit of tensor memory,
-// they go first.
+// Spare memory: tensors that hold what nobody reads any more, or what can be computed again. Where a tensor would
+// exceed the limit of tensor memory, they go first.
 #pragma once
+
+#include <limits>
+#include <memory>
 
 namespace stepnet {
 
@@ -14,6 +17,8 @@ class SpareMemory {
 
   // Bytes that FreeNext would free, for each microsecond that it takes to do without; 0: there are none now.
   virtual double Gain() = 0;
+  // That of memory whose values nobody reads: it goes before any that has to be computed again.
+  static constexpr double kOfNoUse = std::numeric_limits<double>::infinity();
   // Returns whether it has freed some.
   virtual bool FreeNext() = 0;
 
@@ -23,6 +28,9 @@ class SpareMemory {
   void Offer();
   void Withdraw();
   ~SpareMemory();
+  // Within FreeNext: what this holds is destroyed when no owner is being asked any more. That may withdraw other
+  // owners, and wait for those who make one.
+  static void LetGo(std::shared_ptr<const void> held);
 };
 
 // Frees what gains most. Returns whether something was freed; false within a call of FreeNext, too.

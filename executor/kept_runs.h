@@ -4,7 +4,8 @@
 // The run that begins and what is kept beside it take no more than twice the memory of the largest of them: two shapes
 // that take turns are kept whole, ever new shapes cost twice what they would alone, and a single one costs what it
 // needs. What no run has asked for in a while is freed, so that a shape that came once does not cost its memory for
-// ever. Where memory runs short, all that is kept is.
+// ever. Where memory runs short, all that is kept is: of the host for whoever it is short, of a device for the
+// operator.
 #pragma once
 
 #include <algorithm>
@@ -12,35 +13,39 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
+#include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/spare_memory.h"
 
 namespace stepnet {
 
-// Run has its `plan`, its `steps`, a RunState, and MemoryBytes().
+// Run has its `plan`, its `steps`, a RunState, and MemoryBytes(). Safe to use from any thread.
 template <typename Run>
-class KeptRuns {
+class KeptRuns final : public SpareMemory {
  public:
+  // What a device plays finds its memory where it was: nobody else frees that.
+  explicit KeptRuns(Device device = {}) {
+    if (device.IsHost()) Offer();
+  }
+  ~KeptRuns() { Withdraw(); }
+
   // One of this plan, for which fits(run) holds, that nobody else holds; what `make` returns where there is none. The
   // run is about to need about `bytes`, or what it has where that is more.
   template <typename Plan, typename Make, typename Fits>
   std::shared_ptr<Run> Take(const std::shared_ptr<const Plan>& plan, double bytes, const Make& make, const Fits& fits) {
+    const std::shared_ptr<Run> kept = TakeKept(
+        [&](const Kept& other) { return IsIdle(other) && other.run->plan == plan && fits(*other.run); }, bytes);
+    if (kept != nullptr) return kept;
+    const std::shared_ptr<Run> made = make();
+    Runs dropped;
     const std::lock_guard lock(mutex_);
-    ++num_taken_;
-    const auto is_free = [&](const Kept& kept) { return IsIdle(kept) && kept.run->plan == plan && fits(*kept.run); };
-    const auto found = std::find_if(runs_.begin(), runs_.end(), is_free);
-    if (found != runs_.end()) {
-      runs_.splice(runs_.begin(), runs_, found);
-      bytes = std::max(bytes, BytesOf(*found));
-    }
-    DropOthers(/*is_first_taken=*/found != runs_.end(), bytes);
-    if (found == runs_.end()) {
-      runs_.push_front({.run = make()});
-      // Those that others hold on to are forgotten here, and freed when they let go.
-      if (runs_.size() > kMaxRuns) runs_.pop_back();
-    }
-    runs_.front().taken = num_taken_;
-    return runs_.front().run;
+    runs_.push_front({.run = made, .taken = num_taken_});
+    // Those that others hold on to are forgotten here, and freed when they let go.
+    if (runs_.size() > kMaxRuns) dropped.splice(dropped.end(), runs_, std::prev(runs_.end()));
+    return made;
   }
 
   template <typename Plan, typename Make>
@@ -61,8 +66,27 @@ class KeptRuns {
 
   // Drops what nobody holds. Returns whether there was anything.
   bool DropIdle() {
+    Runs dropped;
     const std::lock_guard lock(mutex_);
-    return std::erase_if(runs_, IsIdle) > 0;
+    for (auto next = runs_.begin(); next != runs_.end();) {
+      const auto kept = next++;
+      if (IsIdle(*kept)) dropped.splice(dropped.end(), runs_, kept);
+    }
+    return !dropped.empty();
+  }
+
+  double Gain() override {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(runs_, IsIdle) ? kOfNoUse : 0;
+  }
+  // Frees the one that was used longest ago.
+  bool FreeNext() override {
+    const std::lock_guard lock(mutex_);
+    const auto last = std::find_if(runs_.rbegin(), runs_.rend(), IsIdle);
+    if (last == runs_.rend()) return false;
+    LetGo(std::move(last->run));
+    runs_.erase(std::next(last).base());
+    return true;
   }
 
  private:
@@ -73,32 +97,60 @@ class KeptRuns {
     std::int64_t taken = 0;  // when, as a number of the operator's runs
   };
 
+  // Runs that are dropped are destroyed behind the lock, as they offer spare memory of their own: whoever withdraws
+  // waits for those who ask all owners for theirs, and these wait here. So may those whose memory runs were lent.
+  using Runs = std::list<Kept>;
+
   static bool IsIdle(const Kept& kept) { return kept.run.use_count() == 1; }
 
-  // Lets those that are idle, but for the first one where that is taken, let go of what they were lent, and drops what
-  // is old or, the last used first, beyond the bound beside a run of `bytes`.
-  void DropOthers(bool is_first_taken, double bytes) {
-    const auto first = is_first_taken ? std::next(runs_.begin()) : runs_.begin();
-    double largest = bytes;
-    for (auto kept = first; kept != runs_.end(); ++kept) {
-      if (IsIdle(*kept)) largest = std::max(largest, BytesOf(*kept));
+  // The first one that is free for a run, which is about to need about `bytes`. Null where there is none.
+  template <typename IsFree>
+  std::shared_ptr<Run> TakeKept(const IsFree& is_free, double bytes) {
+    std::shared_ptr<Run> taken;
+    std::vector<std::shared_ptr<Run>> others;
+    Runs dropped;
+    {
+      const std::lock_guard lock(mutex_);
+      ++num_taken_;
+      const auto found = std::find_if(runs_.begin(), runs_.end(), is_free);
+      if (found != runs_.end()) {
+        runs_.splice(runs_.begin(), runs_, found);
+        bytes = std::max(bytes, BytesOf(*found));
+        found->taken = num_taken_;
+        taken = found->run;
+      }
+      dropped = DropOthers(bytes);
+      for (const Kept& kept : runs_) {
+        if (IsIdle(kept)) others.push_back(kept.run);
+      }
     }
+    for (const std::shared_ptr<Run>& other : others) other->steps->ReleaseBases();
+    return taken;
+  }
+
+  // Of those that are idle, what is old or, the last used first, beyond the bound beside a run of `bytes`.
+  Runs DropOthers(double bytes) {
+    double largest = bytes;
+    for (const Kept& kept : runs_) {
+      if (IsIdle(kept)) largest = std::max(largest, BytesOf(kept));
+    }
+    Runs dropped;
     double room = 2 * largest - bytes;
-    for (auto next = first; next != runs_.end();) {
+    for (auto next = runs_.begin(); next != runs_.end();) {
       const auto kept = next++;
       if (!IsIdle(*kept)) continue;
-      kept->run->steps->ReleaseBases();
       room -= BytesOf(*kept);
       if (num_taken_ - kept->taken <= kMaxAge && room >= 0) continue;
       room += BytesOf(*kept);
-      runs_.erase(kept);
+      dropped.splice(dropped.end(), runs_, kept);
     }
+    return dropped;
   }
 
   static double BytesOf(const Kept& kept) { return static_cast<double>(kept.run->MemoryBytes()); }
 
   std::mutex mutex_;
-  std::list<Kept> runs_;  // the last used first
+  Runs runs_;  // the last used first
   std::int64_t num_taken_ = 0;
 };
 

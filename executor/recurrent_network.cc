@@ -253,7 +253,7 @@ class RecurrentNetwork {
   PlanCache<Key, ForwardPlan> plans_;
   BlockBound block_bound_;
   const std::shared_ptr<NumberForLimit> num_recomputed_ = std::make_shared<NumberForLimit>();
-  KeptRuns<RecurrentRecord> records_;
+  KeptRuns<RecurrentRecord> records_{op_.options().device()};
   const std::shared_ptr<RecentGradient> gradient_ = std::make_shared<RecentGradient>();
 };
 

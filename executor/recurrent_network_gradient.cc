@@ -293,7 +293,7 @@ class RecurrentNetworkGradient {
   PlanCache<BackwardPlanKey, BackwardPlan> plans_;
   std::mutex mutex_;
   std::shared_ptr<const ForwardOperator> agreed_;  // the last one
-  KeptRuns<BackwardRun> runs_;
+  KeptRuns<BackwardRun> runs_{op_.options().device()};
 };
 
 const Registration recurrent_network_gradient =

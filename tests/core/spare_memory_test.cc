@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
+
 #include "stepnet/core/tensor.h"
 #include "stepnet/tests/core/limited_memory.h"
 
@@ -47,6 +50,29 @@ TEST(SpareMemory, IsNotFreedForWhatNoLimitAllows) {
   const LimitedMemory limited(TensorMemory().current);
   EXPECT_THROW(Tensor(DType::kUInt8, Shape({TensorMemory().limit + 1})), Error);
   EXPECT_EQ(spare.count(), 2U);
+}
+
+// What an owner lets go of is destroyed when owners may be withdrawn.
+TEST(SpareMemory, MayHoldOwners) {
+  class Holder final : public SpareMemory {
+   public:
+    Holder() { Offer(); }
+    ~Holder() { Withdraw(); }
+    double Gain() override { return held_ == nullptr ? 0 : kOfNoUse; }
+    bool FreeNext() override {
+      LetGo(std::move(held_));
+      return true;
+    }
+
+   private:
+    std::shared_ptr<const Spare> held_ = std::make_shared<const Spare>(1, 1);
+  };
+  const Spare spare(1, 5);
+  const Holder holder;
+  const std::int64_t before = TensorMemory().current;
+  EXPECT_TRUE(FreeSpareMemory());
+  EXPECT_EQ(TensorMemory().current, before - 1000);
+  EXPECT_EQ(spare.count(), 1U) << "what is of no use goes first";
 }
 
 TEST(SpareMemory, IsThatOfOwnersThatLive) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "stepnet/core/spare_memory.h"
 #include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {
@@ -107,6 +108,28 @@ TEST_F(KeptRunsTest, WhatIsKeptLetsGoOfWhatItWasLent) {
   EXPECT_TRUE(other->steps->holds_bases);
   Take(1);
   EXPECT_FALSE(other->steps->holds_bases);
+}
+
+TEST_F(KeptRunsTest, TensorsOfOthersTakeWhatNobodyHolds) {
+  const std::shared_ptr<TestRun> held = Take(2);
+  const std::weak_ptr<TestRun> first = Take(0), second = Take(1);
+  EXPECT_TRUE(FreeSpareMemory());
+  EXPECT_TRUE(first.expired()) << "the one used longest ago";
+  EXPECT_FALSE(second.expired());
+  EXPECT_TRUE(FreeSpareMemory());
+  EXPECT_TRUE(second.expired());
+  EXPECT_FALSE(FreeSpareMemory());
+  Run(0, 100);
+  EXPECT_EQ(num_made_, 4);
+}
+
+// What is played finds its memory where it was.
+TEST(KeptRuns, OfADeviceAreNobodyElses) {
+  KeptRuns<TestRun> runs(Device{.kind = DeviceKind::kCuda});
+  const auto plan = std::make_shared<const int>();
+  runs.Take(plan, 100, [&] { return std::make_shared<TestRun>(TestRun{.plan = plan, .bytes = 100}); });
+  EXPECT_FALSE(FreeSpareMemory());
+  EXPECT_TRUE(runs.DropIdle());
 }
 
 TEST_F(KeptRunsTest, WhereMemoryRunsShortNothingIsKept) {
