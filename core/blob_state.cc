@@ -1,5 +1,7 @@
 #include "stepnet/core/blob_state.h"
 
+#include <utility>
+
 namespace stepnet {
 
 BlobState::BlobState(const Blob& blob)
@@ -37,6 +39,13 @@ bool BlobState::Restore(Blob& blob) const {
   blob.object_ = object_.lock();
   blob.type_ = type_;
   return blob.HasObject() == (object_address_ != nullptr);
+}
+
+std::shared_ptr<const void> BlobState::Take(Blob& blob) {
+  std::shared_ptr<const void> held = std::move(blob.object_);
+  if (blob.HasTensor()) held = std::make_shared<const Tensor>(std::move(blob.tensor_));
+  blob.Reset();
+  return held;
 }
 
 }  // namespace stepnet

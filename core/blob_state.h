@@ -18,6 +18,9 @@ class BlobState {
   // Gives the blob that again. False where it no longer exists: the blob holds nothing then.
   bool Restore(Blob& blob) const;
 
+  // Leaves nothing in the blob. What it held is held by what is returned.
+  static std::shared_ptr<const void> Take(Blob& blob);
+
  private:
   Tensor tensor_;  // without its storage
   std::weak_ptr<Storage> storage_;

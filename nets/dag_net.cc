@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "stepnet/core/access_order.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/nets/overwritten_blobs.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -185,6 +187,8 @@ class DagNet : public Net {
     has_begun_updates_ = false;
     Lend(&context_);
     context_.PrepareLanes(num_lanes_);
+    if (!overwritten_) overwritten_.emplace(operators_, workspace());
+    const OverwritingRun overwriting(*overwritten_);
     const auto work = std::make_shared<DagRun>(order_, num_operators, [this](int i, int lane) { RunInLane(i, lane); });
     ThreadPool::Process().Run(work, num_lanes_ - 1);
     work->Check();
@@ -194,6 +198,7 @@ class DagNet : public Net {
   static constexpr int kMaxWorkers = 256;
 
   void RunInLane(int i, int lane) {
+    overwritten_->Use(static_cast<size_t>(i));
     if (i < first_update_) return RunOperator(i, context_.lanes[lane]);
     BeginUpdates();
     const CancellationScope cannot_be_cancelled(nullptr);
@@ -215,6 +220,7 @@ class DagNet : public Net {
 
   OperatorOrder order_;
   const int num_lanes_;  // of threads
+  std::optional<OverwrittenBlobs> overwritten_;
   RunContext context_;
   int first_update_ = -1;  // below 0: not known yet
   std::mutex updates_mutex_;

@@ -15,6 +15,7 @@
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/net_recordings.h"
 #include "stepnet/nets/operator_lanes.h"
+#include "stepnet/nets/overwritten_blobs.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
@@ -31,8 +32,10 @@ class SimpleNet : public Net {
     context_.late_faults = late_faults_.get();
     // Those of a run that an exception has ended.
     if (late_faults_ != nullptr && late_faults_->pending()) late_faults_->Take();
+    if (!overwritten_) overwritten_.emplace(operators_, workspace());
+    const OverwritingRun overwriting(*overwritten_);
     // First what may find no memory: before operators have changed what the next run reads.
-    for (const int i : entries_) RunOperator(i, context_);
+    for (const int i : entries_) RunNext(i, context_);
     const int num_run = RunRecorded();
     RunOthers(num_run);
     ThrowLateFaults(late_faults_.get());
@@ -40,6 +43,11 @@ class SimpleNet : public Net {
   bool RunsInTurn() const override { return true; }
 
  private:
+  void RunNext(int i, RunContext& context) {
+    overwritten_->Use(static_cast<size_t>(i));
+    RunOperator(i, context);
+  }
+
   // Looks once more whether the run shall stop, and not from then on.
   void BeginUpdates(std::optional<CancellationScope>* scope) const {
     if (scope->has_value()) return;
@@ -57,7 +65,7 @@ class SimpleNet : public Net {
     std::optional<CancellationScope> updates;
     for (int i = begin; i < static_cast<int>(operators_.size()); ++i) {
       if (i >= first_update_) BeginUpdates(&updates);
-      if (!std::ranges::binary_search(entries_, i)) RunOperator(i, context_);
+      if (!std::ranges::binary_search(entries_, i)) RunNext(i, context_);
     }
   }
 
@@ -89,7 +97,7 @@ class SimpleNet : public Net {
     recording.context.PrepareLanes(num_lanes_);
     const auto run = [&](const OperatorLane& at) {
       RunContext& context = recording.context.lanes[at.lane];
-      RunOperator(at.op, context);
+      RunNext(at.op, context);
       NoteRefusal(at.op, context);
     };
     Recorder* const recorder = recording.run->recorder();
@@ -127,6 +135,7 @@ class SimpleNet : public Net {
   }
 
   std::unique_ptr<LateFaults> late_faults_;
+  std::optional<OverwrittenBlobs> overwritten_;
   RunContext context_;
   std::unique_ptr<NetRecordings> recordings_;
   std::vector<OperatorLane> lanes_;  // of the operators that are recorded

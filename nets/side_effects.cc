@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "stepnet/nets/gradient_request.h"
@@ -14,9 +15,11 @@ bool HasSideEffects(const NetDef& net) {
   return std::ranges::any_of(net.op(), [](const OperatorDef& op) { return HasSideEffects(op); });
 }
 
+constexpr std::string_view kGradient = "RecurrentNetworkGradient";
+
 bool AddsToGradient(const OperatorDef& op) {
   const std::string add = GradientRequestName(GradientRequest::kAdd);
-  return op.type() == "RecurrentNetworkGradient" && std::ranges::any_of(op.arg(), [&](const Argument& arg) {
+  return op.type() == kGradient && std::ranges::any_of(op.arg(), [&](const Argument& arg) {
            return arg.name() == "gradient_requests" && std::ranges::find(arg.strings(), add) != arg.strings().end();
          });
 }
@@ -33,6 +36,13 @@ bool HasSideEffects(const OperatorCall& op) {
            const std::shared_ptr<const NetDef>& net = argument.second.net;
            return net != nullptr && HasSideEffects(*net);
          });
+}
+
+bool ReadsItsOutputs(const OperatorCall& op) {
+  if (HasSideEffects(op)) return true;
+  if (op.type() != kGradient) return false;
+  const std::vector<std::string>& requests = op.Strings("gradient_requests");
+  return std::ranges::find(requests, GradientRequestName(GradientRequest::kAdd)) != requests.end();
 }
 
 bool DrawsRandomNumbers(const OperatorDef& op) {

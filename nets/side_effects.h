@@ -16,6 +16,10 @@ class OperatorDef;
 bool HasSideEffects(const OperatorDef& op);
 bool HasSideEffects(const OperatorCall& op);
 
+// Whether what its outputs hold before it runs may matter: it has side effects, or adds to a gradient
+// (gradient_requests).
+bool ReadsItsOutputs(const OperatorCall& op);
+
 // Whether it draws random numbers, or an operator of a net among its arguments does.
 // REQUIRES: the type is registered, and so are those in nets among its arguments.
 bool DrawsRandomNumbers(const OperatorDef& op);
