@@ -13,6 +13,8 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/overwritten_blobs.h"
+#include "stepnet/nets/recording.h"
 #include "stepnet/python/src/names.h"
 
 namespace stepnet::python {
@@ -123,11 +125,38 @@ struct Program::Session {
   std::vector<Blob*> inputs, outputs;
   std::vector<Blob*> output_gradients, gradients, differentiated;  // null for blobs that there are not
   std::unique_ptr<Net> net, backward;
+  // What they write first: spare memory while nobody uses the session, and for `backward` until it runs, too.
+  std::optional<OverwrittenBlobs> written, written_back;
   std::deque<GivenPlace> input_places, gradient_places;  // of inputs, and of gradients of outputs
   std::vector<Tensor> zeros;  // on the device, of outputs: their gradients where none are given
   std::uint64_t run = 0;      // the number of the last one
   bool is_on_device = false;  // its inputs, some of them, and all that it gives
   bool may_be_under_way = false;
+
+  void MakeSpare(const Workspace* shared) {
+    std::set<const Blob*> of_others;
+    const auto add = [&](const Workspace& of, const std::vector<std::string>& names) {
+      for (const std::string& name : names) of_others.insert(of.FindBlob(name));
+    };
+    if (shared != nullptr) add(*shared, shared->LocalBlobs());
+    written.emplace(net->operators(), workspace, of_others);
+    if (backward == nullptr) return;
+    // What the run forward has left may be read until the run back writes there.
+    for (const auto& op : net->operators()) {
+      of_others.insert(op->outputs().begin(), op->outputs().end());
+      add(workspace, OtherBlobs(op->call()));
+    }
+    written_back.emplace(backward->operators(), workspace, of_others);
+  }
+
+  // Somebody uses the session for a run, and what that leaves.
+  void Begin() { written->UseAll(); }
+  // Nobody does any more.
+  void End() {
+    ReleaseGiven();
+    written->SpareAll();
+    if (written_back) written_back->SpareAll();
+  }
 
   // Runs it; what is not on the device waits for it.
   void Run(Net& which) {
@@ -158,6 +187,7 @@ class Program::Lease {
       }
     }
     if (session_ == nullptr) session_ = program_.MakeSession();
+    session_->Begin();
   }
   ~Lease() {
     if (session_ != nullptr) program_.GiveBack(std::move(session_));
@@ -214,6 +244,7 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   // There is nothing to run where no output depends on what is differentiated by, or all that do are what was given.
   if (def_.backward.op_size() > 0) session->backward = Net::Create(def_.backward, session->workspace, def_.options);
   session->gradients = blobs_of(def_.gradients);
+  session->MakeSpare(def_.shared == nullptr ? nullptr : &def_.shared->workspace);
   for (size_t i = 0; i < def_.inputs.size(); ++i) session->input_places.emplace_back(def_.options.device());
   for (size_t i = 0; i < def_.output_gradients.size(); ++i) {
     session->gradient_places.emplace_back(def_.options.device());
@@ -231,7 +262,7 @@ void Program::TakeShared(Session& session) const {
 }
 
 void Program::GiveBack(std::unique_ptr<Session> session) {
-  session->ReleaseGiven();
+  session->End();
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(session));
 }
@@ -340,6 +371,7 @@ Tensor Pullback::ZerosOf(size_t output) {
 
 std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums) {
   const std::lock_guard lock(mutex_);
+  if (session_->written_back) session_->written_back->UseAll();
   for (size_t i = 0; i < session_->output_gradients.size(); ++i) {
     Blob* const blob = session_->output_gradients[i];
     if (blob == nullptr) continue;
