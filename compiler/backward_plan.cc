@@ -31,9 +31,11 @@ class BackwardPlanMaker {
     plan_->forward = forward.plan;
   }
 
-  std::shared_ptr<const BackwardPlan> Make() {
+  // The first operators of the step net, so many, are of the step forward.
+  std::shared_ptr<const BackwardPlan> Make(int num_recomputed) {
     const NetDef& net = spec_.BackwardStep();
     graph_.backward = true;
+    graph_.num_recomputed = num_recomputed;
     for (int i = 0; i < 2 * NumStates(); ++i) graph_.AddBase(/*is_lent=*/i >= NumStates());
     for (const std::string& blob : BlobsReadFirst(net)) reads_first_.insert(blob);
     for (const OperatorDef& op : net.op()) written_.insert(op.output().begin(), op.output().end());
@@ -484,11 +486,12 @@ class BackwardPlanMaker {
 
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
                                                      const GradientInputs& layout, const ForwardRun& forward) {
-  if (forward.recomputed.empty()) return BackwardPlanMaker(op, spec, layout, forward).Make();
+  if (forward.recomputed.empty()) return BackwardPlanMaker(op, spec, layout, forward).Make(/*num_recomputed=*/0);
   RecurrentSpec with_recomputed = spec;
   with_recomputed.backward_step_net = std::make_shared<const NetDef>(
       WithRecomputed(forward.op->spec, BlobsOf(forward.recomputed), spec.BackwardStep()));
-  return BackwardPlanMaker(op, with_recomputed, layout, forward).Make();
+  const int num_recomputed = with_recomputed.backward_step_net->op_size() - spec.BackwardStep().op_size();
+  return BackwardPlanMaker(op, with_recomputed, layout, forward).Make(num_recomputed);
 }
 
 }  // namespace stepnet
