@@ -20,11 +20,14 @@ OverwrittenBlobs::OverwrittenBlobs(Operators operators, Workspace& workspace, co
   for (size_t i = 0; i < operators.size(); ++i) {
     const NetOperator& op = *operators[i];
     known.insert(op.inputs().begin(), op.inputs().end());
-    const bool only_writes = op.device().IsHost() && !ReadsItsOutputs(op.call());
+    for (size_t o = 0; o < op.outputs().size(); ++o) {
+      if (!op.device().IsHost() || !OnlyWrites(op.call(), static_cast<int>(o))) known.insert(op.outputs()[o]);
+    }
     const auto add = [&](Blob& blob, const std::string& name) {
-      if (known.insert(&blob).second && only_writes) entries_[i].push_back({.blob = &blob, .name = name});
+      if (known.insert(&blob).second) entries_[i].push_back({.blob = &blob, .name = name});
     };
     for (Blob* const blob : op.outputs()) add(*blob, "");
+    if (!op.device().IsHost()) continue;
     for (const std::string& name : OtherBlobs(op.call())) add(workspace.CreateBlob(name), name);
   }
   Offer();

@@ -38,11 +38,11 @@ bool HasSideEffects(const OperatorCall& op) {
          });
 }
 
-bool ReadsItsOutputs(const OperatorCall& op) {
-  if (HasSideEffects(op)) return true;
-  if (op.type() != kGradient) return false;
+bool OnlyWrites(const OperatorCall& op, int output) {
+  if (HasSideEffects(op)) return false;
+  if (op.type() != kGradient) return true;
   const std::vector<std::string>& requests = op.Strings("gradient_requests");
-  return std::ranges::find(requests, GradientRequestName(GradientRequest::kAdd)) != requests.end();
+  return requests.empty() || requests.at(output) == GradientRequestName(GradientRequest::kWrite);
 }
 
 bool DrawsRandomNumbers(const OperatorDef& op) {

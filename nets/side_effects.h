@@ -16,9 +16,9 @@ class OperatorDef;
 bool HasSideEffects(const OperatorDef& op);
 bool HasSideEffects(const OperatorCall& op);
 
-// Whether what its outputs hold before it runs may matter: it has side effects, or adds to a gradient
-// (gradient_requests).
-bool ReadsItsOutputs(const OperatorCall& op);
+// Whether what the output holds before the operator runs never matters: it has no side effects, and neither adds to
+// that nor leaves it as it is (gradient_requests).
+bool OnlyWrites(const OperatorCall& op, int output);
 
 // Whether it draws random numbers, or an operator of a net among its arguments does.
 // REQUIRES: the type is registered, and so are those in nets among its arguments.

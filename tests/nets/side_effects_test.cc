@@ -24,5 +24,23 @@ TEST(SideEffects, RandomNumbersAreFoundInStepNetsToo) {
   EXPECT_TRUE(DrawsRandomNumbers(tests));
 }
 
+// What an operator leaves as it is, or adds to, somebody may read; requests are by output.
+TEST(SideEffects, MostOperatorsOnlyWrite) {
+  NetDef net;
+  AddOp(&net, "Tanh", {"x"}, {"y"});
+  AddOp(&net, "Print", {"x"}, {});
+  AddOp(&net, "RecurrentNetworkGradient", {"x"}, {"a", "b", "c"})
+      .Net("step_net", NetDef())
+      .Strings("gradient_requests", {"write", "add", "none"});
+  AddOp(&net, "RecurrentNetworkGradient", {"x"}, {"a"}).Net("step_net", NetDef());
+  const auto only_writes = [&](int op, int output) { return OnlyWrites(OperatorCall(net.op(op)), output); };
+  EXPECT_TRUE(only_writes(0, 0));
+  EXPECT_FALSE(only_writes(1, 0));
+  EXPECT_TRUE(only_writes(2, 0));
+  EXPECT_FALSE(only_writes(2, 1));
+  EXPECT_FALSE(only_writes(2, 2));
+  EXPECT_TRUE(only_writes(3, 0));
+}
+
 }  // namespace
 }  // namespace stepnet
