@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/scoped_value.h"
 
 namespace stepnet {
@@ -42,6 +43,8 @@ bool FreeSpareMemory() {
   if (let_go != nullptr) return false;
   Held held;
   const ScopedValue<Held*> freeing(let_go, &held);
+  // Whoever looks whether to stop may wait for a thread that withdraws an owner, as Python's code does.
+  const CancellationScope not_cancelled(nullptr);
   const std::lock_guard lock(AllOwners().mutex);
   while (true) {
     SpareMemory* best = nullptr;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/tests/core/limited_memory.h"
 
@@ -73,6 +74,25 @@ TEST(SpareMemory, MayHoldOwners) {
   EXPECT_TRUE(FreeSpareMemory());
   EXPECT_EQ(TensorMemory().current, before - 1000);
   EXPECT_EQ(spare.count(), 1U) << "what is of no use goes first";
+}
+
+// To look whether to stop may run code of others, which withdraws owners.
+TEST(SpareMemory, IsAskedForWithoutLookingWhetherToStop) {
+  class Looking final : public SpareMemory {
+   public:
+    Looking() { Offer(); }
+    ~Looking() { Withdraw(); }
+    double Gain() override {
+      CheckCancelled();
+      return 0;
+    }
+    bool FreeNext() override { return false; }
+  };
+  const Looking owner;
+  Cancellation cancelled;
+  cancelled.Cancel();
+  const CancellationScope scope(&cancelled);
+  EXPECT_NO_THROW(FreeSpareMemory());
 }
 
 TEST(SpareMemory, IsThatOfOwnersThatLive) {
