@@ -1,6 +1,7 @@
 #include "stepnet/report/node_functions.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "stepnet/core/formulas/formula_cache.h"
@@ -16,7 +17,8 @@ bool IsVectorFunction(const ExprNode& node) {
 
 void Add(const OperatorCall& call, const std::vector<TensorInfo>& inputs, std::map<ExprOp, double>* counts) {
   try {
-    for (const RegionPart& part : FindParts(ShapeQuery(call, inputs))->parts) {
+    const std::shared_ptr<const OperatorParts> found = FindParts(ShapeQuery(call, inputs));
+    for (const RegionPart& part : found->parts) {
       const std::vector<Expr> roots = part.region.Roots();
       for (const ExprNode* node : ExprNodes(roots)) {
         if (IsVectorFunction(*node)) (*counts)[node->op] += static_cast<double>(part.region.NumElements());

@@ -69,6 +69,19 @@ def test_explain_tells_what_runs():
         cell.explain(params)
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "cells").glob("*.cell")), ids=lambda path: path.stem)
+def test_explain_takes_every_example_with_its_gradients(path):
+    cell = stepnet.cell(path, training=True)
+    sizes = {"T": 3, "B": 2}
+    inputs = {
+        each.name: numpy.ones([int(sizes.get(size, size)) for size in each.shape.strip("[]").split(", ")], each.dtype)
+        for each in cell.inputs
+        if not each.optional
+    }
+    text = cell.explain(cell.init(), inputs, gradients=True)
+    assert "backward" in text
+
+
 def test_explain_says_that_there_is_nothing_to_explain(tmp_path):
     (tmp_path / "net.pbtxt").write_text('op { type: "Relu" input: "x" output: "y" }')
     with pytest.raises(stepnet.InvalidNetError, match="runs no step net"):
