@@ -38,7 +38,7 @@ std::string TypeNameWithArticle(nb::handle object) {
 void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
   const std::string text = StrCat(Text(role), " is ", why, " and is copied; ", better);
   nb::module_::import_("warnings")
-      .attr("warn")(text.c_str(), nb::module_::import_("stepnet.errors").attr("CopyWarning"),
+      .attr("warn")(StrOf(text), nb::module_::import_("stepnet.errors").attr("CopyWarning"),
                     nb::arg("stacklevel") = 2);
 }
 

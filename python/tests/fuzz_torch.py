@@ -1,5 +1,7 @@
 """Trials of what stands between StepNet and PyTorch."""
 
+import contextlib
+
 import fuzz_values
 import numpy
 import torch
@@ -63,7 +65,8 @@ def _module(trial):
                 "nonlinearity",
             ]
         )
-        setattr(module, attribute, trial.random.choice([*fuzz_values.NUMBERS, "LSTM", "tanh"]))
+        with contextlib.suppress(TypeError):  # the bias of an nn.Linear is a parameter
+            setattr(module, attribute, trial.random.choice([*fuzz_values.NUMBERS, "LSTM", "tanh"]))
     if trial.happens(0.1) and hasattr(module, "weight_ih_l0"):
         other = [
             torch.zeros(3),

@@ -312,11 +312,11 @@ def use_net(trial, net, is_trained):
     for _ in range(2):
         trial.call(net, **inputs)
     if is_trained:
-        state = trial.call(lambda: net.state)
-        for name in list(state or {}):
+        state = dict(trial.call(lambda: net.state) or {})
+        for name in list(state):
             if trial.happens(0.3):
                 state[name] = fuzz_values.strange_array(trial.random, state[name])
-        trial.call(net.restore, with_strange_names(trial, state or {}, 0.2))
+        trial.call(net.restore, with_strange_names(trial, state, 0.2))
     trial.call(net.explain, format=trial.random.choice(["text", "html", "json", *fuzz_values.TEXTS]), **inputs)
     gradients_of(trial, trial.call(net.vjp, wrt=wrt_of(trial, net.inputs), **inputs), 0.2)
     trial.call(net.value_and_grad, loss_of(trial, net.outputs), **inputs)

@@ -162,6 +162,12 @@ def test_what_is_written_can_be_read(file, name, tmp_path):
     assert list(stepnet.load_params(tmp_path / file)) == [longest]
 
 
+def test_a_name_that_is_no_text_is_refused_of_what_is_copied_too(tmp_path):
+    columns = numpy.ones((3, 2), "float32").T
+    with pytest.warns(stepnet.CopyWarning), pytest.raises(stepnet.InputOutputError, match="names are printable"):
+        stepnet.save_params({"\ud800": columns}, tmp_path / "a.npz")
+
+
 def safetensors(path, header, length=None):
     header = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(header) if length is None else length) + header)
