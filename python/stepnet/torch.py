@@ -325,6 +325,12 @@ class Recurrent(Module):
     def forward(  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
         self, input: torch.Tensor | PackedSequence, hx: Any = None
     ) -> Any:
+        for state in hx if isinstance(hx, (tuple, list)) else () if hx is None else (hx,):
+            if not isinstance(state, torch.Tensor):
+                raise errors.TypeMismatchError(
+                    f"type mismatch: hx of {self.cell.name} has {with_article(type(state))}; "
+                    "it must be a tensor, or a tuple of tensors"
+                )
         if isinstance(input, PackedSequence):
             outputs = self._run_packed(input, hx)
         else:
@@ -351,7 +357,8 @@ class Recurrent(Module):
         if input.dim() != 2:
             return self._run(input, hx)
         batch = 0 if self._is_batch_major else 1
-        output, last = self._run(input.unsqueeze(batch), self._each(hx, lambda state: state.unsqueeze(1)))
+        hx = self._each(hx, lambda state: state[:, None] if state.dim() > 0 else state)
+        output, last = self._run(input.unsqueeze(batch), hx)
         return output.squeeze(batch), self._each(last, lambda state: state.squeeze(1))
 
     def _run(self, x: torch.Tensor, hx: Any, lengths: torch.Tensor | None = None) -> Any:
@@ -373,7 +380,8 @@ class Recurrent(Module):
         data, batch_sizes, order, back = packed
         x, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes), batch_first=self._is_batch_major)
         if order is not None:
-            hx = self._each(hx, lambda state: state.index_select(1, order))
+            # A state of another batch stays as it is: it is refused where shapes are compared.
+            hx = self._each(hx, lambda state: state.index_select(1, order) if state.shape[1:2] == order.shape else state)
         output, last = self._run(x, hx, lengths)
         if back is not None:
             last = self._each(last, lambda state: state.index_select(1, back))
@@ -385,11 +393,6 @@ class Recurrent(Module):
         if hx is None:
             return {}
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        strange = [with_article(type(state)) for state in given if not isinstance(state, torch.Tensor)]
-        if strange:
-            raise errors.TypeMismatchError(
-                f"type mismatch: hx of {self.cell.name} has {strange[0]}; it must be a tensor, or a tuple of tensors"
-            )
         expected = [[len(self._places), batch, *self._state_sizes(state)] for state in self._states]
         found = [list(state.shape) for state in given]
         if found != expected:

@@ -351,6 +351,15 @@ def test_what_recurrent_cannot_do_is_told(cells):
         module(x, (torch.zeros(2, 3, 4), torch.zeros(1, 3, 4)))
     with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[1, 2, 4\], "):
         module(x, (torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)))
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[\], \[1, 1, 4\]; it must be h"):
+        module(x[:, 0], (torch.zeros(()), torch.zeros(1, 4)))
+    module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.GRU(5, 4), lengths=True))
+    packed = pack_padded_sequence(x, [4, 7, 4], enforce_sorted=False)
+    for state in (torch.zeros(()), torch.zeros(4), torch.zeros(1, 2, 4)):
+        with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of gru is .*; it must be h \[1, 3, 4\]"):
+            module(packed, state)
+    with pytest.raises(stepnet.TypeMismatchError, match="hx of gru has an ndarray"):
+        module(packed, numpy.zeros((1, 3, 4)))
 
 
 def test_states_of_another_shape_are_refused():
@@ -442,6 +451,8 @@ def test_what_is_no_tensor_is_told():
     for states in (3, (None, None), (torch.zeros(1, 3, 4), numpy.zeros((1, 3, 4)))):
         with pytest.raises(stepnet.TypeMismatchError, match="hx of lstm has an? .*; it must be a tensor, or a tuple of tensors"):
             recurrent(x, states)
+        with pytest.raises(stepnet.TypeMismatchError, match="hx of lstm has an? "):
+            recurrent(x[:, 0], states)
     with pytest.raises(stepnet.TypeMismatchError, match="the input 'x' of lstm is torch.sparse_coo; it must be dense"):
         recurrent(x.to_sparse())
     with pytest.raises(stepnet.ShapeMismatchError, match=r"the input of lstm is \[\]; it must be \[T, B, 5\]"):
