@@ -87,13 +87,19 @@ RunOptions MakeRunOptions(const RunRequest& request) {
                               .seed = seed,
                               .disabled_passes = {disable_pass.begin(), disable_pass.end()}};
   CheckDisabledPasses(options.disabled_passes);
+  for (const Pass& pass : Passes()) {
+    if (opt_level >= pass.opt_level || !options.disabled_passes.contains(pass.name)) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("disable_pass names \"", pass.name, "\", which runs from opt_level ", pass.opt_level,
+                       " on, and opt_level is ", opt_level));
+  }
   const Device where = ParseDevice(device);
   if (!where.IsHost()) RuntimeOf(where);
   return OnDevice(options, where);
 }
 
-ArrayPlace PlaceFor(const Device& device, nb::handle stream) {
-  ArrayPlace place{.device = device};
+ArrayPlace PlaceFor(const Device& device, nb::handle stream, const TensorExchange* exchange) {
+  ArrayPlace place{.device = device, .exchange = exchange};
   if (!stream.is_none()) place.stream = static_cast<StreamId>(WholeNumberOf("stream", stream));
   return place;
 }

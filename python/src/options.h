@@ -36,8 +36,9 @@ struct RunRequest {
 // Throws kTypeMismatch as above. Needs the GIL.
 RunRequest RunRequestOf(nanobind::handle threads, nanobind::handle device, nanobind::handle opt_level,
                         const nanobind::list& disable_pass, nanobind::handle seed);
-// Throws kInvalidArgument for a number of threads, a level or a pass that there is not, and for a device that this
-// program does not know or this machine does not have. May take long, since it asks for the device.
+// Throws kInvalidArgument for a number of threads, a level or a pass that there is not, for a pass that the level does
+// not run, and for a device that this program does not know or this machine does not have. May take long, since it asks
+// for the device.
 RunOptions MakeRunOptions(const RunRequest& request);
 
 // Where a call that runs on `device` may find arrays. `stream`: by which the call is ordered, of another device than

@@ -279,7 +279,7 @@ def load(
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``; or PyTorch's.
         opt_level: what the compiler may do, 0 to 2.
-        disable_pass: the name of a pass of the compiler that it leaves out, or names.
+        disable_pass: the name of a pass of the compiler that it leaves out, or names; of passes that ``opt_level`` runs.
         seed: of random numbers, those of parameters included.
 
     Raises:

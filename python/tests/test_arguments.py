@@ -261,3 +261,14 @@ def test_a_pass_of_the_compiler_may_be_left_out(cells, tmp_path):
         refuses(lambda: make("packing"), stepnet.InvalidArgumentError, 'there is no pass "packing"; what can be disabled is')  # noqa: B023
         refuses(lambda: make(3), stepnet.TypeMismatchError, "disable_pass is 3; it must be a name or names")  # noqa: B023
         refuses(lambda: make([3]), stepnet.TypeMismatchError, "a name of disable_pass is 3; it must be a text")  # noqa: B023
+
+
+def test_a_pass_is_not_left_out_where_it_does_not_run(cells):
+    options = {"opt_level": 1, "disable_pass": ["hoist", "merge_products"]}
+    message = 'disable_pass names "merge_products", which runs from opt_level 2 on, and opt_level is 1'
+    refuses(lambda: stepnet.cell(cells / "elman.cell", **options), stepnet.InvalidArgumentError, message)
+    cell = stepnet.cell(cells / "elman.cell", disable_pass="merge_products")
+    refuses(lambda: cell.with_options(opt_level=1), stepnet.InvalidArgumentError, message)
+    net = stepnet.expand(cell)
+    refuses(lambda: stepnet.load(net, **options), stepnet.InvalidArgumentError, message)
+    assert cell.with_options(opt_level=1, disable_pass="hoist")
