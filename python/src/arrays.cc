@@ -12,6 +12,7 @@
 #include "stepnet/python/src/array_reading.h"
 #include "stepnet/python/src/device_array.h"
 #include "stepnet/python/src/dlpack.h"
+#include "stepnet/python/src/exchange.h"
 
 namespace nb = nanobind;
 
@@ -129,6 +130,9 @@ nb::object StrOf(std::string_view text) {
 std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \"", role.name, "\""); }
 
 LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
+  if (place.exchange != nullptr) {
+    if (std::optional<LentArray> lent = place.exchange->Lend(array, role)) return *std::move(lent);
+  }
   if (nb::hasattr(array, "filled") && nb::hasattr(array, "mask")) {
     throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is ", TypeNameWithArticle(array),
                                                  ", some of whose elements may be masked; give array.filled(value)"));
@@ -144,7 +148,8 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
 
 Tensor Contiguous(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place) {
   if (lent.why_copied == nullptr) return lent.tensor;
-  return lent.tensor.device().IsHost() ? CopyOf(lent, role, /*warns=*/true) : CopyOnDevice(lent, role, place);
+  return lent.tensor.device().IsHost() ? CopyOf(lent, role, /*warns=*/place.exchange == nullptr)
+                                       : CopyOnDevice(lent, role, place);
 }
 
 nb::object ArrayOf(const Tensor& tensor, bool read_only, std::optional<StreamId> ready_on) {

@@ -28,6 +28,8 @@ struct ArrayRole {
 };
 std::string Text(const ArrayRole& role);  // the input "x"
 
+class TensorExchange;  // exchange.h
+
 // Where arrays may lie: in the host's memory, or on this device.
 struct ArrayPlace {
   Device device = {};
@@ -35,6 +37,9 @@ struct ArrayPlace {
   // queue by it (InOrderOf). Without one whoever lends an array makes the queue wait for it, and has it back when the
   // queue has done what it was given before.
   std::optional<StreamId> stream = {};
+  // By which tensors of PyTorch are read and given, all on the host, for a caller who says itself what is copied; or
+  // null.
+  const TensorExchange* exchange = nullptr;
 };
 
 inline bool IsOnDevice(const Tensor& tensor) { return !tensor.device().IsHost(); }

@@ -15,6 +15,7 @@
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/cell.h"
 #include "stepnet/python/src/device_calls.h"
+#include "stepnet/python/src/exchange.h"
 #include "stepnet/python/src/explain.h"
 #include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
@@ -38,17 +39,17 @@ std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, co
 }
 
 nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle stream,
-              std::optional<std::uint64_t> draw) {
-  const ArrayPlace place = cell.PlaceOf(stream);
+              std::optional<std::uint64_t> draw, const TensorExchange* exchange) {
+  const ArrayPlace place = cell.PlaceOf(stream, exchange);
   const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
   return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments, draw); }), /*read_only=*/false,
-                  place.stream);
+                  place);
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
               const nb::list& wrt, const nb::dict& gradient_requests, bool read_only, nb::handle stream,
-              std::optional<std::uint64_t> draw) {
-  const ArrayPlace place = cell->PlaceOf(stream);
+              std::optional<std::uint64_t> draw, const TensorExchange* exchange) {
+  const ArrayPlace place = cell->PlaceOf(stream, exchange);
   const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
   const GradientRequests requests = RequestsOf(gradient_requests);
   const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs, place);
@@ -66,7 +67,7 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
   auto gradients =
       std::make_unique<CallGradients>(CallGradients::Of{.text = cell->name(), .device = place.device}, cell->outputs(),
                                       outputs, std::move(differentiated), std::move(pullback));
-  return nb::make_tuple(ArraysOf(outputs, read_only, place.stream), nb::cast(std::move(gradients)));
+  return nb::make_tuple(ArraysOf(outputs, read_only, place), nb::cast(std::move(gradients)));
 }
 
 nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,
@@ -129,7 +130,8 @@ std::vector<std::string> SizesOfCell(const std::string& text_or_path, bool is_te
 
 void BindCell(nb::module_& module) {
   nb::class_<CallGradients>(module, "CallGradients")
-      .def("__call__", &CallGradients::Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none());
+      .def("__call__", &CallGradients::Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
+           nb::arg().none() = nb::none());
   nb::class_<Cell>(module, "Cell")
       .def_prop_ro("name", [](const Cell& cell) { return StrOf(cell.name()); })
       .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
@@ -140,9 +142,10 @@ void BindCell(nb::module_& module) {
       .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
       .def("init", &Init, Anything())
       .def_prop_ro("draws", &Cell::draws)
-      .def("call", &Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(), nb::arg().none() = nb::none())
-      .def("vjp", &Vjp, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
+      .def("call", &Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(), nb::arg().none() = nb::none(),
            nb::arg().none() = nb::none())
+      .def("vjp", &Vjp, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
+           nb::arg().none() = nb::none(), nb::arg().none() = nb::none())
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),

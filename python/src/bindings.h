@@ -7,6 +7,7 @@ namespace stepnet::python {
 
 void BindCell(nanobind::module_& module);
 void BindDeviceArray(nanobind::module_& module);
+void BindExchange(nanobind::module_& module);
 void BindMemory(nanobind::module_& module);
 void BindModel(nanobind::module_& module);
 void BindOperator(nanobind::module_& module);

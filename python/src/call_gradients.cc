@@ -7,12 +7,35 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/device_calls.h"
+#include "stepnet/python/src/exchange.h"
 #include "stepnet/python/src/options.h"
 #include "stepnet/python/src/with_file.h"
 
 namespace nb = nanobind;
 
 namespace stepnet::python {
+namespace {
+
+// Each with memory of its own: of those that show the same memory all but the first in it are copied.
+std::vector<Tensor> Apart(std::vector<Tensor> tensors) {
+  std::vector<Tensor*> in_memory;
+  for (Tensor& tensor : tensors) {
+    if (tensor.defined()) in_memory.push_back(&tensor);
+  }
+  const auto begin_of = [](const Tensor* tensor) { return static_cast<const char*>(tensor->raw()); };
+  std::ranges::sort(in_memory, {},
+                    [&](const Tensor* tensor) { return std::pair(begin_of(tensor), -tensor->size_bytes()); });
+  const char* taken_to = nullptr;
+  for (Tensor* tensor : in_memory) {
+    const char* const begin = begin_of(tensor);
+    const char* const end = begin + tensor->size_bytes();
+    if (begin < taken_to) *tensor = tensor->Clone();
+    taken_to = std::max(taken_to, end);
+  }
+  return tensors;
+}
+
+}  // namespace
 
 CallGradients::CallGradients(Of of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
                              std::vector<By> differentiated, std::unique_ptr<Pullback> pullback)
@@ -26,18 +49,20 @@ CallGradients::CallGradients(Of of, std::vector<std::string> outputs, const std:
   }
 }
 
-nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums, nb::handle stream) {
-  const ArrayPlace place = PlaceFor(of_.device, stream);
+nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums, nb::handle stream,
+                              const TensorExchange* exchange) {
+  const ArrayPlace place = PlaceFor(of_.device, stream, exchange);
   return WithFile(of_.file, [&] { return Run(output_gradients, sums, place); });
 }
 
 nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& sums, const ArrayPlace& place) {
   const std::vector<Tensor> given = Take(output_gradients, place), before = TakeSums(sums);
   const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given, before); });
+  const nb::list arrays = ArraysOf(gradients, /*read_only=*/false, place);
   nb::dict parameters, inputs;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const By& by = differentiated_[i];
-    (by.is_parameter ? parameters : inputs)[StrOf(by.name)] = ArrayOf(gradients[i], /*read_only=*/false, place.stream);
+    (by.is_parameter ? parameters : inputs)[StrOf(by.name)] = arrays[i];
   }
   return nb::make_tuple(parameters, inputs);
 }
@@ -107,9 +132,15 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
   return sums;
 }
 
-nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, std::optional<StreamId> ready_on) {
+nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, const ArrayPlace& place) {
   nb::list arrays;
-  for (const Tensor& tensor : tensors) arrays.append(ArrayOf(tensor, read_only, ready_on));
+  if (place.exchange != nullptr) {
+    for (const Tensor& tensor : Apart(tensors)) {
+      arrays.append(tensor.defined() ? place.exchange->Give(tensor) : nb::none());
+    }
+  } else {
+    for (const Tensor& tensor : tensors) arrays.append(ArrayOf(tensor, read_only, place.stream));
+  }
   return arrays;
 }
 

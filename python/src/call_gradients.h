@@ -37,7 +37,8 @@ class CallGradients {
   // are added to them, which do not change: the sums are returned. Throws kInvalidArgument where one is missing and for
   // other names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. `stream` as for PlaceFor.
   // Needs the GIL.
-  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream);
+  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream,
+                       const TensorExchange* exchange);
 
  private:
   nanobind::tuple Run(const nanobind::dict& output_gradients, const nanobind::dict& sums, const ArrayPlace& place);
@@ -52,7 +53,8 @@ class CallGradients {
   std::vector<bool> is_floating_;
 };
 
-// Does what ArrayOf does, for each.
-nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, std::optional<StreamId> ready_on = {});
+// Does what ArrayOf does, for each. By `place.exchange` they are tensors of PyTorch that share no memory: of those that
+// do all but the first in memory are copied, since they are written to.
+nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, const ArrayPlace& place = {});
 
 }  // namespace stepnet::python

@@ -43,8 +43,10 @@ class Cell {
   // The parameters that init_net draws for a seed, by name.
   std::map<std::string, Tensor> Init(std::uint64_t seed) const;
 
-  // Where a call may find arrays, with a stream by which it is ordered, or None. Throws kTypeMismatch. Needs the GIL.
-  ArrayPlace PlaceOf(nanobind::handle stream) const { return PlaceFor(options_.device(), stream); }
+  // Where a call may find arrays, as for PlaceFor. Throws kTypeMismatch. Needs the GIL.
+  ArrayPlace PlaceOf(nanobind::handle stream, const TensorExchange* exchange = nullptr) const {
+    return PlaceFor(options_.device(), stream, exchange);
+  }
   // One tensor for each argument, by name from two dictionaries: on the device where any of them is there. Throws
   // kInvalidArgument for names that are missing or unknown, kTypeMismatch and kShapeMismatch for tensors that do not
   // fit. Needs the GIL.

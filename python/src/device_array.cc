@@ -33,21 +33,8 @@ constexpr const char* kCapsuleName = "dltensor";  // "used_dltensor" when somebo
 class TakenTensor {
  public:
   TakenTensor(const Tensor& tensor, std::optional<StreamId> stream) : tensor_(tensor), stream_(stream) {
-    std::int64_t stride = 1;
     sizes_.resize(2 * static_cast<size_t>(tensor.shape().rank()));
-    const auto strides = sizes_.begin() + tensor.shape().rank();
-    for (int d = tensor.shape().rank() - 1; d >= 0; --d) {
-      sizes_[d] = tensor.shape()[d];
-      strides[d] = stride;
-      stride *= sizes_[d];
-    }
-    const auto [type, index] = DlpackOf(tensor.device());
-    managed_.tensor.data = tensor.raw(tensor.device());
-    managed_.tensor.device = {.device_type = type, .device_id = index};
-    managed_.tensor.ndim = tensor.shape().rank();
-    managed_.tensor.dtype = DlpackOf(tensor.dtype());
-    managed_.tensor.shape = sizes_.data();
-    managed_.tensor.strides = sizes_.data() + tensor.shape().rank();
+    Describe(tensor, sizes_, &managed_.tensor);
     managed_.manager = this;
     managed_.deleter = [](ManagedTensor* managed) { delete static_cast<TakenTensor*>(managed->manager); };
   }

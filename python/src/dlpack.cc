@@ -1,5 +1,6 @@
 #include "stepnet/python/src/dlpack.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -55,31 +56,8 @@ Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
                      "; it must be a type and a number"));
 }
 
-std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {
-  if (dtype.lanes != 1 || dtype.bits % 8 != 0) return std::nullopt;
-  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
-    case nb::dlpack::dtype_code::Bool: return DTypeOf('b', dtype.bits / 8);
-    case nb::dlpack::dtype_code::Int: return DTypeOf('i', dtype.bits / 8);
-    case nb::dlpack::dtype_code::UInt: return DTypeOf('u', dtype.bits / 8);
-    case nb::dlpack::dtype_code::Float: return DTypeOf('f', dtype.bits / 8);
-    case nb::dlpack::dtype_code::Bfloat: return DTypeOf('B', dtype.bits / 8);
-    default: return std::nullopt;
-  }
-}
-
 std::string DTypeText(const nb::dlpack::dtype& dtype) {
   return StrCat("of DLPack's type ", int{dtype.code}, " with ", int{dtype.bits}, " bits");
-}
-
-// Whether the elements follow each other. Strides of dimensions of one element say nothing.
-bool IsContiguous(const nb::ndarray<nb::ro>& array) {
-  if (array.size() == 0) return true;
-  std::int64_t expected = 1;
-  for (size_t d = array.ndim(); d-- > 0;) {
-    if (array.shape(d) != 1 && array.stride(d) != expected) return false;
-    expected *= static_cast<std::int64_t>(array.shape(d));
-  }
-  return true;
 }
 
 // What __dlpack__ is called with. DLPack's -1: whoever lends need not make any stream wait.
@@ -136,20 +114,12 @@ nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) 
   ThrowCannotBeRead(array, role, why);
 }
 
-// DLPack's DLManagedTensorVersioned, version 1; in that of any version the numbers come first.
-struct Versioned {
-  std::uint32_t major = 0, minor = 0;
-  void* manager = nullptr;
-  void (*deleter)(void*) = nullptr;
-  std::uint64_t flags = 0;
-  nb::dlpack::dltensor tensor;
-};
-
 // Throws kTypeMismatch for what nanobind would read, though it says that there is something else or nothing.
 void CheckCapsule(nb::handle capsule, const ArrayRole& role) {
   const nb::dlpack::dltensor* tensor = nullptr;
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
-    const auto* versioned = static_cast<const Versioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    const auto* versioned =
+        static_cast<const VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
     if (versioned->major != nb::dlpack::major_version) {
       throw Error(ErrorCode::kTypeMismatch,
                   StrCat(Text(role), " is lent by version ", versioned->major, ".", versioned->minor,
@@ -186,6 +156,47 @@ constexpr std::uintptr_t kFirstPage = 4096;
 
 }  // namespace
 
+std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {
+  if (dtype.lanes != 1 || dtype.bits % 8 != 0) return std::nullopt;
+  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
+    case nb::dlpack::dtype_code::Bool: return DTypeOf('b', dtype.bits / 8);
+    case nb::dlpack::dtype_code::Int: return DTypeOf('i', dtype.bits / 8);
+    case nb::dlpack::dtype_code::UInt: return DTypeOf('u', dtype.bits / 8);
+    case nb::dlpack::dtype_code::Float: return DTypeOf('f', dtype.bits / 8);
+    case nb::dlpack::dtype_code::Bfloat: return DTypeOf('B', dtype.bits / 8);
+    default: return std::nullopt;
+  }
+}
+
+bool IsOnHost(const nb::dlpack::device& device) { return device.device_type == kCpu; }
+
+bool IsContiguous(std::span<const std::int64_t> dims, const std::int64_t* strides) {
+  if (strides == nullptr || std::ranges::count(dims, 0) > 0) return true;
+  std::int64_t expected = 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    if (dims[d] != 1 && strides[d] != expected) return false;
+    expected *= dims[d];
+  }
+  return true;
+}
+
+void Describe(const Tensor& tensor, std::span<std::int64_t> sizes, nb::dlpack::dltensor* described) {
+  const int rank = tensor.shape().rank();
+  std::int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    sizes[d] = tensor.shape()[d];
+    sizes[rank + d] = stride;
+    stride *= sizes[d];
+  }
+  const auto [type, index] = DlpackOf(tensor.device());
+  described->data = tensor.raw(tensor.device());
+  described->device = {.device_type = type, .device_id = index};
+  described->ndim = rank;
+  described->dtype = DlpackOf(tensor.dtype());
+  described->shape = sizes.data();
+  described->strides = sizes.data() + rank;
+}
+
 LentArray LentByDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace& place) {
   const bool is_capsule = PyCapsule_CheckExact(given.ptr()) != 0;
   const Device said = is_capsule ? Device{} : DeviceOf(given, role, place);
@@ -211,12 +222,11 @@ LentArray LentByDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace
   }
   const std::optional<DType> dtype = FromDlpack(lent->dtype());
   if (!dtype) ThrowNoDType(role, is_capsule ? DTypeText(lent->dtype()) : ElementsOf(array));
-  std::vector<std::int64_t> dims;
-  for (size_t d = 0; d < lent->ndim(); ++d) dims.push_back(static_cast<std::int64_t>(lent->shape(d)));
+  const std::span dims(lent->shape_ptr(), lent->ndim());
   const Shape shape = ShapeOf(dims, role);  // before anybody copies what is too large
-  const char* const fault = !IsContiguous(*lent)               ? "not contiguous"
-                            : !IsAligned(lent->data(), *dtype) ? "not aligned"
-                                                               : nullptr;
+  const char* const fault = !IsContiguous(dims, lent->stride_ptr()) ? "not contiguous"
+                            : !IsAligned(lent->data(), *dtype)      ? "not aligned"
+                                                                    : nullptr;
   const void* const data = lent->data();
   return {.tensor = Tensor::Wrap(data, *dtype, shape, ReleaseOf(std::move(lent), device, place), device),
           .why_copied = fault,

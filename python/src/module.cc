@@ -11,6 +11,7 @@ NB_MODULE(stepnet, module) {
   stepnet::python::TranslateErrors();
   stepnet::python::BindDeviceArray(module);
   stepnet::python::BindOperator(module);
+  stepnet::python::BindExchange(module);
   stepnet::python::BindCell(module);
   stepnet::python::BindMemory(module);
   stepnet::python::BindModel(module);

@@ -42,8 +42,9 @@ RunRequest RunRequestOf(nanobind::handle threads, nanobind::handle device, nanob
 RunOptions MakeRunOptions(const RunRequest& request);
 
 // Where a call that runs on `device` may find arrays. `stream`: by which the call is ordered, of another device than
-// the host, or None. Throws kTypeMismatch. Needs the GIL.
-ArrayPlace PlaceFor(const Device& device, nanobind::handle stream);
+// the host, or None. `exchange`: by which tensors of PyTorch are taken and given, all on the host, or null. Throws
+// kTypeMismatch. Needs the GIL.
+ArrayPlace PlaceFor(const Device& device, nanobind::handle stream, const TensorExchange* exchange = nullptr);
 
 // Sizes from a dictionary of names and whole numbers. Throws kTypeMismatch for anything else. Needs the GIL.
 CellSizes SizesOf(const nanobind::dict& sizes);

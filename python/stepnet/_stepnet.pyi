@@ -43,10 +43,18 @@ class DeviceArray:
 
 Given = Union[numpy.ndarray, DeviceArray]
 
+class TensorExchange: ...
+
+def tensor_exchange(lent: Any, classes: tuple[type, ...]) -> TensorExchange | None: ...
+
 class CallGradients:
     def __call__(
-        self, output_gradients: dict[str, Any], sums: dict[str, Any], stream: int | None = None
-    ) -> tuple[dict[str, Given], dict[str, Given]]: ...
+        self,
+        output_gradients: dict[str, Any],
+        sums: dict[str, Any],
+        stream: int | None = None,
+        exchange: TensorExchange | None = None,
+    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
 
 class Cell:
     @property
@@ -64,8 +72,13 @@ class Cell:
     @property
     def draws(self) -> bool: ...
     def call(
-        self, parameters: dict[str, Any], inputs: dict[str, Any], stream: int | None = None, draw: int | None = None
-    ) -> list[Given]: ...
+        self,
+        parameters: dict[str, Any],
+        inputs: dict[str, Any],
+        stream: int | None = None,
+        draw: int | None = None,
+        exchange: TensorExchange | None = None,
+    ) -> list[Any]: ...
     def vjp(
         self,
         parameters: dict[str, Any],
@@ -75,7 +88,8 @@ class Cell:
         read_only: bool,
         stream: int | None = None,
         draw: int | None = None,
-    ) -> tuple[list[Given], CallGradients]: ...
+        exchange: TensorExchange | None = None,
+    ) -> tuple[list[Any], CallGradients]: ...
     def explain(self, parameters: dict[str, Any], inputs: dict[str, Any], gradients: bool, format: str) -> str: ...
 
 class LoadedNet:

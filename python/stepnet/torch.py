@@ -157,10 +157,11 @@ class Module(torch.nn.Module):
     def _form(self, is_double: bool, device: str = "cpu") -> Cell:
         """The cell as it runs in this mode, in this dtype and on this device."""
         key = (self.training, is_double, device)
-        if key not in self._forms:
+        form = self._forms.get(key)
+        if form is None:
             dtype = "float64" if is_double else "float32"
-            self._forms[key] = self.cell.with_options(training=self.training, dtype=dtype, device=device)
-        return self._forms[key]
+            form = self._forms[key] = self.cell.with_options(training=self.training, dtype=dtype, device=device)
+        return form
 
     def _device_of(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
         """The device on which all tensors are. Those that are on none that the core knows are refused there, by name."""
@@ -192,16 +193,19 @@ class Module(torch.nn.Module):
         return outputs if self._output is None else outputs[self._output]
 
     def _warn_of_copies(self, inputs: Mapping[str, torch.Tensor]) -> None:
-        copied = [name for name, given in inputs.items() if not given.is_contiguous()]
-        if not copied or self._has_warned:
+        if self._has_warned:
             return
-        self._has_warned = True
-        warnings.warn(
-            f"the input {copied[0]!r} of {self.cell.name} is not contiguous and is copied; give it as contiguous() makes it "
-            "(said once for this module)",
-            errors.CopyWarning,
-            stacklevel=5,  # behind the calls of torch.nn.Module
-        )
+        for name, given in inputs.items():
+            if given.is_contiguous():
+                continue
+            self._has_warned = True
+            warnings.warn(
+                f"the input {name!r} of {self.cell.name} is not contiguous and is copied; give it as contiguous() makes it "
+                "(said once for this module)",
+                errors.CopyWarning,
+                stacklevel=5,  # behind the calls of torch.nn.Module
+            )
+            return
 
     def _outputs_of(self, inputs: Mapping[str, torch.Tensor]) -> Any:
         """All outputs for the cell's inputs by name."""

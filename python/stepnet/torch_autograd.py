@@ -22,11 +22,11 @@ class Run(torch.autograd.Function):
         wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
         if not wrt:
             return run(cell, names, draw, tensors)
-        params, inputs = _arguments(cell, names, tensors)
-        ctx.device = tensors[0].device
-        stream = _stream_of(ctx.device)
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream, draw)
-        outputs = _tensors(arrays, stream)
+        ctx.place = stream, exchange = _place_of(tensors[0].device)
+        # Whoever gives a tensor other memory, as `tensor.data = …` does, does not take away what gradients are computed of.
+        params, inputs = _arguments(cell, names, [tensor.detach() for tensor in tensors], exchange)
+        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream, draw, exchange)
+        outputs = _tensors(arrays, stream, exchange)
         ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
@@ -39,6 +39,8 @@ class Run(torch.autograd.Function):
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         refuse_transforms(ctx.cell, [each for each in output_gradients if each is not None])
         tensors = ctx.saved_tensors[: len(ctx.names)]  # raises where one of the saved ones was written to
+        if not torch.is_grad_enabled():  # nobody will differentiate the gradients
+            return None, None, None, *_gradients(ctx, output_gradients)
         return None, None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
 
 
@@ -52,16 +54,7 @@ class _Gradients(torch.autograd.Function):
     def forward(ctx: Any, run: Any, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
         ctx.name = run.cell.name
-        given = {
-            name: _array(gradient, "gradient of the output", name)
-            for name, gradient in zip(run.cell.outputs, tensors)
-            if gradient is not None
-        }
-        stream = _stream_of(run.device)
-        params, inputs = run.pullback._gradients(given, {}, stream)
-        by_name = {**params, **inputs}
-        found = (by_name.get(name) for name in run.names)
-        return tuple(None if each is None else _tensor(each, stream) for each in found)
+        return _gradients(run, tensors[: len(run.cell.outputs)])
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
@@ -71,21 +64,40 @@ class _Gradients(torch.autograd.Function):
         )
 
 
+def _gradients(run: Any, output_gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
+    """By what the call was given, of which ``run`` is the context."""
+    stream, exchange = run.place
+    names = [name for name, gradient in zip(run.cell.outputs, output_gradients) if gradient is not None]
+    given = [gradient for gradient in output_gradients if gradient is not None]
+    arrays = _arrays("gradient of the output", names, given, exchange)
+    params, inputs = run.pullback._gradients(dict(zip(names, arrays)), {}, stream, exchange)
+    found = ((params if name in params else inputs).get(name) for name in run.names)
+    return tuple(each if each is None or exchange is not None else _tensor(each, stream) for each in found)
+
+
 def run(
     cell: Cell, names: Sequence[str], draw: int | None, tensors: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
     """One call of a cell, without gradients."""
-    stream = _stream_of(tensors[0].device) if tensors else None
-    params, inputs = _arguments(cell, names, tensors)
-    return _tensors(cell._call(params, inputs, stream, draw), stream)
+    stream, exchange = _place_of(tensors[0].device) if tensors else (None, _exchange)
+    params, inputs = _arguments(cell, names, tensors, exchange)
+    return _tensors(cell._call(params, inputs, stream, draw, exchange), stream, exchange)
 
 
-def _stream_of(device: torch.device) -> int | None:
-    """The stream on which PyTorch works now, as DLPack numbers it; None on the CPU."""
+_CLASSES = frozenset((torch.Tensor, torch.nn.Parameter))
+_exchange: _stepnet.TensorExchange | None = _stepnet.tensor_exchange(
+    getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), tuple(_CLASSES)
+)  # None before PyTorch 2.10
+
+
+def _place_of(device: torch.device) -> tuple[int | None, _stepnet.TensorExchange | None]:
+    """Where a call runs: the stream on which PyTorch works now, as DLPack numbers it, and None; on the CPU None, and what
+    reads tensors and gives them there, where PyTorch has it.
+    """
     if device.type != "cuda":
-        return None
+        return None, _exchange
     default = 1
-    return _raw_stream_of(device.index) or default
+    return _raw_stream_of(device.index) or default, None
 
 
 _raw_stream_of: Callable[[int], int] = getattr(
@@ -93,11 +105,23 @@ _raw_stream_of: Callable[[int], int] = getattr(
 )  # the first, which compilers of kernels use, takes a hundredth of the time
 
 
-def _arguments(cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Array], ...]:
-    """The parameters and the inputs of a call, as arrays over the tensors' memory."""
+def _arguments(
+    cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor], exchange: _stepnet.TensorExchange | None
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The parameters and the inputs of a call, as calls take them."""
     count = len(cell.params)
-    arrays = [_array(each, "parameter" if i < count else "input", names[i]) for i, each in enumerate(tensors)]
-    return dict(zip(names[:count], arrays)), dict(zip(names[count:], arrays[count:]))
+    params = _arrays("parameter", names, tensors[:count], exchange)
+    inputs = _arrays("input", names[count:], tensors[count:], exchange)
+    return dict(zip(names, params)), dict(zip(names[count:], inputs))
+
+
+def _arrays(
+    kind: str, names: Sequence[str], tensors: Sequence[torch.Tensor], exchange: _stepnet.TensorExchange | None
+) -> Sequence[Array]:
+    """Tensors as calls take them: as they are where there is an exchange, otherwise as arrays over their memory."""
+    if exchange is not None and _CLASSES.issuperset(map(type, tensors)):
+        return tensors
+    return [_array(tensor, kind, name) for name, tensor in zip(names, tensors)]
 
 
 def _array(tensor: torch.Tensor, kind: str, name: str) -> Array:
@@ -125,8 +149,15 @@ def _tensor(array: Given, stream: int | None) -> torch.Tensor:
     return torch.utils.dlpack.from_dlpack(array.__dlpack__(stream=stream))
 
 
-def _tensors(arrays: Sequence[Given], stream: int | None) -> tuple[torch.Tensor, ...]:
-    """Arrays as tensors. Of those that show the same state all but the first in memory are copied: tensors are written to."""
+def _tensors(
+    arrays: Sequence[Any], stream: int | None, exchange: _stepnet.TensorExchange | None
+) -> tuple[torch.Tensor, ...]:
+    """What a call gives as tensors, which an exchange has made of it.
+
+    Of those that show the same state all but the first in memory are copied: tensors are written to.
+    """
+    if exchange is not None:
+        return tuple(arrays)
     if stream is not None:  # on a GPU each has memory of its own
         return tuple(_tensor(array, stream) for array in arrays)
     tensors = [torch.from_numpy(array) for array in arrays]
@@ -139,12 +170,13 @@ def _tensors(arrays: Sequence[Given], stream: int | None) -> tuple[torch.Tensor,
     return tuple(tensors)
 
 
-_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+# PyTorch that has the first exports ONNX by that, or traces.
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", torch.onnx.is_in_onnx_export)
 
 
 def refuse_tracing(cell: Cell) -> None:
     """Raises InvalidArgumentError where PyTorch records what it computes: of a cell it would keep the values."""
-    if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export() or _is_exporting():
+    if torch.jit.is_tracing() or _is_exporting():
         raise traced(cell, "traced")
 
 

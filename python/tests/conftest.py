@@ -48,11 +48,15 @@ def lstm(cells):
     return stepnet.cell(cells / "lstm.cell", D=5, H=4)
 
 
-@pytest.fixture
-def module(lstm):
-    """The cell as a module of PyTorch."""
+@pytest.fixture(params=["exchange", "arrays"])
+def module(lstm, request, monkeypatch):
+    """The cell as a module of PyTorch, whose tensors are exchanged in either of the ways that there are."""
     import stepnet.torch
 
+    if request.param == "arrays":
+        monkeypatch.setattr(stepnet.torch_autograd, "_exchange", None)
+    elif stepnet.torch_autograd._exchange is None:
+        pytest.skip("this PyTorch lends no functions for DLPack")
     return stepnet.torch.Module(lstm, seed=1)
 
 

@@ -98,6 +98,18 @@ def test_writing_to_what_gradients_need_is_an_error(module):
         h.sum().backward()
 
 
+def test_memory_that_a_tensor_leaves_is_kept_for_gradients(module):
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    expected = torch.autograd.grad(module(x).h.sum(), x)[0]
+    h = module(x).h
+    for param in module.parameters():
+        param.data = torch.full_like(param, 7)
+    x.data = torch.full_like(x, 7)
+    fill = [torch.full((4, 2, 5), 9.0) for _ in range(50)]  # takes memory that was given back
+    assert torch.equal(torch.autograd.grad(h.sum(), x)[0], expected)
+    assert len(fill) == 50
+
+
 def test_gradients_may_be_asked_for_twice(module):
     x = torch.randn(4, 2, 5, requires_grad=True)
     h = module(x).h
