@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -32,7 +33,8 @@ void CheckNames(const NetDef& net) {
 
 class TrainingNetWriter {
  public:
-  TrainingNetWriter(const OptimizerDef& optimizer, bool in_double) : optimizer_(optimizer), in_double_(in_double) {}
+  TrainingNetWriter(const OptimizerDef& optimizer, bool in_double, const ExactNumbers& exact)
+      : optimizer_(optimizer), in_double_(in_double), exact_(exact) {}
 
   TrainingNet Write(const NetDef& forward, const std::string& loss, const std::vector<std::string>& parameters) {
     NetDef net = forward;
@@ -52,12 +54,15 @@ class TrainingNetWriter {
     result_.iteration = kIteration;
     for (int i = first_of_optimizer; in_double_ && i < result_.net.op_size(); ++i) {
       MakeDouble(result_.net.mutable_op(i));
+      WriteExactNumbers(result_.net.mutable_op(i));
     }
     ListExternals(parameters);
     return std::move(result_);
   }
 
  private:
+  bool IsAdam() const { return optimizer_.method() == OptimizerDef::ADAM; }
+
   // A blob with the whole gradient, which is the parameter's alone: what follows works in place on it.
   std::string GradientOf(const std::string& parameter, const NetWithGradients& made) {
     const auto found = made.gradients.find(parameter);
@@ -83,10 +88,9 @@ class TrainingNetWriter {
   }
 
   void WriteLearningRate() {
-    const bool is_adam = optimizer_.method() == OptimizerDef::ADAM;
     OpBuilder op = AddOp(&result_.net, "LearningRate", {kIteration}, {kLearningRate});
     // Adam adds what it is given.
-    op.Float("base_lr", is_adam ? -optimizer_.learning_rate() : optimizer_.learning_rate());
+    op.Float("base_lr", IsAdam() ? -optimizer_.learning_rate() : optimizer_.learning_rate());
     if (optimizer_.warmup() > 0) {
       op.Int("linear_warmup_num_iter", optimizer_.warmup()).Float("start_warmup_multiplier", 0);
     }
@@ -116,6 +120,19 @@ class TrainingNetWriter {
     AddOp(&result_.init_net, "ConstantFill", {parameter}, {blob}).Float("value", 0);
     result_.state.push_back(blob);
     return blob;
+  }
+
+  // Numbers that are known better than by the floats of the optimizer.
+  void WriteExactNumbers(OperatorDef* op) const {
+    static const std::map<std::string, std::string> fields = {
+        {"base_lr", "learning_rate"}, {"max_norm", "clip_norm"}, {"min_lr", "final_fraction"}};
+    for (Argument& argument : *op->mutable_arg()) {
+      const auto field = fields.find(argument.name());
+      const auto number = exact_.find(field == fields.end() ? argument.name() : field->second);
+      if (number == exact_.end()) continue;
+      const bool is_negative = argument.name() == "base_lr" && IsAdam();
+      SetDouble(is_negative ? -number->second : number->second, &argument);
+    }
   }
 
   void WriteUpdate(const std::string& parameter, const std::string& gradient) {
@@ -150,6 +167,7 @@ class TrainingNetWriter {
 
   const OptimizerDef& optimizer_;
   const bool in_double_;
+  const ExactNumbers& exact_;
   std::set<std::string> taken_;         // gradients that are a parameter's
   std::vector<std::string> gradients_;  // of each parameter
   TrainingNet result_;
@@ -212,10 +230,10 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
 }
 
 TrainingNet MakeTrainingNet(const NetDef& net, const std::string& loss, const std::vector<std::string>& parameters,
-                            const OptimizerDef& optimizer, bool in_double) {
+                            const OptimizerDef& optimizer, bool in_double, const ExactNumbers& exact) {
   CheckOptimizer(optimizer);
   CheckNames(net);
-  return TrainingNetWriter(optimizer, in_double).Write(net, loss, parameters);
+  return TrainingNetWriter(optimizer, in_double, exact).Write(net, loss, parameters);
 }
 
 }  // namespace stepnet

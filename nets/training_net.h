@@ -5,6 +5,7 @@
 //   Net::Create(training.net, workspace)->Run();
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,18 @@ struct TrainingNet {
   std::string gradient_norm;  // blob, [1], before clipping; "" without clip_norm
 };
 
+// Numbers of an optimizer that its floats do not hold, as 1 / 3: by the names of their fields in OptimizerDef.
+using ExactNumbers = std::map<std::string, double>;
+
 // The iteration that lowers the scalar `loss` by `parameters`, which are inputs of `net`. RecurrentNetwork operators
 // without a backward step net get one. All blobs of the optimizer are called optimizer/…. `in_double`: the parameters
-// are double, and so are the optimizer's numbers, as they were written (InDouble).
+// are double, and so are the optimizer's numbers: `exact` or, of fields that are not in it, as they were written
+// (InDouble).
 // Throws kInvalidArgument for values of `optimizer` that make no sense, naming the field; kInvalidNet for parameters
 // that the loss does not depend on, for blobs of the net that are called optimizer/…, and for what AddGradients and
 // AddBackwardStepNets refuse.
 TrainingNet MakeTrainingNet(const NetDef& net, const std::string& loss, const std::vector<std::string>& parameters,
-                            const OptimizerDef& optimizer, bool in_double = false);
+                            const OptimizerDef& optimizer, bool in_double = false, const ExactNumbers& exact = {});
 
 // What a checkpoint of training holds beside tensors of the training net: the state of the run, a string, and the
 // checksum of all before.

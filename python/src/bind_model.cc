@@ -6,8 +6,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/exact_number.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
@@ -155,13 +157,14 @@ std::shared_ptr<LoadedNet> Train(const TextAndFile& net, const TextAndFile& init
                                  const nb::list& disable_pass, nb::handle seed) {
   const RunRequest request = RunRequestOf(threads, device, opt_level, disable_pass, seed);
   const std::map<std::string, Tensor> filled = ParametersOf(params);
+  Training training{.loss = TextOf("loss", loss), .parameters = NamesOf("parameters", parameters)};
   std::string optimizer;
   for (const nb::handle item : options_of_optimizer.items()) {
-    const nb::object key = item[0], value = item[1];
-    CheckOption(Utf8Of(key));
-    optimizer += StrCat(Utf8Of(key), ": ", Utf8Of(value), " ");
+    const std::string name = Utf8Of(item[0]), value = Utf8Of(item[1]);
+    CheckOption(name);
+    optimizer += StrCat(name, ": ", value, " ");
+    if (const std::optional<double> number = NumberOfDecimal(value)) training.exact[name] = *number;
   }
-  Training training{.loss = TextOf("loss", loss), .parameters = NamesOf("parameters", parameters), .optimizer = {}};
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
     const InOrderOf device({.device = options.device()});

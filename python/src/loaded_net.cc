@@ -180,7 +180,7 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
   const bool in_double = std::ranges::all_of(trained, [&](const std::string& name) {
     return def_.shared->workspace.GetTensor(name).dtype() == DType::kDouble;
   });
-  const TrainingNet made = MakeTrainingNet(net, training.loss, trained, training.optimizer, in_double);
+  const TrainingNet made = MakeTrainingNet(net, training.loss, trained, training.optimizer, in_double, training.exact);
   RunNetOnce(made.init_net, def_.shared->workspace, options);
   state_ = made.state;
   iteration_ = made.iteration;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/training_net.h"
 #include "stepnet/proto/train.pb.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/program.h"
@@ -21,6 +22,7 @@ struct Training {
   std::string loss;                     // a blob of the net, one element
   std::vector<std::string> parameters;  // what changes; none: all floating ones that the loss depends on
   OptimizerDef optimizer;
+  ExactNumbers exact;  // of the optimizer, where parameters are double
 };
 
 // A net and what fills its parameters, with the files that they are from, which errors name; "" for none.

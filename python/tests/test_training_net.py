@@ -69,24 +69,27 @@ def expect_params(training, expected):
         numpy.testing.assert_allclose(value, expected[name], rtol=1e-13)
 
 
-def test_sgd_in_float64_has_the_numbers_that_were_written(random):
+@pytest.mark.parametrize("rate", [0.1, 1 / 3])  # of which the second has no short decimal
+def test_sgd_in_float64_has_the_numbers_that_were_written(rate, random):
     params, batch = in_double(random)
-    numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01, "schedule": "exp", "gamma": 0.7}
+    numbers = {"learning_rate": rate, "momentum": 0.9, "weight_decay": rate / 10, "schedule": "exp", "gamma": 0.7}
     training = stepnet.train_net(NET, params, loss="loss", method="sgd", **numbers)
     momenta = {name: 0 for name in params}
     for step in range(3):
         _, gradients = loss_and_gradients(params, batch)
         for name in params:
-            momenta[name] = 0.9 * momenta[name] + 0.1 * 0.7**step * (gradients[name] + 0.01 * params[name])
+            decayed = gradients[name] + rate / 10 * params[name]
+            momenta[name] = 0.9 * momenta[name] + rate * 0.7**step * decayed
             params[name] = params[name] - momenta[name]
         training(**batch)
         expect_params(training, params)
 
 
-def test_adam_in_float64_has_the_numbers_that_were_written(random):
+@pytest.mark.parametrize("rate", [0.1, 1 / 3])
+def test_adam_in_float64_has_the_numbers_that_were_written(rate, random):
     """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", algorithm 2."""
     params, batch = in_double(random)
-    training = stepnet.train_net(NET, params, loss="loss", learning_rate=0.1, weight_decay=0.01)
+    training = stepnet.train_net(NET, params, loss="loss", learning_rate=rate, weight_decay=rate / 10)
     first, second = ({name: 0 for name in params} for _ in range(2))
     for step in range(1, 4):
         _, gradients = loss_and_gradients(params, batch)
@@ -94,7 +97,7 @@ def test_adam_in_float64_has_the_numbers_that_were_written(random):
             first[name] = 0.9 * first[name] + 0.1 * gradient
             second[name] = 0.999 * second[name] + 0.001 * gradient**2
             m, v = first[name] / (1 - 0.9**step), second[name] / (1 - 0.999**step)
-            params[name] = params[name] - 0.1 * (m / (numpy.sqrt(v) + 1e-8) + 0.01 * params[name])
+            params[name] = params[name] - rate * (m / (numpy.sqrt(v) + 1e-8) + rate / 10 * params[name])
         training(**batch)
         expect_params(training, params)
 
