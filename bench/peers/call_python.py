@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""What a call takes from Python that takes next to nothing to compute: call_python.py ROUNDS HIDDEN MICROSECONDS_FROM_C++
+"""What a call takes from Python that takes next to nothing to compute:
+
+  call_python.py ROUNDS HIDDEN MICROSECONDS_FROM_C++ MICROSECONDS_OF_BOTH_FROM_C++
 
 Prints rows of a table, of the least microseconds of calls of examples/cells/lstm.cell over one step of a batch of 1, on one
-thread: of the cell with NumPy's arrays and, where PyTorch is installed, of stepnet.torch.Module.
+thread: of the cell with NumPy's arrays and, where PyTorch is installed, of stepnet.torch.Module. "Both" are forward and
+backward. Rows without a figure from C++ are PyTorch's own: what it takes for a function of as many tensors that does nothing.
 """
 import importlib.util
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from shared import least_ms
@@ -14,32 +18,59 @@ from shared import least_ms
 import stepnet
 
 RUNS = 5000
+Calls = dict[str, tuple[str, Callable[[], object]]]
 
 
-def calls(hidden: int) -> dict[str, Callable[[], object]]:
+def calls_of_module(cell: stepnet.Cell, params: dict[str, np.ndarray], x: np.ndarray) -> Calls:
+    import torch
+
+    from stepnet.torch import Module
+
+    torch.set_num_threads(1)
+
+    class Nothing(torch.autograd.Function):
+        """Takes what the module takes, and gives as many outputs as the cell."""
+
+        @staticmethod
+        def forward(ctx: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(*tensors)
+            return tuple(torch.empty(1, 1, x.shape[-1]) for _ in cell.outputs)
+
+        @staticmethod
+        def backward(ctx: Any, *_: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+            return ctx.saved_tensors
+
+    module, tensor = Module(cell, params), torch.from_numpy(x)
+    inference = Module(cell, params).eval()
+    leaf = tensor.clone().requires_grad_()
+    gradient = torch.ones_like(tensor)
+    own = list(module.parameters())
+
+    def forward() -> object:
+        with torch.no_grad():
+            return inference(tensor)
+
+    return {
+        "`stepnet.torch.Module`, in `no_grad`": ("forward", forward),
+        "`stepnet.torch.Module`, for gradients, forward": ("forward", lambda: module(tensor)),
+        "`stepnet.torch.Module`, forward and backward": ("both", lambda: module(leaf).h.backward(gradient)),
+        "an empty `autograd.Function`, forward": ("", lambda: Nothing.apply(*own, tensor)),
+        "an empty `autograd.Function`, both": ("", lambda: Nothing.apply(*own, leaf)[0].backward(gradient)),
+    }
+
+
+def main(rounds: int, hidden: int, forward: float, both: float) -> None:
+    in_cpp = {"forward": forward, "both": both}
     cell = stepnet.cell("examples/cells/lstm.cell", D=hidden, H=hidden, threads=1)
     params, x = cell.init(), np.zeros((1, 1, hidden), "float32")
-    made: dict[str, Callable[[], object]] = {"`cell(params, x=x)`": lambda: cell(params, x=x)}
+    calls: Calls = {"`cell(params, x=x)`": ("forward", lambda: cell(params, x=x))}
     if importlib.util.find_spec("torch") is not None:
-        import torch
-
-        from stepnet.torch import Module
-
-        torch.set_num_threads(1)
-        module, tensor = Module(cell, params).eval(), torch.from_numpy(x)
-
-        def forward() -> object:
-            with torch.no_grad():
-                return module(tensor)
-
-        made["`stepnet.torch.Module`, in `no_grad`"] = forward
-    return made
-
-
-def main(rounds: int, hidden: int, in_cpp: float) -> None:
-    for name, call in calls(hidden).items():
+        calls |= calls_of_module(cell, params, x)
+    for name, (pass_, call) in calls.items():
         least = min(1e3 * least_ms(call, RUNS) for _ in range(rounds))
-        print(f"| {name} | {in_cpp:.1f} | {least:.1f} | {least - in_cpp:.1f} |")
+        own = f"{in_cpp[pass_]:.1f} | {least:.1f} | {least - in_cpp[pass_]:.1f}" if pass_ else f"| {least:.1f} |"
+        print(f"| {name} | {own} |")
 
 
-main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+main(int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:]))
