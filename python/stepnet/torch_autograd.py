@@ -22,7 +22,8 @@ class Run(torch.autograd.Function):
         wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
         if not wrt:
             return run(cell, names, draw, tensors)
-        ctx.place = stream, exchange = _place_of(tensors[0].device)
+        ctx.device = tensors[0].device
+        stream, exchange = _place_of(ctx.device)
         # Whoever gives a tensor other memory, as `tensor.data = …` does, does not take away what gradients are computed of.
         params, inputs = _arguments(cell, names, [tensor.detach() for tensor in tensors], exchange)
         arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream, draw, exchange)
@@ -66,7 +67,7 @@ class _Gradients(torch.autograd.Function):
 
 def _gradients(run: Any, output_gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
     """By what the call was given, of which ``run`` is the context."""
-    stream, exchange = run.place
+    stream, exchange = _place_of(run.device)
     names = [name for name, gradient in zip(run.cell.outputs, output_gradients) if gradient is not None]
     given = [gradient for gradient in output_gradients if gradient is not None]
     arrays = _arrays("gradient of the output", names, given, exchange)
