@@ -143,8 +143,6 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
         InvalidArgumentError: for a cell that computes something else, or where a parameter is missing or unknown.
         ShapeMismatchError, TypeMismatchError: for a parameter of another shape or dtype.
     """
-    import torch
-
     described = layers_of(given)
     values = _checked(described, params)
     dtype = next(iter(values.values())).dtype
