@@ -38,8 +38,7 @@ std::string TypeNameWithArticle(nb::handle object) {
 void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
   const std::string text = StrCat(Text(role), " is ", why, " and is copied; ", better);
   nb::module_::import_("warnings")
-      .attr("warn")(StrOf(text), nb::module_::import_("stepnet.errors").attr("CopyWarning"),
-                    nb::arg("stacklevel") = 2);
+      .attr("warn")(StrOf(text), nb::module_::import_("stepnet.errors").attr("CopyWarning"), nb::arg("stacklevel") = 2);
 }
 
 Tensor CopyOf(const LentArray& lent, const ArrayRole& role, bool warns) {
