@@ -162,7 +162,10 @@ const TensorInfo& Formula::InfoOf(std::string_view name) const {
   return InfoOfInput(input);
 }
 DType Formula::TypeOf(std::string_view name) const { return ComputedIn(InfoOf(name).dtype); }
-const Shape& Formula::ShapeOf(std::string_view name) const { return InfoOf(name).shape; }
+const Shape& Formula::ShapeOf(std::string_view name) const {
+  asks_for_shapes_ = true;
+  return InfoOf(name).shape;
+}
 
 std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
   const Shape& shape = ShapeOf(input);

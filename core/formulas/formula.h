@@ -155,6 +155,7 @@ class Formula {
   std::vector<Expr> inputs_;  // what each of them is in expressions: an input, or what is loaded from it
   std::optional<std::vector<FormulaOutput>> outputs_;
   mutable bool asks_for_operator_ = false;
+  mutable bool asks_for_shapes_ = false;
   std::vector<Expr> requirements_;
   int rows_from_ = -1;         // the dimension from which on all are one row; -1: the last
   std::optional<Shape> over_;  // the shape that it says itself
@@ -201,11 +202,14 @@ class RunValues {
 // What the formula of an operator says for inputs of these shapes.
 struct FormulaRegion {
   Region region;
-  std::vector<int> inputs;          // of the operator, for each of the region; or a RunValue
-  std::vector<int> outputs;         // likewise
-  std::vector<TensorInfo> infos;    // outputs of the operator
-  bool is_elementwise = false;      // as Operator::Elementwise says
-  bool asks_for_operator = false;   // Formula::op: it may depend on names and seed
+  std::vector<int> inputs;         // of the operator, for each of the region; or a RunValue
+  std::vector<int> outputs;        // likewise
+  std::vector<TensorInfo> infos;   // outputs of the operator
+  bool is_elementwise = false;     // as Operator::Elementwise says
+  bool asks_for_operator = false;  // Formula::op: it may depend on names and seed
+  // The formula asks for no shape, for no place and says none: it computes over what its inputs have. Where they have
+  // fewer rows, so have outputs.
+  bool follows_inputs = false;
   std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
 };
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/kept_by_key.h"
 
@@ -29,10 +30,6 @@ class KeyWriter {
     for (int i = 0; i < query.num_inputs(); ++i) Info(query.In(i));
     Number(op.outputs().size());
     Blobs(op);
-  }
-  void Infos(std::span<const TensorInfo> infos) {
-    Number(infos.size());
-    for (const TensorInfo& info : infos) Info(info);
   }
   void Number(std::uint64_t number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
 
@@ -114,7 +111,7 @@ OperatorParts MakeParts(const ShapeQuery& query) {
     return made;
   }
   if (!FormulaApplies(query, made.outputs)) return made;
-  const std::shared_ptr<const FormulaProgram> program = FindFormula(query, made.outputs);
+  const std::shared_ptr<const FormulaProgram> program = FindFormula(query);
   const FormulaRegion& formula = program->formula();
   RegionPart& part =
       made.parts.emplace_back(RegionPart{.region = formula.region, .inputs = formula.inputs, .outputs = {}});
@@ -126,16 +123,15 @@ OperatorParts MakeParts(const ShapeQuery& query) {
 
 }  // namespace
 
-std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs,
-                                                  std::uint64_t wanted) {
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted) {
   KeyWriter key;
   key.Query(query);
-  key.Infos(outputs);
   key.Number(wanted);
   if (key.is_plain()) {
     if (auto found = TheKept<FormulaProgram>().Find(key.bytes())) return found;
   }
-  auto made = std::make_shared<const FormulaProgram>(query, wanted, MakeFormulaRegion(query, outputs, wanted));
+  auto made =
+      std::make_shared<const FormulaProgram>(query, wanted, MakeFormulaRegion(query, DeclaredOutputs(query), wanted));
   if (key.is_plain() && !made->formula().asks_for_operator) TheKept<FormulaProgram>().Keep(key.bytes(), made);
   return made;
 }
@@ -156,6 +152,10 @@ bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
   if (!kernel.checks_values || !query.op().schema().formula || !FormulaApplies(query, {})) return kernel.checks_values;
   const std::vector<Expr> roots = FindFormula(query)->formula().region.Roots();
   return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
+}
+
+bool FollowsInputs(const ShapeQuery& query) {
+  return query.op().schema().formula && FormulaApplies(query, {}) && FindFormula(query)->formula().follows_inputs;
 }
 
 bool IsElementwise(const ShapeQuery& query) {

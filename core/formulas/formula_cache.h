@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "stepnet/core/formulas/formula_program.h"
@@ -12,10 +11,9 @@
 
 namespace stepnet {
 
-// Gives what MakeFormulaRegion does, whose result is kept among the last ones unless it depends on more than arguments,
-// shapes and which operands are the same.
-std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
-                                                  std::uint64_t wanted = ~std::uint64_t{0});
+// Gives what MakeFormulaRegion does for outputs as they are declared, whose result is kept among the last ones unless
+// it depends on more than arguments, shapes and which operands are the same.
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted = ~std::uint64_t{0});
 
 // What an operator is in a region.
 struct OperatorParts {
@@ -30,6 +28,9 @@ std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query);
 // Whether a run of the operator on such inputs may find bad values (Kernel::checks_values): Div of whole numbers may,
 // as its formula says, and Div of others may not.
 bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel);
+
+// Whether the outputs have fewer rows where the inputs have (FormulaRegion::follows_inputs).
+bool FollowsInputs(const ShapeQuery& query);
 
 // Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
 bool IsElementwise(const ShapeQuery& query);

@@ -36,8 +36,7 @@ class FormulaKernel {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
     const ShapeQuery query(op_, inputs);
-    // By the shape rule, because outputs that the run is not for have no shape here.
-    std::shared_ptr<const FormulaProgram> made = FindFormula(query, op_.schema().shapes(query), wanted);
+    std::shared_ptr<const FormulaProgram> made = FindFormula(query, wanted);
     made->Prepare();
     return made;
   }
@@ -61,9 +60,7 @@ bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
   return run.num_inputs() == 0 || FormulaWhere::Holds(op, *run.In(0).shape);
 }
 
-int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  return FindFormula(query, outputs)->max_parts();
-}
+int MaxParts(const ShapeQuery& query, std::span<const TensorInfo>) { return FindFormula(query)->max_parts(); }
 
 // An operation is counted once an element, whatever it is.
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
@@ -96,6 +93,23 @@ struct Declared {
   }
 };
 
+// The shape rule of an operator that has a formula.
+struct FormulaShapes {
+  Declared declared;
+  bool has_kernel = false;
+
+  std::vector<TensorInfo> operator()(const ShapeQuery& query) const {
+    std::vector<TensorInfo> outputs = OfDeclaration(query);
+    if (declared.shapes && has_kernel && !FormulaApplies(query, outputs)) return outputs;
+    const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
+    declared.CheckAgainst(made->formula(), query);
+    return declared.shapes ? outputs : made->formula().infos;
+  }
+  std::vector<TensorInfo> OfDeclaration(const ShapeQuery& query) const {
+    return declared.shapes ? declared.shapes(query) : std::vector<TensorInfo>();
+  }
+};
+
 }  // namespace
 
 RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_number)
@@ -122,16 +136,15 @@ Kernel FormulaKernelOr(KernelFactory otherwise) {
           .can_leave_out = true};
 }
 
+std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query) {
+  const auto* const rule = query.op().schema().shapes.target<FormulaShapes>();
+  return rule == nullptr ? std::vector<TensorInfo>() : rule->OfDeclaration(query);
+}
+
 void CompleteFromFormula(OperatorSchema* schema) {
   const bool has_kernel = schema->kernels.contains(DeviceKind::kCpu);
-  const Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
-  schema->shapes = [declared, has_kernel](const ShapeQuery& query) {
-    const std::vector<TensorInfo> outputs = declared.shapes ? declared.shapes(query) : std::vector<TensorInfo>();
-    if (declared.shapes && has_kernel && !FormulaApplies(query, outputs)) return outputs;
-    const std::shared_ptr<const FormulaProgram> made = FindFormula(query, outputs);
-    declared.CheckAgainst(made->formula(), query);
-    return declared.shapes ? outputs : made->formula().infos;
-  };
+  Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
+  schema->shapes = FormulaShapes{.declared = std::move(declared), .has_kernel = has_kernel};
   if (!schema->cost) schema->cost = CostOf;
   if (!schema->rows) {
     schema->rows = [shapes = schema->shapes, has_kernel](const ShapeQuery& query) -> std::optional<RowOperands> {

@@ -1,6 +1,9 @@
 // What follows from a formula: the kernel for the CPU, and what a declaration leaves out.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -23,6 +26,9 @@ Kernel FormulaKernelOr(KernelFactory otherwise);
 
 // Whether the formula is all that the CPU runs: a declared kernel knows its own dtypes.
 bool RunsFormula(const OperatorSchema& schema);
+
+// What the shape rule gives that is declared beside the formula; empty where the formula says it.
+std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query);
 
 // Adds to a schema that has a formula what its declaration does not say: shapes, cost, rows and the kernel for the CPU.
 // What is wrong with the formula shows where shapes are inferred, also where the shape rule is declared.

@@ -55,6 +55,7 @@ class FormulaCompiler {
     CheckRegion(result_.region);
     FindElementwise();
     if (!result_.is_elementwise) FindRows();
+    result_.follows_inputs = !formula_.asks_for_shapes_ && !formula_.over_ && formula_.rows_from_ < 0 && !has_position_;
     return std::move(result_);
   }
 

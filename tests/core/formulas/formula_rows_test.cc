@@ -88,7 +88,9 @@ TEST(FormulaRows, MayBeVeryManyOfNoElements) {
   OpTest("SoftmaxGradient").Input("y", {kHuge, 0}, {}).Input("dy", {kHuge, 0}, {}).Gives({kHuge, 0}, {});
 }
 
-std::optional<RowOperands> RowsOf(const std::string& type, const std::vector<Shape>& shapes, int outputs, int axis) {
+// What `ask` says of an operator that is given such inputs.
+template <typename Ask>
+auto Asked(const std::string& type, const std::vector<Shape>& shapes, int outputs, int axis, const Ask& ask) {
   OperatorDef def;
   def.set_type(type);
   std::vector<TensorInfo> inputs;
@@ -103,9 +105,14 @@ std::optional<RowOperands> RowsOf(const std::string& type, const std::vector<Sha
     argument->set_i(axis);
   }
   const OperatorCall call(def);
-  const ShapeQuery query(call, inputs);
-  EXPECT_FALSE(IsElementwise(query)) << type;
-  return call.schema().rows(query);
+  return ask(ShapeQuery(call, inputs));
+}
+
+std::optional<RowOperands> RowsOf(const std::string& type, const std::vector<Shape>& shapes, int outputs, int axis) {
+  return Asked(type, shapes, outputs, axis, [&](const ShapeQuery& query) {
+    EXPECT_FALSE(IsElementwise(query)) << type;
+    return query.op().schema().rows(query);
+  });
 }
 
 TEST(FormulaRows, AreThoseOfTheFirstDimensionWhereTheyLieInOne) {
@@ -117,6 +124,18 @@ TEST(FormulaRows, AreThoseOfTheFirstDimensionWhereTheyLieInOne) {
   EXPECT_FALSE(RowsOf("test.FormulaCenter", {{1, 3, 4}, {1}, {12}}, 2, 0));
   // More of x would make another number of it.
   EXPECT_FALSE(RowsOf("test.FormulaShare", {{2, 3}, {}}, 1, 0));
+}
+
+// Formulas that ask for shapes, or say them, may compute otherwise where there are fewer rows.
+TEST(FormulaRows, OfOutputsAreFewerWhereInputsHaveFewer) {
+  const auto follow = [](const std::string& type, const std::vector<Shape>& shapes, int outputs) {
+    return Asked(type, shapes, outputs, /*axis=*/1, FollowsInputs);
+  };
+  EXPECT_TRUE(follow("Tanh", {{2, 3}}, 1));
+  EXPECT_TRUE(follow("DivGradient", {{4}, {2, 4}, {2, 4}}, 2));
+  EXPECT_FALSE(follow("test.FormulaCenter", {{2, 3, 4}, {2}, {12}}, 2));
+  EXPECT_FALSE(follow("test.FormulaShare", {{2, 3}, {}}, 1));
+  EXPECT_FALSE(follow("FC", {{2, 3}, {4, 3}, {4}}, 1)) << "it has no formula";
 }
 
 // A sum over one row has a row, too; over the rows of many steps it has still one.

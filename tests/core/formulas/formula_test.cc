@@ -386,6 +386,41 @@ Tensor Numbers(const Shape& shape, float factor) {
   return tensor;
 }
 
+int times_asked = 0;  // of the formula below
+
+const Registration asked = Operator("test.FormulaAsked")
+                               .Private()
+                               .Input("x", "any shape")
+                               .Output("y", "as x")
+                               .Shapes(SameAsInput(0))
+                               .Formula([](Formula& f) {
+                                 ++times_asked;
+                                 f.Out({f.In("x") + 1});
+                               });
+
+TEST(Formula, IsAskedOnceByAllThatAskOfEqualInputs) {
+  const OperatorCall call = CallOf("test.FormulaAsked", {"a"}, {"c"});
+  const OperatorSchema& schema = call.schema();
+  const std::vector<TensorInfo> inputs = {{.shape = Shape({7, 11})}};
+  const ShapeQuery query(call, inputs);
+  const int before = times_asked;
+  const std::vector<TensorInfo> outputs = schema.shapes(query);
+  EXPECT_EQ(outputs, inputs);
+  EXPECT_EQ(FindParts(query)->outputs, inputs);
+  EXPECT_FALSE(schema.rows(query));
+  EXPECT_EQ(schema.cost(query, outputs).flops, 77);
+  const Kernel& kernel = *schema.FindKernel(DeviceKind::kCpu);
+  EXPECT_EQ(kernel.max_parts(query, outputs), 1);
+  const Tensor x = Numbers({7, 11}, 1);
+  Tensor y(DType::kFloat, x.shape());
+  RunContext context;
+  const TensorView from[] = {x.View()}, to[] = {y.View()};
+  OpRun run(from, to, context);
+  kernel.make(call)(run);
+  EXPECT_EQ(y.data<float>()[76], 78);
+  EXPECT_EQ(times_asked, before + 1);
+}
+
 TEST(Formula, RunsInPartsOnAnyShapesFromManyThreads) {
   const OperatorCall call = CallOf("test.FormulaAdd", {"a", "b"}, {"c"});
   const RunFn kernel = call.schema().FindKernel(DeviceKind::kCpu)->make(call);
