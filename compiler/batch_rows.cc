@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <utility>
+
+#include "stepnet/core/formulas/formula_cache.h"
 
 namespace stepnet {
 namespace {
@@ -75,36 +76,63 @@ class RegionRows {
   std::vector<std::int64_t> elements_;  // of a row, by tensor
 };
 
-TensorInfo SomeRows(const Operand& operand, std::int64_t rows) {
-  constexpr std::int64_t kSome = 1;
-  TensorInfo info = operand.info;
-  if (operand.has_batch) info.shape = info.shape.With(*DimOfBatch(info.shape, rows), kSome);
-  return info;
+constexpr std::int64_t kSomeRows = 1;
+
+Shape SomeRows(const Operand& operand, std::int64_t rows) {
+  const Shape& shape = operand.info.shape;
+  return operand.has_batch ? shape.With(*DimOfBatch(shape, rows), kSomeRows) : shape;
+}
+
+// An operand of an operator as it is, and with some rows.
+struct WholeAndSome {
+  TensorInfo whole, some;
+};
+
+// What the operator gives. A formula is made for fewer rows, which takes long, only where it asks for shapes.
+std::vector<WholeAndSome> OutputsOf(const OperatorCall& call, std::span<const WholeAndSome> inputs, std::int64_t rows) {
+  std::vector<TensorInfo> of_whole, of_some;
+  for (const WholeAndSome& input : inputs) {
+    of_whole.push_back(input.whole);
+    of_some.push_back(input.some);
+  }
+  const ShapeQuery query(call, of_whole);
+  std::vector<WholeAndSome> outputs;
+  for (const TensorInfo& output : call.schema().shapes(query)) outputs.push_back({.whole = output, .some = output});
+  if (of_whole == of_some) return outputs;
+  if (FollowsInputs(query)) {
+    for (auto& [whole, some] : outputs) {
+      if (const auto dim = DimOfBatch(whole.shape, rows)) some.shape = whole.shape.With(*dim, kSomeRows);
+    }
+    return outputs;
+  }
+  std::vector<TensorInfo> some = call.schema().shapes(ShapeQuery(call, of_some));
+  for (size_t o = 0; o < outputs.size(); ++o) outputs[o].some = std::move(some.at(o));
+  return outputs;
 }
 
 // Whether the operators of the node, given some rows of the batch, give as many.
 bool GivesAsManyRows(const StepNode& node, const Instruction& instruction, std::int64_t rows) {
-  std::vector<TensorInfo> operands;
-  for (const Operand& input : instruction.inputs) operands.push_back(SomeRows(input, rows));
-  const auto run = [&](const OperatorCall& call, const auto& inputs) {
-    std::vector<TensorInfo> infos;
-    for (const int input : inputs) infos.push_back(operands.at(input));
-    return call.schema().shapes(ShapeQuery(call, infos));
-  };
+  std::vector<WholeAndSome> operands;
+  for (const Operand& input : instruction.inputs) {
+    operands.push_back({.whole = input.info, .some = input.info});
+    operands.back().some.shape = SomeRows(input, rows);
+  }
   try {
-    std::vector<TensorInfo> outputs;  // by position
+    std::vector<WholeAndSome> outputs;  // by position
     if (node.call != nullptr) {
-      outputs = run(*node.call, std::views::iota(0, static_cast<int>(operands.size())));
+      outputs = OutputsOf(*node.call, operands, rows);
     } else {
       operands.resize(operands.size() + node.outputs.size() + node.locals().size());
       for (const RegionCall& call : node.calls()) {
-        const std::vector<TensorInfo> given = run(*call.call, call.inputs);
+        std::vector<WholeAndSome> inputs;
+        for (const int input : call.inputs) inputs.push_back(operands.at(input));
+        const std::vector<WholeAndSome> given = OutputsOf(*call.call, inputs, rows);
         for (size_t o = 0; o < call.outputs.size(); ++o) operands[call.outputs[o]] = given.at(o);
       }
       outputs.assign(operands.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()), operands.end());
     }
     return std::ranges::all_of(instruction.outputs, [&](const Operand& output) {
-      return outputs.at(output.position).shape == SomeRows(output, rows).shape;
+      return outputs.at(output.position).some.shape == SomeRows(output, rows);
     });
   } catch (const Error&) {
     return false;  // they count on the rows that there are

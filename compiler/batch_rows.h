@@ -32,8 +32,8 @@ void MarkBatchOfElements(Instruction* instruction);
 std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage);
 
 // Takes the mark of an instruction of the stage back where its operators, given some of the rows, do not give as many;
-// true where there is such a one. To be asked of loops that are to be cut: formulas are made for fewer rows then, which
-// takes long.
+// true where there is such a one. To be asked of loops that are to be cut: some formulas are made for fewer rows then,
+// which takes long.
 bool TakeBackBatch(const StepGraph& graph, const Stage& stage, StepPlan* plan);
 
 }  // namespace stepnet
