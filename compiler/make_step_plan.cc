@@ -1,8 +1,6 @@
 #include "stepnet/compiler/make_step_plan.h"
 
-#include <algorithm>
 #include <atomic>
-#include <ranges>
 
 #include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/emit.h"
@@ -21,16 +19,6 @@ std::int64_t MinChunks(const RunOptions& options) {
   return threads == 1 ? 1 : options.target->min_chunks_of_thread * threads;
 }
 
-// Loops that threads share by rows of the batch have operators that can be run on some of them.
-void AddSchedulesOf(const StepGraph& graph, int threads, StepPlan* plan) {
-  const auto cannot_be_cut = [&](size_t s) {
-    return plan->schedules[s]->sharing == Sharing::kBatch && TakeBackBatch(graph, plan->stages[s], plan);
-  };
-  do {
-    AddSchedules(threads, plan);
-  } while (std::ranges::any_of(std::views::iota(size_t{0}, plan->stages.size()), cannot_be_cut));
-}
-
 }  // namespace
 
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
@@ -45,7 +33,11 @@ StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   plan.recomputed = settings.recomputed;
   static std::atomic<std::uint64_t> num_plans = 0;
   plan.number = ++num_plans;
-  if (follows_schedules) AddSchedulesOf(graph, settings.options.threads, &plan);
+  if (follows_schedules) {
+    // Loops that threads share by rows of the batch have operators that can be run on some of them.
+    AddSchedules(settings.options.threads, &plan,
+                 [&](const Stage& stage) { return TakeBackBatch(graph, stage, &plan); });
+  }
   if (settings.options.on_plan) settings.options.on_plan(plan);
   return plan;
 }

@@ -299,15 +299,14 @@ Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependen
   return best;
 }
 
-// A schedule, and how many microseconds of a step its threads save.
+// A schedule, and how many microseconds of a step its threads save; 0 where their number was given.
 struct ChosenSchedule {
   Schedule schedule;
   double gain = 0;
 };
 
 // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
-ChosenSchedule ChooseThreads(const StepPlan& plan, const Stage& stage) {
-  const Dependencies dependencies = FindDependencies(plan, stage);
+ChosenSchedule ChooseThreads(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies) {
   const int max_threads = std::min(NumCores(), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   const double alone = best.step_microseconds;
@@ -326,6 +325,19 @@ ChosenSchedule ChooseThreads(const StepPlan& plan, const Stage& stage) {
   return {std::move(best), alone - fastest};
 }
 
+// The fastest schedule for so many threads or, with 0, for as many as are worth having.
+ChosenSchedule ChooseSchedule(const StepPlan& plan, const Stage& stage, int threads,
+                              const TakesBackBatch& takes_back_batch) {
+  const Dependencies dependencies = FindDependencies(plan, stage);
+  const auto choose = [&] {
+    return threads > 0 ? ChosenSchedule{FasterSchedule(plan, stage, dependencies, threads)}
+                       : ChooseThreads(plan, stage, dependencies);
+  };
+  ChosenSchedule chosen = choose();
+  while (chosen.schedule.sharing == Sharing::kBatch && takes_back_batch && takes_back_batch(stage)) chosen = choose();
+  return chosen;
+}
+
 // Runs of fewer steps, for which threads would come too late, are serial.
 void WaitForThreads(std::int64_t steps_to_come, Schedule* schedule) {
   if (schedule->threads < 2) return;
@@ -339,8 +351,7 @@ void WaitForThreads(std::int64_t steps_to_come, Schedule* schedule) {
 }  // namespace
 
 Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
-  return threads > 0 ? FasterSchedule(plan, stage, FindDependencies(plan, stage), threads)
-                     : ChooseThreads(plan, stage).schedule;
+  return ChooseSchedule(plan, stage, threads, {}).schedule;
 }
 
 Schedule MakePipeline(const StepPlan& plan, int threads) {
@@ -375,18 +386,6 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
   SetPace(&changed);
   if (changed.of_shorter_runs != nullptr) SetCosts(microseconds, &changed.of_shorter_runs);
   *schedule = std::make_shared<Schedule>(std::move(changed));
-}
-
-// Threads that have come for one stage are there for the others, too.
-void AddSchedulesOfSomeThreads(StepPlan* plan) {
-  std::vector<ChosenSchedule> chosen;
-  double gain = 0;
-  for (const Stage& stage : plan->stages) gain += chosen.emplace_back(ChooseThreads(*plan, stage)).gain;
-  for (ChosenSchedule& of_stage : chosen) {
-    if (gain > 0)
-      WaitForThreads(static_cast<std::int64_t>(plan->target->microseconds_to_wake / gain), &of_stage.schedule);
-    plan->schedules.push_back(std::make_shared<Schedule>(std::move(of_stage.schedule)));
-  }
 }
 
 // Whether two stages add to the same sums over the steps: in another order where they overlap than one after the other,
@@ -425,14 +424,18 @@ std::shared_ptr<const Schedule> FasterPipeline(int threads, StepPlan* plan) {
 
 }  // namespace
 
-void AddSchedules(int threads, StepPlan* plan) {
+void AddSchedules(int threads, StepPlan* plan, const TakesBackBatch& takes_back_batch) {
+  std::vector<ChosenSchedule> chosen;
+  double gain = 0;
+  for (const Stage& stage : plan->stages) {
+    gain += chosen.emplace_back(ChooseSchedule(*plan, stage, threads, takes_back_batch)).gain;
+  }
   plan->schedules.clear();
-  if (threads > 0) {
-    for (const Stage& stage : plan->stages) {
-      plan->schedules.push_back(std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads)));
-    }
-  } else {
-    AddSchedulesOfSomeThreads(plan);
+  for (ChosenSchedule& of_stage : chosen) {
+    // Threads that have come for one stage are there for the others, too.
+    if (gain > 0)
+      WaitForThreads(static_cast<std::int64_t>(plan->target->microseconds_to_wake / gain), &of_stage.schedule);
+    plan->schedules.push_back(std::make_shared<Schedule>(std::move(of_stage.schedule)));
   }
   plan->pipeline = plan->pipeline_of_shorter_runs = nullptr;
   if (plan->chunk_steps == 0 || threads == 1 || StagesAddToTheSame(*plan)) return;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -87,8 +88,12 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads);
 // all steps. It uses `threads` threads at most. REQUIRES chunks.
 Schedule MakePipeline(const StepPlan& plan, int threads);
 
+// Asked of a stage that threads shall share by rows of the batch. True where some instruction of it cannot be cut so
+// after all, and the plan says that by now: its schedule is found again.
+using TakesBackBatch = std::function<bool(const Stage&)>;
+
 // Gives each stage its schedule, and the plan a pipeline where overlapping stages are faster than one after the other.
-void AddSchedules(int threads, StepPlan* plan);
+void AddSchedules(int threads, StepPlan* plan, const TakesBackBatch& takes_back_batch = {});
 
 // The pipeline that a run of so many steps follows; null: stages run one after the other.
 const Schedule* PipelineFor(std::int64_t steps, const StepPlan& plan);
