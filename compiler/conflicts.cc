@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -73,17 +72,22 @@ struct Conflict {
 class ConflictFinder {
  public:
   explicit ConflictFinder(const std::vector<std::vector<MemoryAccess>>& accesses) {
-    std::map<int, std::vector<User>> by_memory;
+    std::vector<User> all;
     for (size_t i = 0; i < accesses.size(); ++i) {
       for (const MemoryAccess& access : accesses[i]) {
-        if (access.bytes > 0) by_memory[access.memory].push_back({static_cast<int>(i), access});
+        if (access.bytes > 0) all.push_back({static_cast<int>(i), access});
       }
     }
-    for (auto& [memory, users] : by_memory) {
-      if (std::ranges::none_of(users, [](const User& user) { return user.access.writes; })) continue;
-      users_ = std::move(users);
-      FindThoseOfMemory();
-      num_before_ += users_.size();
+    const auto memory_of = [](const User& user) { return user.access.memory; };
+    std::ranges::stable_sort(all, {}, memory_of);
+    for (auto begin = all.cbegin(); begin != all.cend();) {
+      const auto end = std::ranges::upper_bound(begin, all.cend(), memory_of(*begin), {}, memory_of);
+      if (std::any_of(begin, end, [](const User& user) { return user.access.writes; })) {
+        users_.assign(begin, end);
+        FindThoseOfMemory();
+        num_before_ += users_.size();
+      }
+      begin = end;
     }
   }
 
@@ -157,6 +161,7 @@ class ConflictFinder {
   // All that touch the byte, in program order; where that comes again, once.
   std::vector<Touch> TouchesOf(std::int64_t byte) const {
     std::vector<Touch> touches;
+    touches.reserve(2 * users_.size());
     for (size_t u = 0; u < users_.size(); ++u) {
       const MemoryAccess& access = users_[u].access;
       const std::int64_t from_begin = byte - access.begin;  // of step 0

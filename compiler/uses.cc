@@ -1,7 +1,9 @@
 #include "stepnet/compiler/uses.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <utility>
 
 #include "stepnet/compiler/node_order.h"
 #include "stepnet/core/expansion.h"
@@ -33,21 +35,21 @@ Uses::Uses(const StepGraph& graph)
   }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const StepNode& node = graph.nodes[n];
-    const auto note = [&](int value, std::map<int, std::vector<Use>>* uses) {
+    const auto note = [&](int value, bool is_moved) {
       const Home& home = graph.homes[graph.values[value].home];
       if (home.kind != Home::Kind::kOutside) return;
-      (*uses)[home.slot.base].push_back({.node = static_cast<int>(n), .value = value});
+      outside_.push_back({.base = home.slot.base, .node = static_cast<int>(n), .value = value, .is_moved = is_moved});
     };
     const bool is_move = node.kind == StepNode::Kind::kMove;
     for (const int input : node.inputs) {
       ++num_readers_[input];
-      note(input, &touched_at_);
-      if (is_move) note(input, &moves_from_);
+      note(input, is_move);
     }
     for (const int output : node.given()) {
-      if (!is_move || !graph.values[output].added) note(output, &touched_at_);
+      if (!is_move || !graph.values[output].added) note(output, /*is_moved=*/false);
     }
   }
+  std::ranges::sort(outside_, {}, [](const Use& use) { return std::pair(use.base, use.node); });
 }
 
 bool Uses::HasOneReader(int value) const {
@@ -65,20 +67,25 @@ bool Uses::IsTemporary(int value) const {
   return home.kind == Home::Kind::kTemporary && !home.kept;
 }
 
+std::span<const Uses::Use> Uses::UsesOf(int base, int begin, int end) const {
+  const auto place = [](const Use& use) { return std::pair(use.base, use.node); };
+  const auto first = std::ranges::lower_bound(outside_, std::pair(base, begin), {}, place);
+  const auto last = std::ranges::lower_bound(outside_, std::pair(base, end), {}, place);
+  return {first, last};
+}
+
+bool Uses::ShareBytesWith(const Home& memory, const Use& use) const {
+  return ShareBytes(graph_.homes[graph_.values[use.value].home], memory);
+}
+
 bool Uses::IsTouched(const Home& memory, int begin, int end) const {
-  const auto found = touched_at_.find(memory.slot.base);
-  if (found == touched_at_.end()) return false;
-  const auto first = std::ranges::lower_bound(found->second, begin, {}, &Use::node);
-  const auto last = std::ranges::lower_bound(found->second, end, {}, &Use::node);
-  return std::any_of(first, last,
-                     [&](const Use& use) { return ShareBytes(graph_.homes[graph_.values[use.value].home], memory); });
+  return std::ranges::any_of(UsesOf(memory.slot.base, begin, end),
+                             [&](const Use& use) { return ShareBytesWith(memory, use); });
 }
 
 bool Uses::IsMovedIn(const Home& memory) const {
-  const auto found = moves_from_.find(memory.slot.base);
-  return found != moves_from_.end() && std::ranges::any_of(found->second, [&](const Use& use) {
-           return ShareBytes(graph_.homes[graph_.values[use.value].home], memory);
-         });
+  return std::ranges::any_of(UsesOf(memory.slot.base, 0, std::numeric_limits<int>::max()),
+                             [&](const Use& use) { return use.is_moved && ShareBytesWith(memory, use); });
 }
 
 bool NodesInLoop::Contains(int node) {

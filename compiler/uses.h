@@ -1,9 +1,9 @@
 // Who uses what in a graph, looked up once.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
@@ -35,17 +35,23 @@ class Uses {
   bool IsMovedIn(const Home& memory) const;
 
  private:
+  // Who touches memory outside.
   struct Use {
+    int base = 0;
     int node = 0;
     int value = 0;
+    bool is_moved = false;  // a move reads it
   };
 
+  // Those of one base by the nodes [begin, end).
+  std::span<const Use> UsesOf(int base, int begin, int end) const;
+  bool ShareBytesWith(const Home& memory, const Use& use) const;
+
   const StepGraph& graph_;
-  std::vector<int> num_readers_;                // by value
-  std::vector<int> num_values_;                 // by home
-  std::vector<bool> is_added_to_;               // likewise
-  std::map<int, std::vector<Use>> touched_at_;  // of memory outside, by base, in the order of the nodes
-  std::map<int, std::vector<Use>> moves_from_;  // likewise
+  std::vector<int> num_readers_;   // by value
+  std::vector<int> num_values_;    // by home
+  std::vector<bool> is_added_to_;  // likewise
+  std::vector<Use> outside_;       // by base, in the order of the nodes
 };
 
 // Which nodes wait for each other around the loop (CyclesOf), of a graph that has no stages yet: as it is when somebody
