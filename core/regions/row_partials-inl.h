@@ -39,48 +39,19 @@ struct Partials {
   // Adds at(access, j, k), the elements [j, j + lanes) of n as a vector, to vectors[k].
   template <class At>
   HWY_INLINE void AddAll(std::int64_t n, const At& at) {
-    const D d;
-    const Fn fn;
-    std::int64_t i = 0;
-    for (; i + kRowPartials <= n; i += kRowPartials) {
-      HWY_UNROLL(16)
-      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes, k));
-    }
-    if (i == n) return;
-    HWY_UNROLL(16)
-    for (int k = 0; k < kVectors; ++k) {
-      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
-      if (count == 0) break;
-      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], at(PartOfVector{count}, i + k * kLanes, k)), vectors[k]);
-    }
+    ForVectors(
+        n, [&](auto access, std::int64_t j, int k, const auto& add) HWY_ATTR { add(&vectors[k], at(access, j, k)); });
   }
 
   // Likewise two of them: at(access, j, value, other) sets what is added here and to `others`.
   template <class At>
   HWY_INLINE void AddAllWith(Partials* others, std::int64_t n, const At& at) {
-    const D d;
-    const Fn fn;
-    hn::Vec<D> value, other;
-    std::int64_t i = 0;
-    for (; i + kRowPartials <= n; i += kRowPartials) {
-      HWY_UNROLL(16)
-      for (int k = 0; k < kVectors; ++k) {
-        at(WholeVectors(), i + k * kLanes, &value, &other);
-        vectors[k] = fn(d, vectors[k], value);
-        others->vectors[k] = fn(d, others->vectors[k], other);
-      }
-    }
-    if (i == n) return;
-    HWY_UNROLL(16)
-    for (int k = 0; k < kVectors; ++k) {
-      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
-      if (count == 0) break;
-      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-      at(PartOfVector{count}, i + k * kLanes, &value, &other);
-      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], value), vectors[k]);
-      others->vectors[k] = hn::IfThenElse(mask, fn(d, others->vectors[k], other), others->vectors[k]);
-    }
+    ForVectors(n, [&](auto access, std::int64_t j, int k, const auto& add) HWY_ATTR {
+      hn::Vec<D> value, other;
+      at(access, j, &value, &other);
+      add(&vectors[k], value);
+      add(&others->vectors[k], other);
+    });
   }
 
   HWY_INLINE void Add(const T* x, std::int64_t n) {
@@ -102,6 +73,28 @@ struct Partials {
   }
 
  private:
+  // Calls use(access, j, k, add) for each vector of n elements: add(sum, value) adds those of them that there are.
+  template <class Use>
+  static HWY_INLINE void ForVectors(std::int64_t n, const Use& use) {
+    const D d;
+    const Fn fn;
+    const auto add = [&](hn::Vec<D>* sum, hn::Vec<D> value) HWY_ATTR { *sum = fn(d, *sum, value); };
+    std::int64_t i = 0;
+    for (; i + kRowPartials <= n; i += kRowPartials) {
+      HWY_UNROLL(16)
+      for (int k = 0; k < kVectors; ++k) use(WholeVectors(), i + k * kLanes, k, add);
+    }
+    if (i == n) return;
+    HWY_UNROLL(16)
+    for (int k = 0; k < kVectors; ++k) {
+      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
+      if (count == 0) break;
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
+      use(PartOfVector{count}, i + k * kLanes, k,
+          [&](hn::Vec<D>* sum, hn::Vec<D> value) HWY_ATTR { *sum = hn::IfThenElse(mask, fn(d, *sum, value), *sum); });
+    }
+  }
+
   template <class Last, class Lanes>
   static HWY_INLINE T FinishLanes([[maybe_unused]] Lanes d, hn::Vec<Lanes> lanes) {
     [[maybe_unused]] const Last fn;
