@@ -265,10 +265,7 @@ std::vector<TensorInfo> ConcatGradientShapes(const ShapeQuery& query) {
     parts.push_back({.dtype = dy.dtype, .shape = x});
   }
   if (total == dy.shape[axis] && op.num_outputs() == query.num_inputs() - 1) return parts;
-  throw Error(
-      ErrorCode::kShapeMismatch,
-      StrCat(op.type(), " needs the gradient of what Concat makes of its other inputs, and an output for each; ",
-             InputText(query, 0)));
+  throw WrongInputs(query, {0}, "needs the gradient of what Concat makes of its other inputs, and an output for each");
 }
 
 const Registration concat_gradient = Operator("ConcatGradient")

@@ -146,8 +146,7 @@ std::vector<TensorInfo> ConvShapes(const ShapeQuery& query) {
   ExpectFloats(query);
   const ConvSizes sizes(query, ConvArguments(query.op()));
   if (query.num_inputs() == 3 && query.In(2).shape != Shape({sizes.outputs})) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a bias of ", sizes.outputs,
-                                                  " elements, one an output; ", InputText(query, 2)));
+    throw WrongInputs(query, {2}, StrCat("needs a bias of ", sizes.outputs, " elements, one an output"));
   }
   return {{.dtype = query.In(0).dtype, .shape = sizes.OutputShape()}};
 }
@@ -156,8 +155,7 @@ std::vector<TensorInfo> ConvGradientShapes(const ShapeQuery& query) {
   ExpectFloats(query);
   const ConvSizes sizes(query, ConvArguments(query.op()));
   if (query.In(2).shape != sizes.OutputShape()) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a gradient of the shape of y, ",
-                                                  sizes.OutputShape(), "; ", InputText(query, 2)));
+    throw WrongInputs(query, {2}, StrCat("needs a gradient of the shape of y, ", sizes.OutputShape()));
   }
   const GradientOutputs places(query.op().Bool("no_bias"), query.op().num_outputs());
   std::vector<TensorInfo> outputs(query.op().num_outputs(), query.In(1));
@@ -177,13 +175,12 @@ Cost ConvCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 const auto kCheckArguments = [](const OperatorCall& op) { ConvArguments{op}; };
 
 const Registration conv =
-    Operator("Conv")
+    ConvArguments::AddTo(Operator("Conv"))
         .Doc("Convolution of images by a filter; each output adds its bias.")
         .Input("x", "[N, C, H, W], or [N, H, W, C] with order NHWC")
         .Input("filter", "[M, C / group, kernel_h, kernel_w], or [M, kernel_h, kernel_w, C / group]")
         .OptionalInput("b", "[M]")
         .Output("y", "[N, M, H', W'], or [N, H', W', M]")
-        .Args(ConvArguments::Specs())
         .Arg("no_gradient_to_input", false, "leaves out the gradient of x")
         .Check(CheckBy(kCheckArguments))
         .Shapes(ConvShapes)
@@ -199,7 +196,7 @@ const Registration conv =
         .Cpu(ConvKernel);
 
 const Registration conv_gradient =
-    Operator("ConvGradient")
+    ConvArguments::AddTo(Operator("ConvGradient"))
         .Doc("Gradient of Conv. With no_bias, the second output is dx.")
         .Input("x", "as for Conv")
         .Input("filter", "as for Conv")
@@ -207,7 +204,6 @@ const Registration conv_gradient =
         .Output("dfilter", "the shape of the filter")
         .OptionalOutput("db", "[M]")
         .OptionalOutput("dx", "the shape of x")
-        .Args(ConvArguments::Specs())
         .Arg("no_gradient_to_input", false, "as for Conv")
         .Arg("no_bias", false, "the convolution has no bias")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {

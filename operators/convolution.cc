@@ -87,43 +87,31 @@ ConvArguments::ConvArguments(const OperatorCall& op)
   w = {.kernel = kernel[1], .stride = stride[1], .dilation = dilation[1], .pad_before = pads[1], .pad_after = pads[3]};
 }
 
-std::vector<ArgumentSpec> ConvArguments::Specs() {
-  const auto number = [](const char* name, std::int64_t value, const char* doc, Constraint constraint = {}) {
-    return ArgumentSpec{.name = name,
-                        .type = ArgumentType::kInt,
-                        .default_value = {.i = value},
-                        .doc = doc,
-                        .constraint = std::move(constraint)};
-  };
-  const auto list = [](const char* name, const char* doc) {
-    return ArgumentSpec{.name = name, .type = ArgumentType::kInts, .doc = doc};
-  };
-  return {{.name = "order",
-           .type = ArgumentType::kString,
-           .default_value = {.s = "NCHW"},
-           .doc = "how images lie in memory",
-           .constraint = OneOf({"NCHW", "NHWC"})},
-          number("kernel", 0, "height and width of the kernel"),
-          number("kernel_h", 0, "height of the kernel, with kernel_w"),
-          number("kernel_w", 0, "width of the kernel, with kernel_h"),
-          list("kernels", "height and width of the kernel"),
-          number("stride", 1, "step between outputs, in both directions"),
-          number("stride_h", 1, "step between rows of outputs, with stride_w"),
-          number("stride_w", 1, "step between columns of outputs, with stride_h"),
-          list("strides", "the steps between rows and columns of outputs"),
-          number("dilation", 1, "step between elements that the kernel reads, in both directions"),
-          number("dilation_h", 1, "step between rows that the kernel reads, with dilation_w"),
-          number("dilation_w", 1, "step between columns that the kernel reads, with dilation_h"),
-          list("dilations", "the steps between rows and columns that the kernel reads"),
-          number("pad", 0, "zeros on every side"),
-          number("pad_t", 0, "rows of zeros at the top, with pad_l, pad_b and pad_r"),
-          number("pad_l", 0, "columns of zeros on the left, with pad_t, pad_b and pad_r"),
-          number("pad_b", 0, "rows of zeros at the bottom, with pad_t, pad_l and pad_r"),
-          number("pad_r", 0, "columns of zeros on the right, with pad_t, pad_l and pad_b"),
-          list("pads", "zeros at the top, on the left, at the bottom, on the right"),
-          number("legacy_pad", 0, "0: pads as given; 1: none; 2: such that y has a pixel for every stride of x",
-                 Between(0, 2)),
-          number("group", 1, "channels and outputs form so many groups, each convolved by itself", AtLeast(1))};
+Operator ConvArguments::AddTo(Operator op) {
+  const std::vector<std::int64_t> none;
+  return std::move(
+      op.Arg("order", "NCHW", "how images lie in memory", OneOf({"NCHW", "NHWC"}))
+          .Arg("kernel", 0, "height and width of the kernel")
+          .Arg("kernel_h", 0, "height of the kernel, with kernel_w")
+          .Arg("kernel_w", 0, "width of the kernel, with kernel_h")
+          .Arg("kernels", none, "height and width of the kernel")
+          .Arg("stride", 1, "step between outputs, in both directions")
+          .Arg("stride_h", 1, "step between rows of outputs, with stride_w")
+          .Arg("stride_w", 1, "step between columns of outputs, with stride_h")
+          .Arg("strides", none, "the steps between rows and columns of outputs")
+          .Arg("dilation", 1, "step between elements that the kernel reads, in both directions")
+          .Arg("dilation_h", 1, "step between rows that the kernel reads, with dilation_w")
+          .Arg("dilation_w", 1, "step between columns that the kernel reads, with dilation_h")
+          .Arg("dilations", none, "the steps between rows and columns that the kernel reads")
+          .Arg("pad", 0, "zeros on every side")
+          .Arg("pad_t", 0, "rows of zeros at the top, with pad_l, pad_b and pad_r")
+          .Arg("pad_l", 0, "columns of zeros on the left, with pad_t, pad_b and pad_r")
+          .Arg("pad_b", 0, "rows of zeros at the bottom, with pad_t, pad_l and pad_r")
+          .Arg("pad_r", 0, "columns of zeros on the right, with pad_t, pad_l and pad_b")
+          .Arg("pads", none, "zeros at the top, on the left, at the bottom, on the right")
+          .Arg("legacy_pad", 0, "0: pads as given; 1: none; 2: such that y has a pixel for every stride of x",
+               Between(0, 2))
+          .Arg("group", 1, "channels and outputs form so many groups, each convolved by itself", AtLeast(1)));
 }
 
 ConvSizes::ConvSizes(const Shape& x, const Shape& filter, const ConvArguments& arguments)
@@ -143,8 +131,7 @@ namespace {
 // Throws unless both have the rank of images, so that sizes can be taken from them.
 const Shape& Checked(const ShapeQuery& query, int i) {
   if (query.In(i).shape.rank() != 4) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().type(), " needs images and a filter of rank 4; ", InputText(query, i)));
+    throw WrongInputs(query, {i}, "needs images and a filter of rank 4");
   }
   return query.In(i).shape;
 }

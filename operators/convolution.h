@@ -36,7 +36,7 @@ struct ConvArguments {
 
   // Throws kInvalidArgument when one is missing or given twice.
   explicit ConvArguments(const OperatorCall& op);
-  static std::vector<ArgumentSpec> Specs();
+  static Operator AddTo(Operator op);
 };
 
 // Everything about one convolution. x is [N, C, H, W] or [N, H, W, C]; the filter is [M, C / groups, kernel] or [M,

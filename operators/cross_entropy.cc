@@ -23,7 +23,7 @@ constexpr T kLeast = static_cast<T>(kLeastProbability);
 Rows RowsOf(const ShapeQuery& query) {
   const Shape& x = query.In(0).shape;
   if (x.rank() == 0) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ", query.op().type(), " needs x [N, D]"));
+    throw WrongInputs(query, {0}, "needs x [N, D]");
   }
   return x.rank() == 1 ? Rows{1, x[0]} : Rows{x[0], x.SizeFrom(1)};
 }
@@ -33,8 +33,7 @@ void RowsOfClasses(Formula& f) { f.RowsFrom("x", f.ShapeOf("x").rank() == 1 ? 0 
 void CheckGradient(const ShapeQuery& query, int i, const Rows& rows) {
   ExpectSameType(query, 0, i);
   if (query.In(i).shape == Shape({rows.count})) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(InputText(query, i), "; ", query.op().type(), " needs dy [", rows.count, "]"));
+  throw WrongInputs(query, {i}, StrCat("needs dy [", rows.count, "]"));
 }
 
 std::vector<TensorInfo> LabelShapes(const ShapeQuery& query) {

@@ -22,8 +22,7 @@ std::vector<TensorInfo> DistanceGradientShapes(const ShapeQuery& query) {
   ExpectAlike(query, 0, 1);
   const TensorInfo& x = query.In(0);
   if (query.In(2).shape != Shape({NumRows(x.shape)})) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, 2), "; ",
-                                                  query.op().type(), " needs x [N, …] and dd [N]"));
+    throw WrongInputs(query, {0, 2}, "needs x [N, …] and dd [N]");
   }
   return {{.dtype = x.dtype, .shape = x.shape}, {.dtype = x.dtype, .shape = x.shape}};
 }

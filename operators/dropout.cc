@@ -12,34 +12,27 @@ Expr Kept(const Formula& f, const Expr& is_kept, const Expr& x) {
   return Where(is_kept, x * (1 / (1 - Cast(x.dtype(), f.Number("ratio")))), 0);
 }
 
-std::vector<ArgumentSpec> DropoutArgs() {
-  return {{.name = "ratio",
-           .type = ArgumentType::kFloat,
-           .default_value = {.f = 0.5f},
-           .doc = "probability that an element is dropped; less than 1",
-           .constraint = AtLeast(0)},
-          {.name = "is_test", .type = ArgumentType::kBool, .doc = "y = x"},
-          {.name = "same_mask_each_step",
-           .type = ArgumentType::kBool,
-           .doc = "in a step net, every step of a run draws the same mask"}};
-}
-
 void CheckRatio(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (op.Float("ratio") < 1) return;
   problems->push_back({.message = StrCat(op.type(), ": ratio is ", op.Float("ratio"), ", must be less than 1")});
 }
 
+Operator WithArguments(Operator op) {
+  return std::move(op.Arg("ratio", 0.5f, "probability that an element is dropped; less than 1", AtLeast(0))
+                       .Arg("is_test", false, "y = x")
+                       .Arg("same_mask_each_step", false, "in a step net, every step of a run draws the same mask")
+                       .Check(CheckRatio));
+}
+
 const Registration dropout =
-    Operator("Dropout")
+    WithArguments(Operator("Dropout"))
         .Doc(
             "Sets random elements to 0 and scales the others by 1 / (1 - ratio). The mask is a function of seed, "
             "operator, run, step and element alone, so that it is the same wherever and however often it is drawn.")
         .Input("x", "any shape, float or double")
         .Output("y", "the shape of x")
         .OptionalOutput("mask", "bool, the shape of x: true where x is kept; all true with is_test")
-        .Args(DropoutArgs())
         .DrawsRandomNumbers([](const OperatorCall& op) { return !op.Bool("is_test"); })
-        .Check(CheckRatio)
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloat(query, 0);
           const TensorInfo& x = query.In(0);
@@ -77,8 +70,7 @@ std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
     ExpectMask(query.op());
     ExpectType(query, 1, {DType::kBool});
     if (query.In(1).shape != dy.shape) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, 1),
-                                                    "; DropoutGrad needs dy and mask of one shape"));
+      throw WrongInputs(query, {0, 1}, "needs dy and mask of one shape");
     }
   }
   return {{.dtype = dy.dtype, .shape = dy.shape}};
@@ -86,12 +78,11 @@ std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
 
 // By hand, because the mask is not given with is_test.
 const Registration dropout_grad =
-    Operator("DropoutGrad")
+    WithArguments(Operator("DropoutGrad"))
         .Doc("dx = dy / (1 - ratio) where the mask is set, 0 elsewhere; dx = dy with is_test.")
         .Input("dy", "any shape, float or double")
         .OptionalInput("mask", "bool, the shape of dy; not needed with is_test")
         .Output("dx", "the shape of dy")
-        .Args(DropoutArgs())
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           CheckRatio(op, problems);
           CheckBy(ExpectMask)(op, problems);

@@ -11,9 +11,8 @@ ShapeRule SameFloats() {
     for (int i = 1; i < query.num_inputs(); ++i) {
       const TensorInfo& other = query.In(i);
       if (other == first) continue;
-      throw Error(other.dtype == first.dtype ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-                  StrCat(query.op().type(), " needs inputs of one shape and type; ", InputText(query, 0), " and ",
-                         InputText(query, i)));
+      throw WrongInputs(query, {0, i}, "needs inputs of one shape and type",
+                        other.dtype == first.dtype ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch);
     }
     return std::vector<TensorInfo>{{.dtype = first.dtype, .shape = first.shape}};
   };

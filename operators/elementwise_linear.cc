@@ -15,9 +15,9 @@ void CheckVector(const ShapeQuery& query, int x, int vector) {
   const int axis = shape.CanonicalAxis(query.op().Int("axis"), "ElementwiseLinear: axis");
   const Shape& found = query.In(vector).shape;
   if (found.rank() == 1 && found[0] == shape.SizeFrom(axis)) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().type(), " with axis ", axis, " needs ", query.op().inputs()[vector], " [",
-                     shape.SizeFrom(axis), "]; ", InputText(query, x), " and ", InputText(query, vector)));
+  throw WrongInputs(
+      query, {x, vector},
+      StrCat("with axis ", axis, " needs ", query.op().inputs()[vector], " [", shape.SizeFrom(axis), "]"));
 }
 
 const Registration elementwise_linear =

@@ -46,8 +46,7 @@ Shape FillShape(const ShapeQuery& query) {
     sizes = query.In(0).shape.ToVector();
   } else {
     if (query.In(0).shape.rank() != 1) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat(InputText(query, 0), "; ", op.type(), " with input_as_shape needs sizes [rank]"));
+      throw WrongInputs(query, {0}, "with input_as_shape needs sizes [rank]");
     }
     sizes = query.IntsOf(0);
   }

@@ -15,16 +15,15 @@ void ExpectGates(const ShapeQuery& query, const GatedUnit& unit, const Shape& st
       gates[1] / unit.num_gates == state[1]) {
     return;
   }
-  throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs gates [", state[0], ", ", unit.num_gates,
-                                                " x ", state[1], "]; ", InputText(query, unit.gates())));
+  throw WrongInputs(query, {unit.gates()},
+                    StrCat("needs gates [", state[0], ", ", unit.num_gates, " x ", state[1], "]"));
 }
 
 void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
   ExpectFloat(query, 0);
   const Shape state = Matrix(query.In(0).shape);
   if (state.rank() != 2) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().type(), " needs states [1, N, D] or [N, D]; ", InputText(query, 0)));
+    throw WrongInputs(query, {0}, "needs states [1, N, D] or [N, D]");
   }
   for (int i = 1; i < unit.num_states; ++i) ExpectAlike(query, 0, i);
   ExpectSameType(query, 0, unit.gates());
@@ -32,8 +31,7 @@ void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
   if (unit.has_lengths) {
     ExpectType(query, unit.lengths(), {DType::kInt32});
     if (query.In(unit.lengths()).shape != Shape({state[0]})) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs ", state[0], " lengths, one a row; ",
-                                                    InputText(query, unit.lengths())));
+      throw WrongInputs(query, {unit.lengths()}, StrCat("needs ", state[0], " lengths, one a row"));
     }
   }
   ExpectType(query, unit.timestep(), {DType::kInt32});
@@ -50,15 +48,12 @@ GatedUnit::GatedUnit(const OperatorCall& op, int num_states, int num_gates, int 
       drops_states(op.Bool("drop_states")),
       num_like_state(num_like_state) {}
 
-std::vector<ArgumentSpec> GatedUnitArguments() {
-  return {{.name = "sequence_lengths",
-           .type = ArgumentType::kBool,
-           .default_value = {.i = 1},
-           .doc = "the lengths of the sequences are an input; without it all rows are valid at every step"},
-          {.name = "drop_states",
-           .type = ArgumentType::kBool,
-           .default_value = {.i = 0},
-           .doc = "rows whose sequence has ended become 0; otherwise they keep their state"}};
+Operator& AddStepInputs(Operator& op) {
+  return op.OptionalInput("seq_lengths", "[N] int32, steps that each sequence has; left out where sequence_lengths = 0")
+      .Input("timestep", "[1] int32, from 0")
+      .Arg("sequence_lengths", true,
+           "the lengths of the sequences are an input; without it all rows are valid at every step")
+      .Arg("drop_states", false, "rows whose sequence has ended become 0; otherwise they keep their state");
 }
 
 void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetProblem>* problems) {

@@ -27,8 +27,8 @@ struct GatedUnit {
   int num_inputs() const { return timestep() + 1 + num_like_state; }
 };
 
-// The arguments sequence_lengths and drop_states.
-std::vector<ArgumentSpec> GatedUnitArguments();
+// Declares the inputs behind the gates, seq_lengths and timestep, and the arguments sequence_lengths and drop_states.
+Operator& AddStepInputs(Operator& op);
 
 // Adds a problem unless there are as many inputs as sequence_lengths asks for.
 void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetProblem>* problems);

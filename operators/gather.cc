@@ -30,7 +30,7 @@ std::vector<TensorInfo> GatherShapes(const ShapeQuery& query) {
   const TensorInfo& data = query.In(0);
   ExpectType(query, 1, {DType::kInt32, DType::kInt64});
   if (data.shape.rank() == 0) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; Gather needs data [N, …]"));
+    throw WrongInputs(query, {0}, "needs data [N, …]");
   }
   std::vector<std::int64_t> sizes = query.In(1).shape.ToVector();
   for (int i = 1; i < data.shape.rank(); ++i) sizes.push_back(data.shape[i]);

@@ -14,12 +14,9 @@ constexpr int kGates = 3;
 constexpr int kLikeState = 2;  // h, dh
 
 Operator& AddInputs(Operator& op) {
-  return op.Input("h_prev", "[1, N, D] or [N, D], state before the step")
-      .Input("gates", "[1, N, 3 D] or [N, 3 D], before their activations: reset, update, output")
-      .OptionalInput("seq_lengths", "[N] int32, steps that each sequence has; left out where sequence_lengths = 0")
-      .Input("timestep", "[1] int32, from 0")
-      .Args(GatedUnitArguments())
-      .NumberArg("forget_bias", 0, "must be 0: Caffe2 accepts any value here and ignores it");
+  op.Input("h_prev", "[1, N, D] or [N, D], state before the step")
+      .Input("gates", "[1, N, 3 D] or [N, 3 D], before their activations: reset, update, output");
+  return AddStepInputs(op).NumberArg("forget_bias", 0, "must be 0: Caffe2 accepts any value here and ignores it");
 }
 
 void CheckGruUnit(const OperatorCall& op, int num_like_state, std::vector<NetProblem>* problems) {

@@ -13,6 +13,15 @@ std::string InputText(const ShapeQuery& query, int i) {
   return StrCat(query.op().inputs()[i], " is ", query.In(i).Description());
 }
 
+Error WrongInputs(const ShapeQuery& query, std::initializer_list<int> shown, const std::string& what, ErrorCode code) {
+  std::string message = StrCat(query.op().type(), " ", what);
+  const int* const last = shown.end() - 1;
+  for (const int* i = shown.begin(); i <= last; ++i) {
+    message += StrCat(i == shown.begin() ? "; " : i == last ? " and " : ", ", InputText(query, *i));
+  }
+  return {code, message};
+}
+
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes) {
   const auto takes = [&](DType dtype) { return std::ranges::find(dtypes, dtype) != dtypes.end(); };
   if (takes(query.In(i).dtype)) return;
@@ -21,7 +30,7 @@ void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes
   for (size_t k = 0; k < dtypes.size(); ++k) {
     names += StrCat(k == 0 ? "" : k + 1 == dtypes.size() ? " and " : ", ", dtypes[k]);
   }
-  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " works on ", names, "; ", InputText(query, i)));
+  throw WrongInputs(query, {i}, StrCat("works on ", names), ErrorCode::kTypeMismatch);
 }
 
 void ExpectFloat(const ShapeQuery& query, int i) { ExpectType(query, i, {DType::kFloat, DType::kDouble}); }
@@ -39,8 +48,9 @@ bool IsBFloat16Weights(const ShapeQuery& query, int i) {
   const Device device = query.op().options().device();
   if (TakesBFloat16(query, i, device.kind)) return true;
   if (!TakesBFloat16(query, i, DeviceKind::kCpu)) return false;
-  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " takes weights in bfloat16 on the CPU alone, and ",
-                                               device, " is another device; ", InputText(query, i)));
+  throw WrongInputs(query, {i},
+                    StrCat("takes weights in bfloat16 on the CPU alone, and ", device, " is another device"),
+                    ErrorCode::kTypeMismatch);
 }
 
 }  // namespace
@@ -54,21 +64,18 @@ void ExpectFloats(const ShapeQuery& query) {
 
 void ExpectSameType(const ShapeQuery& query, int i, int j) {
   if (query.In(i).dtype == query.In(j).dtype) return;
-  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " needs inputs of one type; ", InputText(query, i),
-                                               " and ", InputText(query, j)));
+  throw WrongInputs(query, {i, j}, "needs inputs of one type", ErrorCode::kTypeMismatch);
 }
 
 void ExpectAlike(const ShapeQuery& query, int i, int j) {
   ExpectSameType(query, i, j);
   if (query.In(i).shape == query.In(j).shape) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs inputs of one shape; ", InputText(query, i),
-                                                " and ", InputText(query, j)));
+  throw WrongInputs(query, {i, j}, "needs inputs of one shape");
 }
 
 void ExpectOneElement(const ShapeQuery& query, int i, const char* what) {
   if (query.In(i).shape.size() == 1) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().type(), " needs ", what, " of one element; ", InputText(query, i)));
+  throw WrongInputs(query, {i}, StrCat("needs ", what, " of one element"));
 }
 
 std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,10 @@ namespace stepnet {
 
 // "x is float [32, 64]": input i by the name of its blob.
 std::string InputText(const ShapeQuery& query, int i);
+
+// What shape rules throw: "FC needs x [M, K]; x is float [3] and w is float [4]", of these inputs.
+Error WrongInputs(const ShapeQuery& query, std::initializer_list<int> shown, const std::string& what,
+                  ErrorCode code = ErrorCode::kShapeMismatch);
 
 // Throws kTypeMismatch unless input i is one of `dtypes`. Formulas that take float take 16 bits, here and below.
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes);

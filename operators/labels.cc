@@ -8,9 +8,7 @@ namespace stepnet {
 void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows) {
   ExpectType(query, i, {DType::kInt32, DType::kInt64});
   if (query.In(i).shape.size() == rows.count) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(InputText(query, 0), " and ", InputText(query, i), "; ", query.op().type(), " on ", rows.count,
-                     " rows of ", rows.size, " classes needs one label a row"));
+  throw WrongInputs(query, {0, i}, StrCat("on ", rows.count, " rows of ", rows.size, " classes needs one label a row"));
 }
 
 std::int64_t LabelAt(const OpRun& run, int input, std::int64_t i, std::int64_t num_classes) {

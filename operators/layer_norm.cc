@@ -79,8 +79,7 @@ const Registration layer_norm_gradient =
           ExpectAlike(query, 2, 3);
           const Shape statistics = StatisticsShape(query.In(0).shape, AxisOf(query, 0));
           if (query.In(3).shape != statistics) {
-            throw Error(ErrorCode::kShapeMismatch, StrCat("LayerNormGradient needs std ", statistics, " for ",
-                                                          InputText(query, 0), "; ", InputText(query, 3)));
+            throw WrongInputs(query, {3}, StrCat("needs std ", statistics, " for ", InputText(query, 0)));
           }
           return SameAsInput(0)(query);
         })

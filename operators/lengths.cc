@@ -15,21 +15,16 @@ std::string WrongLength(const std::string& element, const std::string& name, con
 
 }  // namespace
 
-Error WrongSumOfLengths(const std::string& name, std::int64_t sum, std::int64_t rows) {
-  return Error(ErrorCode::kInvalidArgument,
-               StrCat("the lengths in ", name, " add up to ", sum, ", the data have ", rows, " rows"));
-}
-
 void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, LengthsType type) {
   const TensorInfo& lengths = query.In(i);
   const bool right_type =
       lengths.dtype == DType::kInt32 || (lengths.dtype == DType::kInt64 && type == LengthsType::kInt32OrInt64);
   const bool right_shape = lengths.shape.rank() == 1 && (count < 0 || lengths.shape[0] == count);
   if (right_type && right_shape) return;
-  throw Error(right_type ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-              StrCat(InputText(query, i), "; ", query.op().type(), " needs lengths ",
-                     type == LengthsType::kInt32 ? "int32" : "int32 or int64", " [",
-                     count < 0 ? "number of sequences" : StrCat(count), "]"));
+  throw WrongInputs(query, {i},
+                    StrCat("needs lengths ", type == LengthsType::kInt32 ? "int32" : "int32 or int64", " [",
+                           count < 0 ? "number of sequences" : StrCat(count), "]"),
+                    right_type ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch);
 }
 
 void CheckLength(Formula& f, int input, const Expr& length, const Expr& element, std::int64_t limit) {
@@ -44,6 +39,15 @@ Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_
 Lengths::Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit)
     : lengths_(run.In(input)), limit_(limit) {
   AddUp(name, [&](std::int64_t element, const auto& make_error) { run.Fault(input, element, make_error); });
+}
+
+Lengths::Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit, std::int64_t rows)
+    : Lengths(run, input, name, limit) {
+  if (sum_ == rows) return;
+  run.Fault(input, count(), [&](std::int64_t) {
+    return Error(ErrorCode::kInvalidArgument,
+                 StrCat("the lengths in ", name, " add up to ", sum_, ", the data have ", rows, " rows"));
+  });
 }
 
 template <typename FaultFn>

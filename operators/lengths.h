@@ -16,9 +16,6 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
 // Formulas call it: it does what Lengths does in a run, about the length that is element `element` of input `input`.
 void CheckLength(Formula& f, int input, const Expr& length, const Expr& element, std::int64_t limit);
 
-// The error of a run whose lengths add up to another number than the `rows` rows that its data have.
-Error WrongSumOfLengths(const std::string& name, std::int64_t sum, std::int64_t rows);
-
 // The lengths of one run.
 class Lengths {
  public:
@@ -27,6 +24,8 @@ class Lengths {
   Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit);
   // Kernels make it: such an element is a fault of the run, and counts as the nearest length from 0 to `limit`.
   Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit);
+  // Likewise where together they are as many as the `rows` that the data have; another sum is a fault of the run, too.
+  Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit, std::int64_t rows);
   Lengths(const Lengths&) = delete;
   Lengths& operator=(const Lengths&) = delete;
 

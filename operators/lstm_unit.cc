@@ -15,13 +15,10 @@ constexpr int kGates = 4;
 constexpr int kLikeState = 4;  // h, c, dh, dc
 
 Operator& AddInputs(Operator& op) {
-  return op.Input("h_prev", "[1, N, D] or [N, D], hidden state before the step")
+  op.Input("h_prev", "[1, N, D] or [N, D], hidden state before the step")
       .Input("c_prev", "the shape of h_prev, cell state before the step")
-      .Input("gates", "[1, N, 4 D] or [N, 4 D], before their activations: i, f, o, g")
-      .OptionalInput("seq_lengths", "[N] int32, steps that each sequence has; left out where sequence_lengths = 0")
-      .Input("timestep", "[1] int32, from 0")
-      .Args(GatedUnitArguments())
-      .NumberArg("forget_bias", 0, "added to the forget gate");
+      .Input("gates", "[1, N, 4 D] or [N, 4 D], before their activations: i, f, o, g");
+  return AddStepInputs(op).NumberArg("forget_bias", 0, "added to the forget gate");
 }
 
 Operator LstmUnit() {

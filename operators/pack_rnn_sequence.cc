@@ -28,8 +28,7 @@ std::vector<TensorInfo> PackShapes(const ShapeQuery& query) {
   const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 1) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(InputText(query, 0), "; PackRNNSequence needs x [sum of the lengths, …]"));
+    throw WrongInputs(query, {0}, "needs x [sum of the lengths, …]");
   }
   CheckLengthsInfo(query, 1, -1);
   const std::int64_t count = query.In(1).shape[0];
@@ -53,7 +52,7 @@ std::vector<TensorInfo> UnpackShapes(const ShapeQuery& query) {
   const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 2) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; UnpackRNNSequence needs x [T, B, …]"));
+    throw WrongInputs(query, {0}, "needs x [T, B, …]");
   }
   CheckLengthsInfo(query, 1, x.shape[1]);
   if (!query.ValueKnown(1)) throw ValueUnknown{1};
@@ -66,13 +65,10 @@ std::vector<TensorInfo> UnpackShapes(const ShapeQuery& query) {
 void CopySequences(const OpRun& run, const std::string& lengths_name, bool packs) {
   const TensorView& packed = packs ? run.Out(0) : run.In(0);
   const TensorView& flat = packs ? run.In(0) : run.Out(0);
-  const Lengths lengths(run, 1, lengths_name, packed.dim(0));
+  const Lengths lengths(run, 1, lengths_name, packed.dim(0), flat.dim(0));
   const bool fit = lengths.sum() == flat.dim(0);
   if (packs || !fit) ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
-  if (!fit) {
-    return run.Fault(1, lengths.count(),
-                     [&](std::int64_t) { return WrongSumOfLengths(lengths_name, lengths.sum(), flat.dim(0)); });
-  }
+  if (!fit) return;
   const std::int64_t row = flat.shape->SizeFrom(1);
   const std::int64_t step = packed.dim(1) * row;
   std::int64_t at = 0;

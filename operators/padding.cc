@@ -26,17 +26,10 @@ struct Widths {
   std::int64_t end;
 };
 
-std::vector<ArgumentSpec> WidthArgs() {
-  return {{.name = "padding_width",
-           .type = ArgumentType::kInt,
-           .default_value = {.i = 1},
-           .doc = "rows in front of each sequence",
-           .constraint = Between(0, kMaxWidth)},
-          {.name = "end_padding_width",
-           .type = ArgumentType::kInt,
-           .default_value = {.i = -1},
-           .doc = "rows behind each sequence; -1: padding_width",
-           .constraint = Between(-1, kMaxWidth)}};
+Operator WithWidths(Operator op) {
+  return std::move(
+      op.Arg("padding_width", 1, "rows in front of each sequence", Between(0, kMaxWidth))
+          .Arg("end_padding_width", -1, "rows behind each sequence; -1: padding_width", Between(-1, kMaxWidth)));
 }
 
 // The sequences that lie in the rows of a tensor: one over all of them where there are no lengths.
@@ -45,12 +38,8 @@ class Sequences {
   // Each must have `min_rows` rows, and all of them the `rows` that there are.
   Sequences(const OpRun& run, std::int64_t rows, const std::string& lengths_name, std::int64_t min_rows) : rows_(rows) {
     if (run.num_inputs() > 1) {
-      lengths_.emplace(run, 1, lengths_name, std::numeric_limits<std::int32_t>::max());
-      if (lengths_->sum() != rows) {
-        fit_ = false;
-        run.Fault(1, lengths_->count(),
-                  [&](std::int64_t) { return WrongSumOfLengths(lengths_name, lengths_->sum(), rows); });
-      }
+      lengths_.emplace(run, 1, lengths_name, std::numeric_limits<std::int32_t>::max(), rows);
+      fit_ = lengths_->sum() == rows;
     }
     for (std::int64_t i = 0; fit_ && i < count(); ++i) {
       if ((*this)[i] >= min_rows) continue;
@@ -80,15 +69,14 @@ void ClearOutputs(const OpRun& run) {
 std::vector<TensorInfo> PaddedShapes(const ShapeQuery& query, std::int64_t more) {
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 1) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ", query.op().type(), " needs x [N, …]"));
+    throw WrongInputs(query, {0}, "needs x [N, …]");
   }
   const bool has_lengths = query.num_inputs() > 1;
   if (has_lengths) CheckLengthsInfo(query, 1, -1);
   const std::int64_t count = has_lengths ? query.In(1).shape[0] : 1;
   std::int64_t rows = 0;
   if (__builtin_mul_overflow(count, more, &rows) || __builtin_add_overflow(rows, x.shape[0], &rows) || rows < 0) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ", query.op().type(), " cannot give ", count,
-                                                  " sequences ", more, " rows more"));
+    throw WrongInputs(query, {0}, StrCat("cannot give ", count, " sequences ", more, " rows more"));
   }
   return {{.dtype = x.dtype, .shape = x.shape.With(0, rows)}, {.dtype = DType::kInt32, .shape = Shape({count})}};
 }
@@ -104,8 +92,7 @@ std::vector<TensorInfo> AddPaddingShapes(const ShapeQuery& query) {
   for (int i = 2; i < query.num_inputs(); ++i) {
     ExpectSameType(query, 0, i);
     if (query.In(0).shape.rank() > 0 && query.In(i).shape.size() == query.In(0).shape.SizeFrom(1)) continue;
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, i),
-                                                  "; AddPadding needs x [N, R…] and padding [R…]"));
+    throw WrongInputs(query, {0, i}, "needs x [N, R…] and padding [R…]");
   }
   return PaddedShapes(query, Widths(query.op()).both());
 }
@@ -196,7 +183,7 @@ std::vector<std::string> GradientInputs(const GradientBuilder& g) {
 }
 
 const Registration add_padding =
-    Operator("AddPadding")
+    WithWidths(Operator("AddPadding"))
         .Doc("Puts padding_width rows in front of each sequence and end_padding_width behind it.")
         .Input("x", "[N, R…], any dtype: sequences one behind the other")
         .OptionalInput("lengths", "int32 [S], adding up to N; without it all is one sequence")
@@ -204,7 +191,6 @@ const Registration add_padding =
         .OptionalInput("end_padding", "[R…]; start_padding without it")
         .Output("y", "[N + S * (padding_width + end_padding_width), R…]")
         .OptionalOutput("new_lengths", "int32 [S]")
-        .Args(WidthArgs())
         .Shapes(AddPaddingShapes)
         .Gradient([](GradientBuilder& g) {
           const std::vector<std::string> inputs = GradientInputs(g);
@@ -217,13 +203,12 @@ const Registration add_padding =
         .Cpu(OfSequences(RunAddPadding, /*are_padded=*/false));
 
 const Registration remove_padding =
-    Operator("RemovePadding")
+    WithWidths(Operator("RemovePadding"))
         .Doc("Takes padding_width rows in front of each sequence away and end_padding_width behind it.")
         .Input("x", "[N, R…], any dtype: sequences one behind the other, each at least as long as its padding")
         .OptionalInput("lengths", "int32 [S], adding up to N; without it all is one sequence")
         .Output("y", "[N - S * (padding_width + end_padding_width), R…]")
         .OptionalOutput("new_lengths", "int32 [S]")
-        .Args(WidthArgs())
         .Shapes([](const ShapeQuery& query) { return PaddedShapes(query, -Widths(query.op()).both()); })
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "AddPadding", .inputs = GradientInputs(g), .outputs = {g.GI(0)}});
@@ -231,13 +216,12 @@ const Registration remove_padding =
         .Cpu(OfSequences(RunRemovePadding, /*are_padded=*/true));
 
 const Registration gather_padding =
-    Operator("GatherPadding")
+    WithWidths(Operator("GatherPadding"))
         .Doc("Adds up the padding of all sequences, row upon row.")
         .Input("x", "[N, R…], float or double: padded sequences one behind the other")
         .OptionalInput("lengths", "int32 [S], adding up to N; without it all is one sequence")
         .Output("padding_sum", "[R…]: the rows in front, and those behind where there is no second output")
         .OptionalOutput("end_padding_sum", "[R…]: the rows behind")
-        .Args(WidthArgs())
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloat(query, 0);
           const TensorInfo& x = query.In(0);

@@ -140,8 +140,7 @@ std::vector<TensorInfo> SqueezeShapes(const ShapeQuery& query) {
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
     if (*dim >= x.shape.rank() || x.shape[static_cast<int>(*dim)] != 1) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat(InputText(query, 0), "; Squeeze needs a dimension ", *dim, " of size 1"));
+      throw WrongInputs(query, {0}, StrCat("needs a dimension ", *dim, " of size 1"));
     }
     sizes.erase(sizes.begin() + *dim);
   }
@@ -153,8 +152,7 @@ std::vector<TensorInfo> ExpandDimsShapes(const ShapeQuery& query) {
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (const std::int64_t dim : DimsArgument(query.op())) {
     if (dim > static_cast<std::int64_t>(sizes.size())) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat(InputText(query, 0), "; ExpandDims cannot add a dimension ", dim, " to ", sizes.size()));
+      throw WrongInputs(query, {0}, StrCat("cannot add a dimension ", dim, " to ", sizes.size()));
     }
     sizes.insert(sizes.begin() + dim, 1);
   }
@@ -186,8 +184,7 @@ std::vector<TensorInfo> FlattenShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   const std::int64_t axis = query.op().Int("axis");
   if (axis > x.shape.rank()) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(InputText(query, 0), "; Flatten with axis ", axis, " needs that many dimensions"));
+    throw WrongInputs(query, {0}, StrCat("with axis ", axis, " needs that many dimensions"));
   }
   const int split = static_cast<int>(axis);
   return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
@@ -196,8 +193,7 @@ std::vector<TensorInfo> FlattenShapes(const ShapeQuery& query) {
 std::vector<TensorInfo> ResizeLikeShapes(const ShapeQuery& query) {
   const TensorInfo &x = query.In(0), &like = query.In(1);
   if (x.shape.size() == like.shape.size()) return {{.dtype = x.dtype, .shape = like.shape}};
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ResizeLike needs as many elements in both"));
+  throw WrongInputs(query, {0, 1}, "needs as many elements in both");
 }
 
 const Registration flatten =

@@ -10,7 +10,7 @@ namespace {
 std::vector<TensorInfo> ReverseShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 2) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ReversePackedSegs needs x [T, B, …]"));
+    throw WrongInputs(query, {0}, "needs x [T, B, …]");
   }
   if (query.num_inputs() > 1) CheckLengthsInfo(query, 1, x.shape[1], LengthsType::kInt32OrInt64);
   return {{.dtype = x.dtype, .shape = x.shape}};

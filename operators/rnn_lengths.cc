@@ -9,8 +9,7 @@ void ExpectLengths(const ShapeQuery& query) {
   const Shape& x = query.In(0).shape;
   const bool fits = x.rank() == 3 && query.In(1) == TensorInfo{.dtype = DType::kDouble, .shape = Shape({x[1]})};
   if (fits) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ",
-                                                query.op().type(), " needs [T, B, C] and lengths double [B]"));
+  throw WrongInputs(query, {0, 1}, "needs [T, B, C] and lengths double [B]");
 }
 
 const Registration rnn_lengths =

@@ -48,24 +48,22 @@ Expr Derivative(Variant variant, const Expr& x, const Expr& t) {
 
 Shape RowsOf(const Shape& x) { return x.rank() > 0 ? x.Without(-1) : x; }
 
-std::vector<ArgumentSpec> VariantArgs() {
-  return {{.name = "log_D_trick", .type = ArgumentType::kBool, .doc = "y = mean of -(2 t - 1) log p"},
-          {.name = "unjoined_lr_loss",
-           .type = ArgumentType::kBool,
-           .doc = "y = mean of -(t log p + (1 - t) log(1 - p)) with a negative for every positive: "
-                  "(1 - t) (max(x, 0) + log(1 + exp(-|x|))) - x t"}};
+Operator WithVariants(Operator op) {
+  return std::move(op.Arg("log_D_trick", false, "y = mean of -(2 t - 1) log p")
+                       .Arg("unjoined_lr_loss", false,
+                            "y = mean of -(t log p + (1 - t) log(1 - p)) with a negative for every positive: (1 - t) "
+                            "(max(x, 0) + log(1 + exp(-|x|))) - x t")
+                       .Check(CheckVariant));
 }
 
 const Registration sigmoid_cross_entropy =
-    Operator("SigmoidCrossEntropyWithLogits")
+    WithVariants(Operator("SigmoidCrossEntropyWithLogits"))
         .Doc(
             "Cross entropy of sigmoid(x) with targets, the mean over the last dimension: "
             "y = mean of -(t log p + (1 - t) log(1 - p)), p = sigmoid(x).")
         .Input("x", "[…, D], float or double")
         .Input("targets", "the shape of x, each from 0 to 1")
         .Output("y", "[…]")
-        .Args(VariantArgs())
-        .Check(CheckVariant)
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloat(query, 0);
           ExpectAlike(query, 0, 1);
@@ -78,21 +76,17 @@ const Registration sigmoid_cross_entropy =
         });
 
 const Registration sigmoid_cross_entropy_gradient =
-    Operator("SigmoidCrossEntropyWithLogitsGradient")
+    WithVariants(Operator("SigmoidCrossEntropyWithLogitsGradient"))
         .Doc("dx = dy (sigmoid(x) - t) / D, or as the arguments say.")
         .Input("dy", "[…]")
         .Input("x", "[…, D], float or double")
         .Input("targets", "the shape of x")
         .Output("dx", "the shape of x")
-        .Args(VariantArgs())
-        .Check(CheckVariant)
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloats(query);
           ExpectAlike(query, 1, 2);
           if (query.In(0).shape.size() != RowsOf(query.In(1).shape).size()) {
-            throw Error(ErrorCode::kShapeMismatch,
-                        StrCat(InputText(query, 0), " and ", InputText(query, 1), "; ", query.op().type(),
-                               " needs dy of the shape of x without its last dimension"));
+            throw WrongInputs(query, {0, 1}, "needs dy of the shape of x without its last dimension");
           }
           return {{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
         })

@@ -46,8 +46,7 @@ void CheckInputs(const ShapeQuery& query, bool has_weights) {
   if (!has_weights) return;
   ExpectSameType(query, 0, 2);
   if (query.In(2).shape.size() != rows.count) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 2), "; ", query.op().type(), " on ", rows.count,
-                                                  " rows needs as many weights"));
+    throw WrongInputs(query, {2}, StrCat("on ", rows.count, " rows needs as many weights"));
   }
 }
 
@@ -161,24 +160,17 @@ void RunBackward(const LossArgs& args, const OpRun& run) {
   }
 }
 
-std::vector<ArgumentSpec> LossArgSpecs() {
-  return {{.name = "axis",
-           .type = ArgumentType::kInt,
-           .default_value = {.i = 1},
-           .doc = "first dimension of the classes; negative counts from the end"},
-          {.name = "label_prob", .type = ArgumentType::kBool, .doc = "labels are probabilities"},
-          {.name = "scale",
-           .type = ArgumentType::kFloat,
-           .default_value = {.f = 1.0f},
-           .doc = "factor of the loss",
-           .constraint = AtLeast(0)}};
+Operator WithArguments(Operator op) {
+  return std::move(op.Arg("axis", 1, "first dimension of the classes; negative counts from the end")
+                       .Arg("label_prob", false, "labels are probabilities")
+                       .Arg("scale", 1.0f, "factor of the loss", AtLeast(0)));
 }
 
 constexpr const char* kLabelsDoc =
     "int32 or int64 [N…], from 0 to D-1; with label_prob the shape and dtype of x, rows that add up to 1";
 
 const Registration softmax_with_loss =
-    Operator("SoftmaxWithLoss")
+    WithArguments(Operator("SoftmaxWithLoss"))
         .Doc(
             "Softmax over each row of x, and the mean of minus the logarithm of the probability of its label, "
             "weighted by w. Rows of weight 0 count for nothing.")
@@ -187,7 +179,6 @@ const Registration softmax_with_loss =
         .OptionalInput("weights", "[N…], of the dtype of x")
         .Output("softmax", "the shape of x")
         .Output("loss", "[]; 0 where all weights are 0")
-        .Args(LossArgSpecs())
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           CheckInputs(query, query.num_inputs() > 2);
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}, {.dtype = query.In(0).dtype, .shape = {}}};
@@ -210,7 +201,7 @@ const Registration softmax_with_loss =
               .checks_values = true});
 
 const Registration softmax_with_loss_gradient =
-    Operator("SoftmaxWithLossGradient")
+    WithArguments(Operator("SoftmaxWithLossGradient"))
         .Doc(
             "dx = (softmax - label) * w_i * scale * dloss / sum of w, label being 1 at the label and 0 elsewhere. "
             "Inputs: x, labels, softmax, dloss; or x, labels, weights, softmax, dloss.")
@@ -218,7 +209,6 @@ const Registration softmax_with_loss_gradient =
         .Input("labels", kLabelsDoc)
         .Inputs("others", "weights [N…] where there are any; softmax, the shape of x; dloss []")
         .Output("dx", "the shape of x")
-        .Args(LossArgSpecs())
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_inputs() != 4 && op.num_inputs() != 5) {
             problems->push_back(

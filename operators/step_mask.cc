@@ -38,7 +38,7 @@ const Registration step_mask =
         .Shapes([](const ShapeQuery& query) {
           const Shape& x = query.In(0).shape;
           if (x.rank() < 2) {
-            throw Error(ErrorCode::kShapeMismatch, StrCat("StepMask needs x [T, B, …]; ", InputText(query, 0)));
+            throw WrongInputs(query, {0}, "needs x [T, B, …]");
           }
           CheckLengthsInfo(query, 1, x[1], LengthsType::kInt32OrInt64);
           return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape({x[0], x[1]})}};

@@ -103,9 +103,7 @@ std::vector<TensorInfo> TopKGradientShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(2);
   const Shape picked = x.shape.With(x.shape.CanonicalAxis(query.op().Int("axis")), query.op().Int("k"));
   if (query.In(1).dtype != DType::kInt64 || query.In(0).shape != picked || query.In(1).shape != picked) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(InputText(query, 0), ", ", InputText(query, 1), " and ", InputText(query, 2),
-                       "; TopKGradient needs dvalues and int64 indices ", picked));
+    throw WrongInputs(query, {0, 1, 2}, StrCat("needs dvalues and int64 indices ", picked));
   }
   return {{.dtype = x.dtype, .shape = x.shape}};
 }
@@ -164,8 +162,7 @@ Operator ArgOperator(const char* type, const char* doc, ComesFirst comes_first) 
         const int axis = x.CanonicalAxis(query.op().Int("axis"));
         const Shape shape = query.op().Bool("keepdims") ? x.With(axis, 1) : x.Without(axis);
         if (x[axis] == 0 && shape.size() > 0) {
-          throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ", query.op().type(),
-                                                        " finds nothing along dimension ", axis, " of size 0"));
+          throw WrongInputs(query, {0}, StrCat("finds nothing along dimension ", axis, " of size 0"));
         }
         return {{.dtype = DType::kInt64, .shape = shape}};
       })
@@ -208,7 +205,7 @@ const Registration accuracy =
           ExpectFloat(query, 0);
           const Shape& x = query.In(0).shape;
           if (x.rank() != 2) {
-            throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; Accuracy needs x [N, D]"));
+            throw WrongInputs(query, {0}, "needs x [N, D]");
           }
           CheckLabelsInfo(query, 1, {x[0], x[1]});
           return {{.dtype = query.In(0).dtype, .shape = {}}};

@@ -25,8 +25,7 @@ double RateOf(const TensorView& rate) {
 
 void ExpectIteration(const ShapeQuery& query, int i) {
   if (query.In(i).dtype != DType::kInt64) {
-    throw Error(ErrorCode::kTypeMismatch,
-                StrCat(query.op().type(), " counts iterations in int64; ", InputText(query, i)));
+    throw WrongInputs(query, {i}, "counts iterations in int64", ErrorCode::kTypeMismatch);
   }
   ExpectOneElement(query, i, "an iteration number");
 }

@@ -25,16 +25,13 @@ bool IsPrefix(const Shape& shape, const Shape& of) {
 
 void ExpectCondition(const ShapeQuery& query) {
   if (query.In(0).dtype == DType::kBool) return;
-  throw Error(ErrorCode::kTypeMismatch,
-              StrCat(query.op().type(), " needs a condition of type bool; ", InputText(query, 0)));
+  throw WrongInputs(query, {0}, "needs a condition of type bool", ErrorCode::kTypeMismatch);
 }
 
 // Throws unless the condition, input 0, is of the first dimensions of input 1.
 void ExpectConditionOfRows(const ShapeQuery& query) {
   if (IsPrefix(query.In(0).shape, query.In(1).shape)) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().type(), " needs a condition of the first dimensions of its other inputs; ",
-                     InputText(query, 0), " and ", InputText(query, 1)));
+  throw WrongInputs(query, {0, 1}, "needs a condition of the first dimensions of its other inputs");
 }
 
 std::vector<TensorInfo> WhereShapes(const ShapeQuery& query) {
@@ -49,8 +46,7 @@ std::vector<TensorInfo> WhereShapes(const ShapeQuery& query) {
   const Shape shape = RepeatedShape(query);
   const bool is_repeated = !(query.In(0).shape == shape && x.shape == shape && y.shape == shape);
   if (is_repeated && !IsOperandType(x.dtype)) {
-    throw Error(ErrorCode::kTypeMismatch, StrCat("Where repeats no ", DTypeName(x.dtype), "; ", InputText(query, 0),
-                                                 ", ", InputText(query, 1), " and ", InputText(query, 2)));
+    throw WrongInputs(query, {0, 1, 2}, StrCat("repeats no ", DTypeName(x.dtype)), ErrorCode::kTypeMismatch);
   }
   return {{.dtype = x.dtype, .shape = shape}};
 }

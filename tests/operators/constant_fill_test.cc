@@ -89,7 +89,7 @@ TEST(ConstantFill, RefusesHostileShapes) {
       [&] {
         from(Tensor::Of<std::int64_t>({1, 1}, {4}));
       },
-      "…sizes is int64 [1, 1]; ConstantFill with input_as_shape needs sizes [rank]");
+      "…ConstantFill with input_as_shape needs sizes [rank]; sizes is int64 [1, 1]");
   ExpectError([&] { from(Tensor::Of<float>({1}, {4})); }, "…sizes is float [1] where int32 or int64 is needed");
   ExpectError([] { ConstantOf({2}).Random("x", {2}, 1).Run(); },
               "…ConstantFill has its shape both as an argument and as an input");

@@ -63,7 +63,7 @@ TEST(LabelCrossEntropy, RefusesBadLabels) {
   ExpectError([&] { run(Labels({-1, 0})); }, "…label 0 is -1; there are classes 0 to 3");
   ExpectError(
       [&] { run(Labels({1})); },
-      "…x is float [2, 4] and label is int32 [1]; LabelCrossEntropy on 2 rows of 4 classes needs one label a row");
+      "…LabelCrossEntropy on 2 rows of 4 classes needs one label a row; x is float [2, 4] and label is int32 [1]");
   ExpectError(
       [&] {
         run(Tensor::Of<float>({2}, {0, 0}));
@@ -78,7 +78,7 @@ TEST(LabelCrossEntropy, RefusesBadLabels) {
       [] {
         OpTest("LabelCrossEntropyGradient").Random("x", {1, 2}, 1).Input("l", Labels({1})).Random("dy", {2}, 1).Run();
       },
-      "…dy is float [2]; LabelCrossEntropyGradient needs dy [1]");
+      "…LabelCrossEntropyGradient needs dy [1]; dy is float [2]");
 }
 
 TEST(CrossEntropy, FollowsItsFormula) {

@@ -149,7 +149,7 @@ TEST(DropoutGrad, RefusesAMaskThatDoesNotFit) {
   ExpectError([] { OpTest("DropoutGrad").Random("dy", {2}, 1).Random("mask", {2}, 1).Run(); },
               "…DropoutGrad works on bool; mask is float [2]");
   ExpectError([] { OpTest("DropoutGrad").Random("dy", {2}, 1).Input("mask", Tensor::Of<bool>({1}, {true})).Run(); },
-              "…dy is float [2] and mask is bool [1]; DropoutGrad needs dy and mask of one shape");
+              "…DropoutGrad needs dy and mask of one shape; dy is float [2] and mask is bool [1]");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Gather, RefusesIndicesOutOfRange) {
   ExpectError([&] { gather(Tensor::Of<std::int32_t>({1}, {-1})); }, "…element 0 of the indices is -1");
   ExpectError([&] { gather(Tensor::Of<float>({1}, {0})); }, "…Gather works on int32 and int64; i is float [1]");
   ExpectError([] { OpTest("Gather").Random("data", {}, 1).Input("i", Indices({1}, {0})).Run(); },
-              "…data is float []; Gather needs data [N, …]");
+              "…Gather needs data [N, …]; data is float []");
 }
 
 TEST(SparseToDense, AddsRowsByIndex) {

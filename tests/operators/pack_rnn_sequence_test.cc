@@ -41,7 +41,7 @@ TEST(PackRNNSequence, RefusesBadLengths) {
       "  in net \"test\"");
   ExpectError([&] { pack(LengthsOf({5, -1})); }, "…element 1 of n is -1");
   ExpectError([&] { pack(Tensor::Of<std::int64_t>({1}, {4})); },
-              "…n is int64 [1]; PackRNNSequence needs lengths int32");
+              "…PackRNNSequence needs lengths int32 [number of sequences]; n is int64 [1]");
   ExpectError(
       [] {
         OpTest("PackRNNSequence")
@@ -96,9 +96,9 @@ TEST(UnpackRNNSequence, RefusesBadLengths) {
       "  at op 0 `output0 = UnpackRNNSequence(x, n)` with x float [3, 2], n int32 [2]\n"
       "  in net \"test\"");
   ExpectError([&] { unpack(LengthsOf({1, -1})); }, "…element 1 of n is -1");
-  ExpectError([&] { unpack(LengthsOf({1})); }, "…n is int32 [1]; UnpackRNNSequence needs lengths int32 [2]");
+  ExpectError([&] { unpack(LengthsOf({1})); }, "…UnpackRNNSequence needs lengths int32 [2]; n is int32 [1]");
   ExpectError([] { OpTest("UnpackRNNSequence").Random("x", {3}, 1).Input("n", LengthsOf({1})).Run(); },
-              "…x is float [3]; UnpackRNNSequence needs x [T, B, …]");
+              "…UnpackRNNSequence needs x [T, B, …]; x is float [3]");
 }
 
 }  // namespace

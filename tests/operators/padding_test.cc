@@ -63,12 +63,13 @@ TEST(AddPadding, RefusesWhatDoesNotFit) {
       "  at op 0 `output0 = AddPadding(x, n)` with x float [3, 2], n int32 [2]\n"
       "  in net \"test\"");
   ExpectError([&] { pad(Int32s({4, -1})); }, "…element 1 of n is -1");
-  ExpectError([&] { pad(Tensor::Of<std::int64_t>({1}, {3})); }, "…n is int64 [1]; AddPadding needs lengths int32");
+  ExpectError([&] { pad(Tensor::Of<std::int64_t>({1}, {3})); },
+              "…AddPadding needs lengths int32 [number of sequences]; n is int64 [1]");
   ExpectError(
       [] {
         OpTest("AddPadding").Random("x", {3, 2}, 1).Input("n", Int32s({3})).Random("p", {3}, 2).Run();
       },
-      "…x is float [3, 2] and p is float [3]; AddPadding needs x [N, R…] and padding [R…]");
+      "…AddPadding needs x [N, R…] and padding [R…]; x is float [3, 2] and p is float [3]");
   ExpectError([] { OpTest("AddPadding").Arg("padding_width", -1).Random("x", {3}, 1).Run(); },
               "…AddPadding: padding_width is -1, must be between 0 and");
   ExpectError([] { OpTest("AddPadding").Random("x", {2}, 1).Input("n", Int32s({2})).GradientMatches(); },
@@ -99,7 +100,7 @@ TEST(RemovePadding, RefusesSequencesShorterThanTheirPadding) {
       [] {
         OpTest("RemovePadding").Random("x", {3}, 1).Input("n", Int32s({1, 2})).Run();
       },
-      "…x is float [3]; RemovePadding cannot give 2 sequences -2 rows more");
+      "…RemovePadding cannot give 2 sequences -2 rows more; x is float [3]");
   ExpectError(
       [] {
         OpTest("GatherPadding").Random("x", {5}, 1).Input("n", Int32s({1, 4})).Run();

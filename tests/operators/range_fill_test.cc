@@ -29,12 +29,12 @@ TEST(LengthsRangeFill, RefusesBadLengths) {
       "  at op 0 `output0 = LengthsRangeFill(n)` with n int32 [2]\n"
       "  in net \"test\"");
   ExpectError([&] { fill(Tensor::Of<std::int64_t>({1}, {2})); },
-              "…type mismatch: n is int64 [1]; LengthsRangeFill needs lengths int32 [number of sequences]");
+              "…type mismatch: LengthsRangeFill needs lengths int32 [number of sequences]; n is int64 [1]");
   ExpectError(
       [&] {
         fill(Tensor::Of<std::int32_t>({1, 1}, {2}));
       },
-      "…shape mismatch: n is int32 [1, 1]; LengthsRangeFill needs lengths int32 [number of sequences]");
+      "…shape mismatch: LengthsRangeFill needs lengths int32 [number of sequences]; n is int32 [1, 1]");
 }
 
 }  // namespace

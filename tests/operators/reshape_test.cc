@@ -115,7 +115,7 @@ TEST(Squeeze, RefusesOtherSizes) {
       [] {
         OpTest("Squeeze").Ints("dims", {1}).Random("x", {1, 2}, 1).Run();
       },
-      "shape mismatch: x is float [1, 2]; Squeeze needs a dimension 1 of size 1\n"
+      "shape mismatch: Squeeze needs a dimension 1 of size 1; x is float [1, 2]\n"
       "  at op 0 `output0 = Squeeze(x)` with x float [1, 2]\n"
       "  in net \"test\"");
   ExpectError(
@@ -144,7 +144,7 @@ TEST(ExpandDims, RefusesDimensionsBeyondTheEnd) {
       [] {
         OpTest("ExpandDims").Ints("dims", {0, 4}).Random("x", {3, 2}, 1).Run();
       },
-      "shape mismatch: x is float [3, 2]; ExpandDims cannot add a dimension 4 to 3\n"
+      "shape mismatch: ExpandDims cannot add a dimension 4 to 3; x is float [3, 2]\n"
       "  at op 0 `output0 = ExpandDims(x)` with x float [3, 2]\n"
       "  in net \"test\"");
 }
@@ -158,7 +158,7 @@ TEST(Flatten, MakesAMatrix) {
       [] {
         OpTest("Flatten").Arg("axis", 3).Random("x", {2, 3}, 1).Run();
       },
-      "…x is float [2, 3]; Flatten with axis 3 needs that many dimensions");
+      "…Flatten with axis 3 needs that many dimensions; x is float [2, 3]");
 }
 
 TEST(FlattenToVec, MakesAVector) {
@@ -175,7 +175,7 @@ TEST(ResizeLike, TakesTheOtherShape) {
       [] {
         OpTest("ResizeLike").Random("x", {2, 2}, 1).Random("like", {3}, 2).Run();
       },
-      "…x is float [2, 2] and like is float [3]; ResizeLike needs as many elements in both");
+      "…ResizeLike needs as many elements in both; x is float [2, 2] and like is float [3]");
 }
 
 }  // namespace

@@ -71,10 +71,14 @@ TEST(ReversePackedSegs, RefusesBadLengths) {
       "  in net \"test\"");
   ExpectError([&] { reverse(LengthsOf<std::int64_t>({INT64_MIN, 1})); }, "…element 0 of n is -9223372036854775808");
   ExpectError([&] { reverse(LengthsOf<std::int32_t>({1})); },
-              "…n is int32 [1]; ReversePackedSegs needs lengths int32 or int64 [2]");
-  ExpectError([&] { reverse(LengthsOf<float>({1, 1})); }, "…n is float [2]; ReversePackedSegs needs lengths int32 or");
+              "…ReversePackedSegs needs lengths int32 or int64 [2]; n is int32 [1]");
+  ExpectError(
+      [&] {
+        reverse(LengthsOf<float>({1, 1}));
+      },
+      "…ReversePackedSegs needs lengths int32 or int64 [2]; n is float [2]");
   ExpectError([] { OpTest("ReversePackedSegs").Random("x", {3}, 1).Random("n", {3}, 1).Run(); },
-              "…x is float [3]; ReversePackedSegs needs x [T, B, …]");
+              "…ReversePackedSegs needs x [T, B, …]; x is float [3]");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST(RnnErrors, RefusesSizesWhoseParametersCannotBeCounted) {
 // A net from anywhere may hold the private operators, too.
 TEST(PartsOfRnn, RefuseWhatRnnGivesThemNever) {
   ExpectError([] { OpTest("RNNLengths").Arg("blob", "n").Random("x", {}, 1).Random("n", {2}, 2).Run(); },
-              "…x is float [] and n is float [2]; RNNLengths needs [T, B, C] and lengths double [B]");
+              "…RNNLengths needs [T, B, C] and lengths double [B]; x is float [] and n is float [2]");
   const auto weights = [](int num_outputs, const char* mode) {
     OpTest("RNNWeights", num_outputs)
         .Arg("mode", mode)

@@ -118,12 +118,12 @@ TEST(SequenceMask, RefusesBadLengths) {
       "  at op 0 `output0 = SequenceMask(x, n)` with x float [2, 3], n int32 [2]\n"
       "  in net \"test\"");
   ExpectError([&] { mask(Int32s({-1, 4})); }, "…element 0 of n is -1; lengths here are from 0 to 3");
-  ExpectError([&] { mask(Int32s({2})); }, "…n is int32 [1]; SequenceMask needs lengths int32 [2]");
+  ExpectError([&] { mask(Int32s({2})); }, "…SequenceMask needs lengths int32 [2]; n is int32 [1]");
   ExpectError(
       [&] {
         mask(Tensor::Of<std::int64_t>({2}, {1, 1}));
       },
-      "…n is int64 [2]; SequenceMask needs lengths int32");
+      "…SequenceMask needs lengths int32 [2]; n is int64 [2]");
 }
 
 TEST(SequenceMask, RefusesBadArguments) {

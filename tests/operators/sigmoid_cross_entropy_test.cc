@@ -68,7 +68,8 @@ TEST(SigmoidCrossEntropy, RefusesBadInputs) {
             .Random("t", {2, 3}, 1)
             .Run();
       },
-      "…dy is float [3] and x is float [2, 3]; SigmoidCrossEntropyWithLogitsGradient needs dy of the shape of x");
+      "…SigmoidCrossEntropyWithLogitsGradient needs dy of the shape of x without its last dimension; dy is float [3] "
+      "and x is float [2, 3]");
 }
 
 }  // namespace

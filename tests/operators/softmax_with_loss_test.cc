@@ -129,7 +129,7 @@ TEST(SoftmaxWithLoss, RefusesBadLabels) {
       [&] {
         run(Labels({0, 1}));
       },
-      "…x is float [3, 4] and labels is int32 [2]; SoftmaxWithLoss on 3 rows of 4 classes needs one label a row");
+      "…SoftmaxWithLoss on 3 rows of 4 classes needs one label a row; x is float [3, 4] and labels is int32 [2]");
   ExpectError(
       [] {
         OpTest("SoftmaxWithLoss", 2).Input("x", {1, 0}, {}).Input("labels", Labels({0})).Run();
@@ -146,7 +146,7 @@ TEST(SoftmaxWithLoss, RefusesBadLabels) {
       [] {
         Of().Input("labels", Labels({0, 1, 2})).Random("w", {2}, 1).Run();
       },
-      "…w is float [2]; SoftmaxWithLoss on 3 rows needs as many weights");
+      "…SoftmaxWithLoss on 3 rows needs as many weights; w is float [2]");
 }
 
 TEST(SoftmaxWithLoss, RefusesAGradientThroughTheProbabilities) {

@@ -56,7 +56,7 @@ TEST(StepMask, RefusesBadInput) {
       [&] {
         run({3, 2}, Tensor::Of<std::int32_t>({1}, {1}));
       },
-      "…n is int32 [1]; StepMask needs lengths int32 or int64 [2]");
+      "…StepMask needs lengths int32 or int64 [2]; n is int32 [1]");
   ExpectError([&] { run({3}, Tensor::Of<std::int32_t>({1}, {1})); }, "…StepMask needs x [T, B, …]; x is float [3]");
 }
 

@@ -67,7 +67,7 @@ TEST(TopK, RefusesBadInputs) {
       [&] {
         gradient(Int64s({2}, {0, 1}));
       },
-      "…dy is float [1], i is int64 [2] and x is float [3]; TopKGradient needs dvalues and int64 indices [1]");
+      "…TopKGradient needs dvalues and int64 indices [1]; dy is float [1], i is int64 [2] and x is float [3]");
 }
 
 TEST(ArgMax, FindsTheFirstGreatest) {
@@ -83,7 +83,7 @@ TEST(ArgMax, FindsTheFirstGreatest) {
       [] {
         OpTest("ArgMax").Input("x", {2, 0}, {}).Run();
       },
-      "…x is float [2, 0]; ArgMax finds nothing along dimension 1 of size 0");
+      "…ArgMax finds nothing along dimension 1 of size 0; x is float [2, 0]");
 }
 
 TEST(ArgMin, FindsTheFirstLeast) {
@@ -109,7 +109,7 @@ TEST(Accuracy, RefusesBadLabels) {
       "  at op 0 `output0 = Accuracy(x, labels)` with x float [2, 3], labels int32 [2]\n"
       "  in net \"test\"");
   ExpectError([] { OpTest("Accuracy").Random("x", {3}, 1).Input("l", Tensor::Of<std::int32_t>({1}, {0})).Run(); },
-              "…x is float [3]; Accuracy needs x [N, D]");
+              "…Accuracy needs x [N, D]; x is float [3]");
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST(Transpose, RefusesAxesThatAreNoOrder) {
       [] {
         OpTest("Transpose").Ints("axes", {1, 0, 2}).Random("x", {2, 3}, 1).Run();
       },
-      "…x is float [2, 3]; Transpose with axes [1, 0, 2] needs 3 dimensions");
+      "…Transpose with axes [1, 0, 2] needs 3 dimensions; x is float [2, 3]");
 }
 
 }  // namespace
