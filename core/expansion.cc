@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "stepnet/core/expressions/expr_table.h"
+#include "stepnet/core/regions/joined_dimensions.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -75,11 +76,21 @@ void ExpandCopy(Expansion& e) {
   e.Copy(1, size, {.operand = 0, .row_length = size}, {.operand = 0, .row_length = size});
 }
 
-void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first, double factor) {
+void Expansion::Permute(std::span<const StridedDim> dims, std::int64_t first, double factor) {
   const DType dtype = In(0).dtype;
   has_expr_types_ &= IsOperandType(dtype);
   if (!has_expr_types_) return;
-  RegionIndex in_order = {};
+  std::vector<std::int64_t> all_sizes;
+  for (const StridedDim& dim : dims) all_sizes.push_back(dim.size);
+  const auto joined = JoinDimensions(all_sizes, {}, [&](int outer, int inner, std::int64_t size) {
+    return dims[outer].stride == dims[inner].stride * size;
+  });
+  if (joined.size() > kRegionDims) return;
+  RegionIndex sizes = {1, 1, 1, 1}, strides = {}, in_order = {};
+  for (size_t i = 0; i < joined.size(); ++i) {
+    sizes[kRegionDims - 1 - i] = joined[i].size;
+    strides[kRegionDims - 1 - i] = dims[joined[i].inner].stride;
+  }
   std::int64_t size = 1;
   for (int d = kRegionDims - 1; d >= 0; --d) {
     in_order[d] = size;

@@ -61,6 +61,12 @@ struct ColumnsOf {
   std::int64_t first = 0;
 };
 
+// A dimension of an output, and how far apart in the input the elements lie that become neighbours along it.
+struct StridedDim {
+  std::int64_t size = 0;
+  std::int64_t stride = 0;
+};
+
 // What the function of Operator::Expands is given.
 class Expansion {
  public:
@@ -81,9 +87,10 @@ class Expansion {
   void Sum(int output, DimSum sum);
   // Columns of an output are columns of an input.
   void Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to);
-  // Output 0 is elements of input 0 in another order: the one at an index [sizes[0], …, sizes[3]], the last one
-  // fastest, is that at `first` and the sum of index[d] * strides[d], times `factor`.
-  void Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first = 0, double factor = 1);
+  // Output 0 is elements of input 0 in another order: the one at an index of these dimensions, the last one fastest, is
+  // that at `first` and the sum of index[d] * dims[d].stride, times `factor`. Says nothing where they are more than a
+  // region has, those that move as one being one.
+  void Permute(std::span<const StridedDim> dims, std::int64_t first = 0, double factor = 1);
   // All elements of an output, one after the other; or so many equal ones.
   void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
   void Fill(int output, DType dtype, std::int64_t count, double value);

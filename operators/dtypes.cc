@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/regions/region_copies.h"
+#include "stepnet/products/transpose_matrix.h"
 
 namespace stepnet {
 
@@ -112,6 +114,32 @@ void CopyRunsOf(DType dtype, std::span<const BoxDim> dims, const std::byte* from
   }
 }
 
+// A box whose last dimension is one of neighbours in memory where it is copied to, and `plane` where it is copied from.
+template <typename T>
+void TransposeBox(std::span<const BoxDim> dims, const BoxDim& plane, const T* from, T* to) {
+  const BoxDim& dim = dims[0];
+  if (&dim == &plane) return TransposeBox(dims.subspan(1), plane, from, to);
+  if (dims.size() == 1) return TransposeMatrix(dim.size, plane.size, from, dim.from_step, to, plane.to_step);
+  for (std::int64_t i = 0; i < dim.size; ++i) {
+    TransposeBox(dims.subspan(1), plane, from + i * dim.from_step, to + i * dim.to_step);
+  }
+}
+
+void TransposeBox(DType dtype, std::span<const BoxDim> dims, const BoxDim& plane, const std::byte* from,
+                  std::byte* to) {
+  const auto transpose = [&](auto zero) {
+    using T = decltype(zero);
+    TransposeBox(dims, plane, reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
+  };
+  if (dtype == DType::kString) return transpose(std::string());
+  switch (DTypeBytes(dtype)) {
+    case 1: return transpose(std::uint8_t{});
+    case 2: return transpose(std::uint16_t{});
+    case 4: return transpose(std::uint32_t{});
+    default: return transpose(std::uint64_t{});
+  }
+}
+
 }  // namespace
 
 void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, std::byte* to) {
@@ -132,7 +160,15 @@ void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, s
     return dim.to_step == 1 && (dim.from_step == 1 || repeats);
   };
   const bool ends_with_runs = count > 0 && is_run(merged[count - 1]);
+  if (count > 1 && !ends_with_runs && merged[count - 1].to_step == 1) {
+    const std::span<const BoxDim> moved = std::span(merged).first(count);
+    const auto plane = std::ranges::find(moved, 1, &BoxDim::from_step);
+    if (plane != moved.end()) return TransposeBox(dtype, moved, *plane, from, to);
+  }
   if (!ends_with_runs) merged[count++] = {.size = 1, .from_step = 1, .to_step = 1};
+  // As many short runs as can be are one call.
+  const bool is_short = count == 3 && merged[2].size * DTypeBytes(dtype) <= kShortRun;
+  if (is_short && merged[0].size > merged[1].size) std::swap(merged[0], merged[1]);
   CopyRunsOf(dtype, std::span(merged).first(count), from, to);
 }
 

@@ -59,21 +59,19 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
   Scale(n, out, AverageFactor<T>(average, groups.summed_size), out);
 }
 
-// Says nothing where there are more groups than a region has dimensions, or no elements.
+// Says nothing where there are no elements.
 void ExpandGradient(Expansion& e, bool average) {
   const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(1).shape);
-  if (groups.count > kRegionDims || e.In(1).shape.size() == 0) return;
-  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
+  if (e.In(1).shape.size() == 0) return;
+  std::vector<StridedDim> dims(groups.count);
   std::int64_t stride = 1;
-  for (int g = groups.count - 1, d = kRegionDims - 1; g >= 0; --g, --d) {
-    sizes[d] = groups.sizes[g];
-    if (groups.summed[g]) continue;
-    strides[d] = stride;
-    stride *= groups.sizes[g];
+  for (int g = groups.count - 1; g >= 0; --g) {
+    dims[g] = {.size = groups.sizes[g], .stride = groups.summed[g] ? 0 : stride};
+    if (!groups.summed[g]) stride *= groups.sizes[g];
   }
   const bool is_float = e.In(0).dtype == DType::kFloat;
   const std::int64_t n = groups.summed_size;
-  e.Permute(sizes, strides, 0, is_float ? AverageFactor<float>(average, n) : AverageFactor<double>(average, n));
+  e.Permute(dims, 0, is_float ? AverageFactor<float>(average, n) : AverageFactor<double>(average, n));
 }
 
 // Writes dy, repeated over the groups that were summed.
@@ -135,8 +133,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
         std::int64_t size = 1;
         for (int g = 0; g < groups.count; ++g) size *= groups.summed[g] ? 1 : groups.sizes[g];
         if (query.In(0).shape.size() != size) {
-          throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a dy of ", size, " elements; ",
-                                                        InputText(query, 0), " and ", InputText(query, 1)));
+          throw WrongInputs(query, {0, 1}, StrCat("needs a dy of ", size, " elements"));
         }
         return SameAsInput(1)(query);
       })

@@ -112,28 +112,19 @@ std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
   return {std::move(y)};
 }
 
-// Neighbouring dimensions of which the inner one is whole are one. Where more are left than a region has, nothing is
-// said.
+// Says nothing where there are no elements.
 void ExpandSlice(Expansion& e) {
   if (e.num_inputs() == 3) return;
   const Shape& x = e.In(0).shape;
   const Box box = BoxOf(x, e.op().Ints("starts"), e.op().Ints("ends"));
   if (ShapeOf(box, x.rank()).size() == 0) return;
-  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
-  int outermost = kRegionDims;
-  std::int64_t first = 0, stride = 1;
-  for (int d = x.rank() - 1; d >= 0; stride *= x[d--]) {
-    first += box.begin[d] * stride;
-    if (box.size[d] == 1) continue;
-    if (outermost < kRegionDims && sizes[outermost] * strides[outermost] == stride) {
-      sizes[outermost] *= box.size[d];
-      continue;
-    }
-    if (outermost == 0) return;
-    sizes[--outermost] = box.size[d];
-    strides[outermost] = stride;
+  std::vector<StridedDim> dims;
+  std::int64_t first = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    dims.push_back({.size = box.size[d], .stride = x.SizeFrom(d + 1)});
+    first += box.begin[d] * dims[d].stride;
   }
-  e.Permute(sizes, strides, first);
+  e.Permute(dims, first);
 }
 
 // Checks all of starts and ends that are inputs but their values, which are known when the kernel runs.

@@ -10,24 +10,16 @@
 namespace stepnet {
 namespace {
 
-std::vector<ArgumentSpec> TileArgs() {
-  return {{.name = "tiles",
-           .type = ArgumentType::kInt,
-           .default_value = {.i = 1},
-           .doc = "how many times x stands in y",
-           .constraint = AtLeast(0)},
-          {.name = "axis",
-           .type = ArgumentType::kInt,
-           .default_value = {.i = 0},
-           .doc = "dimension; negative counts from the end"}};
+Operator WithTiles(Operator op) {
+  return std::move(op.Arg("tiles", 1, "how many times x stands in y", AtLeast(0))
+                       .Arg("axis", 0, "dimension; negative counts from the end"));
 }
 
 const Registration tile =
-    Operator("Tile")
+    WithTiles(Operator("Tile"))
         .Doc("Repeats x along a dimension: y[:, j, :] = x[:, j mod A, :].")
         .Input("x", "[…, A, …], any dtype")
         .Output("y", "[…, tiles * A, …]")
-        .Args(TileArgs())
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           const TensorInfo& x = query.In(0);
           const int axis = x.shape.CanonicalAxis(query.op().Int("axis"));
@@ -42,26 +34,25 @@ const Registration tile =
           const Shape& x = e.In(0).shape;
           const int axis = x.CanonicalAxis(e.op().Int("axis"));
           const std::int64_t block = x.SizeFrom(axis), tiles = e.op().Int("tiles");
-          if (x.size() > 0 && tiles > 0) e.Permute({1, x.SizeTo(axis), tiles, block}, {0, block, 0, 1});
+          const StridedDim dims[] = {{x.SizeTo(axis), block}, {tiles, 0}, {block, 1}};
+          if (x.size() > 0 && tiles > 0) e.Permute(dims);
         })
         .Gradient("TileGradient", {"dy"}, {"dx"})
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
             const TensorView& x = run.In(0);
-            const std::int64_t block = x.shape->SizeFrom(x.shape->CanonicalAxis(axis));
-            const std::int64_t blocks = block > 0 ? x.size() / block : 0;
-            for (std::int64_t i = 0; i < blocks; ++i) {
-              CopyRuns(x.dtype, At(x, i * block), 0, At(run.Out(0), i * tiles * block), block, block, tiles);
-            }
+            const int first = x.shape->CanonicalAxis(axis);
+            const std::int64_t block = x.shape->SizeFrom(first);
+            const BoxDim box[] = {{x.shape->SizeTo(first), block, tiles * block}, {tiles, 0, block}, {block, 1, 1}};
+            CopyBox(x.dtype, box, At(x, 0), At(run.Out(0), 0));
           };
         });
 
 const Registration tile_gradient =
-    Operator("TileGradient")
+    WithTiles(Operator("TileGradient"))
         .Doc("Adds up the gradients of all copies of x.")
         .Input("dy", "[…, tiles * A, …], float or double")
         .Output("dx", "[…, A, …]")
-        .Args(TileArgs())
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.Int("tiles") > 0) return;
           problems->push_back({.message = "TileGradient with 0 tiles: nothing says what shape x has"});

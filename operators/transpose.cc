@@ -7,29 +7,24 @@
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/products/transpose_matrix.h"
 
 namespace stepnet {
 namespace {
 
-// Where there is no argument, dimensions are reversed.
-std::vector<int> AxesFor(const Shape& x, const std::vector<std::int64_t>& argument) {
-  std::vector<int> axes(argument.begin(), argument.end());
-  if (argument.empty()) {
-    for (int i = x.rank(); i > 0; --i) axes.push_back(i - 1);
-  }
-  return axes;
+// The dimension of x that is dimension i of y; where axes name none, they are reversed.
+int AxisOf(const Shape& x, const std::vector<std::int64_t>& axes, int i) {
+  return axes.empty() ? x.rank() - 1 - i : static_cast<int>(axes[static_cast<size_t>(i)]);
 }
 
 std::vector<TensorInfo> TransposeShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   const std::vector<std::int64_t>& argument = query.op().Ints("axes");
   if (!argument.empty() && static_cast<int>(argument.size()) != x.shape.rank()) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; Transpose with axes [", Join(argument, ", "),
-                                                  "] needs ", argument.size(), " dimensions"));
+    throw WrongInputs(query, {0},
+                      StrCat("with axes [", Join(argument, ", "), "] needs ", argument.size(), " dimensions"));
   }
   std::vector<std::int64_t> sizes;
-  for (const int axis : AxesFor(x.shape, argument)) sizes.push_back(x.shape[axis]);
+  for (int i = 0; i < x.shape.rank(); ++i) sizes.push_back(x.shape[AxisOf(x.shape, argument, i)]);
   return {{.dtype = x.dtype, .shape = Shape(sizes)}};
 }
 
@@ -46,96 +41,26 @@ void CheckAxes(const OperatorCall& op, std::vector<NetProblem>* problems) {
   }
 }
 
-// A dimension of y, with the distance in x of its elements.
-struct Dim {
-  std::int64_t size;
-  std::int64_t stride;
-};
-
-// The dimensions of y, those of size 1 dropped and those that stay neighbours merged.
-struct Dims {
-  std::array<Dim, Shape::kMaxRank> dims;
-  int rank = 0;
-};
-
-Dims MergedDims(const Shape& x, const std::vector<std::int64_t>& argument) {
-  Dims merged;
-  for (int i = 0; i < x.rank(); ++i) {
-    const int axis = argument.empty() ? x.rank() - 1 - i : static_cast<int>(argument[static_cast<size_t>(i)]);
-    const Dim dim{.size = x[axis], .stride = x.SizeFrom(axis + 1)};
-    if (dim.size == 1) continue;
-    Dim* last = merged.rank > 0 ? &merged.dims[merged.rank - 1] : nullptr;
-    if (last != nullptr && last->stride == dim.size * dim.stride) {
-      *last = {.size = last->size * dim.size, .stride = dim.stride};
-    } else {
-      merged.dims[merged.rank++] = dim;
-    }
-  }
-  return merged;
-}
-
-// Writes the part of y under dimension `level`, which leaves out `plane`: the dimension that is innermost in x, and not
-// in y.
-template <typename T>
-void TransposeFrom(const Dims& dims, int level, int plane, const T* x, T* y, const std::int64_t* steps) {
-  const int last = dims.rank - 1;
-  if (level == plane) return TransposeFrom(dims, level + 1, plane, x, y, steps);
-  if (level == last) {
-    const auto [rows, stride] = dims.dims[last];
-    TransposeMatrix(rows, dims.dims[plane].size, x, stride, y, steps[plane]);
-    return;
-  }
-  const Dim& dim = dims.dims[level];
-  for (std::int64_t i = 0; i < dim.size; ++i) {
-    TransposeFrom(dims, level + 1, plane, x + i * dim.stride, y + i * steps[level], steps);
-  }
-}
-
-template <typename T>
-void MoveElements(const Dims& dims, const TensorView& x, const TensorView& y, const std::int64_t* steps) {
-  int plane = 0;
-  for (int i = 0; i < dims.rank; ++i) {
-    if (dims.dims[i].stride == 1) plane = i;
-  }
-  TransposeFrom(dims, 0, plane, static_cast<const T*>(x.data), static_cast<T*>(y.data), steps);
-}
-
 void RunTranspose(const OpRun& run, const std::vector<std::int64_t>& axes) {
   const TensorView& x = run.In(0);
-  const TensorView& y = run.Out(0);
-  if (x.size() == 0) return;
-  const Dims dims = MergedDims(*x.shape, axes);
-  if (dims.rank <= 1) return CopyElements(x, y);
-  std::array<std::int64_t, Shape::kMaxRank> steps;
+  std::array<BoxDim, Shape::kMaxRank> box;
   std::int64_t step = 1;
-  for (int i = dims.rank - 1; i >= 0; --i) {
-    steps[i] = step;
-    step *= dims.dims[i].size;
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    const int axis = AxisOf(*x.shape, axes, i);
+    box[i] = {.size = x.dim(axis), .from_step = x.shape->SizeFrom(axis + 1), .to_step = step};
+    step *= x.dim(axis);
   }
-  if (dims.dims[dims.rank - 1].stride == 1) {  // whole runs move
-    std::array<BoxDim, Shape::kMaxRank> box;
-    for (int i = 0; i < dims.rank; ++i) box[i] = {dims.dims[i].size, dims.dims[i].stride, steps[i]};
-    return CopyBox(x.dtype, std::span(box).first(dims.rank), At(x, 0), At(y, 0));
-  }
-  if (x.dtype == DType::kString) return MoveElements<std::string>(dims, x, y, steps.data());
-  switch (DTypeBytes(x.dtype)) {
-    case 1: return MoveElements<std::uint8_t>(dims, x, y, steps.data());
-    case 2: return MoveElements<std::uint16_t>(dims, x, y, steps.data());
-    case 4: return MoveElements<std::uint32_t>(dims, x, y, steps.data());
-    default: return MoveElements<std::uint64_t>(dims, x, y, steps.data());
-  }
+  CopyBox(x.dtype, std::span(box).first(x.rank()), At(x, 0), At(run.Out(0), 0));
 }
 
-// Says nothing where there are more dimensions than a region has.
 void ExpandTranspose(Expansion& e) {
-  const Dims dims = MergedDims(e.In(0).shape, e.op().Ints("axes"));
-  if (dims.rank > kRegionDims) return;
-  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
-  for (int d = 0; d < dims.rank; ++d) {
-    sizes[kRegionDims - dims.rank + d] = dims.dims[d].size;
-    strides[kRegionDims - dims.rank + d] = dims.dims[d].stride;
+  const Shape& x = e.In(0).shape;
+  std::vector<StridedDim> dims;
+  for (int i = 0; i < x.rank(); ++i) {
+    const int axis = AxisOf(x, e.op().Ints("axes"), i);
+    dims.push_back({.size = x[axis], .stride = x.SizeFrom(axis + 1)});
   }
-  e.Permute(sizes, strides);
+  e.Permute(dims);
 }
 
 const Registration transpose = Operator("Transpose")
