@@ -18,15 +18,7 @@ namespace {
 const std::vector<DType> kNumbers = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64};
 
 Operator ArithmeticOperator(const std::string& type, const std::string& doc) {
-  Operator op(type);
-  op.Doc(doc)
-      .Input("a", "any shape; float, double, int32 or int64")
-      .Input("b",
-             "a shape that repeats over that of a, or the other way round; with broadcast=1 a run of its sizes, or one "
-             "element")
-      .Output("c", "the shape that both are repeated to")
-      .Args(BroadcastArguments())
-      .Shapes(BroadcastShapes(kNumbers))
+  return BroadcastOperator(type, doc, kNumbers)
       .InPlace({{0, 0}, {1, 0}})
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(op, problems);
@@ -35,7 +27,6 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc) {
           problems->push_back({.message = StrCat(op.type(), " with broadcast can overwrite its first input alone")});
         }
       });
-  return op;
 }
 
 void Quotient(Formula& f) {

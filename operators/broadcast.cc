@@ -1,11 +1,6 @@
-// Both shapes are collapsed to at most three dimensions, so that every case is a loop over contiguous elements:
-// rows that meet the whole of b (after = 1), or stretches that meet one element of b (after > 1).
 #include "stepnet/operators/broadcast.h"
 
 #include <algorithm>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/broadcast.cc"
@@ -20,10 +15,10 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-// Adds the sums over each column of [rows, n].
 template <typename T>
-HWY_INLINE void AddColumns(const T* a, std::int64_t rows, std::int64_t n, T* out) {
+HWY_INLINE void SumColumnsOf(const T* a, std::int64_t rows, std::int64_t n, T* out) {
   const hn::ScalableTag<T> d;
+  std::fill_n(out, n, T{0});
   // Four rows at a time: a quarter of the loads and stores of `out`.
   std::int64_t i = 0;
   for (; i + 4 <= rows; i += 4, a += 4 * n) {
@@ -40,8 +35,10 @@ HWY_INLINE void AddColumns(const T* a, std::int64_t rows, std::int64_t n, T* out
   }
 }
 
-void AddColumnsFloat(const float* a, std::int64_t rows, std::int64_t n, float* out) { AddColumns(a, rows, n, out); }
-void AddColumnsDouble(const double* a, std::int64_t rows, std::int64_t n, double* out) { AddColumns(a, rows, n, out); }
+void SumColumnsFloat(const float* a, std::int64_t rows, std::int64_t n, float* out) { SumColumnsOf(a, rows, n, out); }
+void SumColumnsDouble(const double* a, std::int64_t rows, std::int64_t n, double* out) {
+  SumColumnsOf(a, rows, n, out);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
@@ -50,49 +47,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
-HWY_EXPORT(AddColumnsFloat);
-HWY_EXPORT(AddColumnsDouble);
-
-namespace {
-
-template <typename T>
-void SumOfLoops(const T* a, T* out, const BroadcastLoops& loops) {
-  if (loops.before == 1 && loops.after == 1) {
-    if (out != a) std::copy_n(a, loops.run, out);
-    return;
-  }
-  if (loops.before == 1 && !loops.empty()) return SumRows(a, out, loops.run, loops.after);
-  std::fill_n(out, loops.run, T{0});
-  if (loops.empty()) return;
-  if (loops.after == 1) {
-    if constexpr (std::is_same_v<T, float>) {
-      return HWY_DYNAMIC_DISPATCH(AddColumnsFloat)(a, loops.before, loops.run, out);
-    } else {
-      return HWY_DYNAMIC_DISPATCH(AddColumnsDouble)(a, loops.before, loops.run, out);
-    }
-  }
-  for (std::int64_t i = 0; i < loops.before; ++i) {
-    for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after) {
-      T sum;
-      SumRows(a, &sum, 1, loops.after);
-      out[j] += sum;
-    }
-  }
-}
-
-}  // namespace
-
-void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
-void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
-
-BroadcastLoops FindBroadcastLoops(const BroadcastRule& rule, const Shape& a, const Shape& b) {
-  if (b.size() == 1) return {.after = a.size()};
-  const int axis = rule.axis == -1 ? a.rank() - b.rank() : rule.axis;
-  const auto [begin, end] = CountingDims(b);
-  BroadcastLoops loops{.before = a.SizeTo(axis + begin), .after = a.SizeFrom(axis + end)};
-  for (int i = begin; i < end; ++i) loops.run *= b[i];
-  return loops;
-}
+HWY_EXPORT(SumColumnsFloat);
+HWY_EXPORT(SumColumnsDouble);
 
 namespace {
 
@@ -101,6 +57,13 @@ bool RepeatsAsCaffe2(const OperatorCall& op) {
 }
 
 }  // namespace
+
+void SumColumns(const float* a, std::int64_t rows, std::int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(SumColumnsFloat)(a, rows, n, out);
+}
+void SumColumns(const double* a, std::int64_t rows, std::int64_t n, double* out) {
+  HWY_DYNAMIC_DISPATCH(SumColumnsDouble)(a, rows, n, out);
+}
 
 bool MayBeRepeated(const GradientBuilder& g, int i) {
   const OperatorCall& op = g.op();
@@ -119,13 +82,25 @@ void PassGradient(GradientBuilder& g, int i) {
   ReduceGradient(g, i, g.GO(0));
 }
 
-ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output) {
-  return [dtypes = std::move(dtypes), output](const ShapeQuery& query) {
-    ExpectType(query, 0, dtypes);
-    ExpectSameType(query, 0, 1);
-    return std::vector<TensorInfo>{
-        {.dtype = output.value_or(query.In(0).dtype), .shape = BroadcastShape(query, ReadBroadcastRule(query.op()))}};
-  };
+Operator BroadcastOperator(const std::string& type, const std::string& doc, const std::vector<DType>& dtypes,
+                           std::optional<DType> output, const char* file) {
+  Operator op(type, file);
+  op.Doc(doc)
+      .Input("a", "any shape; " + Join(dtypes, ", "))
+      .Input("b",
+             "the type of a; a shape that repeats over that of a, or the other way round; with broadcast=1 a run of "
+             "its sizes, or one element")
+      .Output("c",
+              output ? StrCat(*output, ", the shape that both are repeated to") : "the shape that both are repeated to")
+      .Args(BroadcastArguments())
+      .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
+      .Shapes([dtypes, output](const ShapeQuery& query) {
+        ExpectType(query, 0, dtypes);
+        ExpectSameType(query, 0, 1);
+        return std::vector<TensorInfo>{{.dtype = output.value_or(query.In(0).dtype),
+                                        .shape = BroadcastShape(query, ReadBroadcastRule(query.op()))}};
+      });
+  return op;
 }
 
 }  // namespace stepnet

@@ -1,7 +1,9 @@
-// Kernels over a second input, b, that is repeated over the first, a, as core/broadcast_rule.h says.
+// Inputs that are repeated over each other, as core/broadcast_rule.h says, and sums over what was repeated.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "stepnet/core/broadcast_rule.h"
@@ -11,22 +13,10 @@
 
 namespace stepnet {
 
-// a is [before, run, after] and b is [run]: element (i, j, k) of a meets element j of b.
-struct BroadcastLoops {
-  std::int64_t before = 1;
-  std::int64_t run = 1;
-  std::int64_t after = 1;
-
-  // No elements in a. The other sizes may be huge then, and nobody should count to them.
-  bool empty() const { return before == 0 || run == 0 || after == 0; }
-};
-
-// REQUIRES: IsRunOf(b, a, rule.axis).
-BroadcastLoops FindBroadcastLoops(const BroadcastRule& rule, const Shape& a, const Shape& b);
-
-// Shape rule: two inputs of one dtype, one of `dtypes`; the output has the shape that they are repeated to, and their
-// dtype or `output`.
-ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output = {});
+// Declares c of two inputs, a and b, of one dtype that is one of these; c has the shape that they are repeated to, and
+// their dtype or `output`.
+Operator BroadcastOperator(const std::string& type, const std::string& doc, const std::vector<DType>& dtypes,
+                           std::optional<DType> output = {}, const char* file = __builtin_FILE());
 
 // Gradient rules of operators that repeat their inputs use these, with or without the arguments of BroadcastArguments.
 // Whether input i may be repeated: a is not with broadcast=1, nor are inputs that all are one blob.
@@ -56,9 +46,9 @@ void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
   }
 }
 
-// out[j] = sum over i, k of a[i, j, k]. `out` does not overlap a, unless they are the same and a has `run` elements.
-void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops);
-void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);
+// out[j] = the sum over column j of a, [rows, n]. `out` does not overlap a.
+void SumColumns(const float* a, std::int64_t rows, std::int64_t n, float* out);
+void SumColumns(const double* a, std::int64_t rows, std::int64_t n, double* out);
 
 // What the sum of so many elements is multiplied with, where it is to be their average; there is none of no element.
 template <typename T>

@@ -5,59 +5,26 @@
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013, algorithm 1.
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepnet/operators/clip_by_global_norm.cc"
-#include <hwy/foreach_target.h>  // IWYU pragma: keep
-#include <hwy/highway.h>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/regions/row_partials-inl.h"
+#include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace stepnet {
-namespace HWY_NAMESPACE {
-
-// In double.
-template <typename T>
-HWY_INLINE double Squares(const T* x, std::int64_t n) {
-  using Sums = Partials<AddVectors, double>;
-  const typename Sums::D d;
-  const hn::Rebind<T, typename Sums::D> from;
-  Sums sums(0);
-  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    sums.AddAll(end - begin, [&](auto access, std::int64_t i, int /*k*/) HWY_ATTR {
-      auto value = access.Load(from, x + begin + i);
-      if constexpr (std::is_same_v<T, double>) {
-        return hn::Mul(value, value);
-      } else {
-        const auto wide = hn::PromoteTo(d, value);
-        return hn::Mul(wide, wide);
-      }
-    });
-  });
-  return sums.Finish(n);
-}
-
-double SquaresFloat(const float* x, std::int64_t n) { return Squares(x, n); }
-double SquaresDouble(const double* x, std::int64_t n) { return Squares(x, n); }
-
-}  // namespace HWY_NAMESPACE
-}  // namespace stepnet
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace stepnet {
 namespace {
 
-HWY_EXPORT(SquaresFloat);
-HWY_EXPORT(SquaresDouble);
-
-double SumOfSquares(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(SquaresFloat)(x, n); }
-double SumOfSquares(const double* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(SquaresDouble)(x, n); }
+template <typename T>
+double SumOfSquares(const T* x, std::int64_t n) {
+  const RowsKernel sum = SumOfWideSquaresKernelOf(kDTypeOf<T>);
+  double squares = 0;
+  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+    double of_block = 0;
+    sum(&of_block, x + begin, nullptr, 1, end - begin);
+    squares += of_block;
+  });
+  return squares;
+}
 
 template <typename T>
 void Clip(const OpRun& run, double max_norm) {
@@ -73,10 +40,7 @@ void Clip(const OpRun& run, double max_norm) {
     if (!std::isfinite(norm)) {
       std::fill_n(y, n, T{0});
     } else if (scale < 1 || y != gradient) {
-      InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-        STEPNET_ANY_ORDER
-        for (std::int64_t k = begin; k < end; ++k) y[k] = scale * gradient[k];
-      });
+      Scale(n, gradient, scale, y);
     }
   }
 }
@@ -112,4 +76,3 @@ const Registration clip_by_global_norm =
 
 }  // namespace
 }  // namespace stepnet
-#endif  // HWY_ONCE

@@ -1,7 +1,7 @@
 // Sums over some of a tensor's dimensions.
 //
 // Neighbouring dimensions that are both kept or both summed count as one, so that a shape is a short list of groups,
-// kept and summed in turn. Each summed group, from the last, is one BroadcastSum.
+// kept and summed in turn. They are summed one after the other, from the last.
 #pragma once
 
 #include <algorithm>
@@ -47,46 +47,51 @@ inline DimGroups GroupDims(const Shape& x, const SummedDims& summed) {
   return groups;
 }
 
-// Sums [before, size, after] to [before, after].
+// Sums [before, size, after], which has elements, to [before, after].
 template <typename T>
 void SumMiddle(const T* x, T* out, std::int64_t before, std::int64_t size, std::int64_t after) {
-  if (after == 1) {
-    BroadcastSum(x, out, {.run = before, .after = size});
-    return;
+  if (size == 1) {
+    std::copy_n(x, before * after, out);
+  } else if (after == 1) {
+    SumRows(x, out, before, size);
+  } else {
+    for (std::int64_t i = 0; i < before; ++i) SumColumns(x + i * size * after, size, after, out + i * after);
   }
-  for (std::int64_t i = 0; i < before; ++i)
-    BroadcastSum(x + i * size * after, out + i * after, {.before = size, .run = after});
 }
 
 // The sums of x, which has elements, to `out`; what comes between goes to the run's scratch.
 template <typename T>
 void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
-  const int first = groups.count > 0 && groups.summed[0] ? 0 : 1;  // summed groups are this one and each second
+  const auto is_summed = [&](int g) { return groups.summed[g] && groups.sizes[g] != 1; };
+  int last = 0;  // of those that are summed
+  while (last < groups.count && !is_summed(last)) ++last;
   std::int64_t after = 1;
   for (int g = groups.count - 1; g >= 0; --g) {
-    if (!groups.summed[g]) {
+    if (!is_summed(g)) {
       after *= groups.sizes[g];
       continue;
     }
     std::int64_t before = 1;
     for (int i = 0; i < g; ++i) before *= groups.sizes[i];
-    T* to = g == first ? out : run.ScratchOf<T>(before * after);
+    T* to = g == last ? out : run.ScratchOf<T>(before * after);
     SumMiddle(x, to, before, groups.sizes[g], after);
     x = to;
   }
-  if (first >= groups.count && x != out) std::copy_n(x, after, out);
+  if (x != out) std::copy_n(x, after, out);
 }
 
 // The groups of a shape `of` that are summed to that of b, which is repeated over it as CheckRepeated accepts.
 inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, const Shape& b) {
-  if (IsRunOf(b, of, rule.axis)) {
-    const BroadcastLoops loops = FindBroadcastLoops({.enabled = true, .axis = rule.axis}, of, b);
-    return {.sizes = {loops.before, loops.run, loops.after}, .summed = {true, false, true}, .count = 3};
-  }
   SummedDims summed = {};
-  for (int i = 0; i < of.rank(); ++i) {
-    const int of_b = i - of.rank() + b.rank();
-    summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
+  if (b.size() == 1 || IsRunOf(b, of, rule.axis)) {
+    const int axis = rule.axis == -1 ? of.rank() - b.rank() : rule.axis;
+    const auto [begin, end] = CountingDims(b);
+    for (int i = 0; i < of.rank(); ++i) summed[i] = b.size() == 1 || i < axis + begin || i >= axis + end;
+  } else {
+    for (int i = 0; i < of.rank(); ++i) {
+      const int of_b = i - of.rank() + b.rank();
+      summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
+    }
   }
   return GroupDims(of, summed);
 }
@@ -94,19 +99,11 @@ inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, co
 // The sums of a, which has the shape `of`, to that of b, likewise.
 template <typename T>
 void SumRepeated(const OpRun& run, const BroadcastRule& rule, const T* a, const Shape& of, T* out, const Shape& b) {
-  if (of.size() == b.size()) {  // nothing is repeated
-    std::copy_n(a, b.size(), out);
-    return;
-  }
-  if (IsRunOf(b, of, rule.axis)) {
-    BroadcastSum(a, out, FindBroadcastLoops({.enabled = true, .axis = rule.axis}, of, b));
-    return;
-  }
   if (of.size() == 0) {
     std::fill_n(out, b.size(), T{0});
-    return;
+  } else {
+    SumGroups(run, GroupsOfRepeated(rule, of, b), a, out);
   }
-  SumGroups(run, GroupsOfRepeated(rule, of, b), a, out);
 }
 
 }  // namespace stepnet

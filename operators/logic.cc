@@ -7,20 +7,9 @@ namespace stepnet {
 namespace {
 
 Operator Logic(const std::string& type, const std::string& doc, Expr (*logic)(const Expr&, const Expr&)) {
-  Operator op(type);
-  op.Doc(doc)
-      .Input("a", "bool, any shape")
-      .Input("b",
-             "bool, a shape that repeats over that of a, or the other way round; with broadcast=1 a run of its sizes, "
-             "or one element")
-      .Output("c", "bool, the shape that both are repeated to")
-      .Args(BroadcastArguments())
-      .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
-      .Shapes(BroadcastShapes({DType::kBool}))
-      .InPlace({{0, 0}})
-      .StopsGradient()
-      .Formula([logic](Formula& f) { f.Out({logic(f.In("a"), f.In("b"))}); });
-  return op;
+  return BroadcastOperator(type, doc, {DType::kBool}).InPlace({{0, 0}}).StopsGradient().Formula([logic](Formula& f) {
+    f.Out({logic(f.In("a"), f.In("b"))});
+  });
 }
 
 const Registration logical_and = Logic("And", "True where a and b are.", And);

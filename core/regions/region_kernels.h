@@ -108,6 +108,8 @@ RowsKernel SumInDoubleKernel();
 // `sum`: float or double.
 RowsKernel SumOfProductsKernelOf(DType dtype, DType sum);
 RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum);
+// Sums in double of the squares in double of floats or doubles.
+RowsKernel SumOfWideSquaresKernelOf(DType dtype);
 // The sums of a and of products a * b of each row, in one pass over it.
 using RowSumsKernel = void (*)(void* sum, void* sum_of_products, const void* a, const void* b, std::int64_t rows,
                                std::int64_t n);

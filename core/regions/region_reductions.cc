@@ -73,9 +73,9 @@ void MaxRowsVectors(void* out, const void* a, const void* b, std::int64_t rows, 
   }
 }
 
-enum class Term : std::uint8_t { kElement, kProduct, kSquare };
+enum class Term : std::uint8_t { kElement, kProduct, kSquare, kWideSquare };
 
-// Sums as Sum of terms of From, which are rounded before they become Sum.
+// Sums as Sum of terms of From, which are rounded before they become Sum; those of kWideSquare are squares of Sum.
 template <Term kTerm, typename From, typename Sum>
 void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
   using P = Partials<AddVectors, Sum>;
@@ -93,7 +93,12 @@ void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::in
         value = hn::Sub(value, center);
         value = hn::Mul(value, value);
       }
-      if constexpr (std::is_same_v<From, Sum>) {
+      if constexpr (kTerm == Term::kWideSquare && std::is_same_v<From, Sum>) {
+        return hn::Mul(value, value);
+      } else if constexpr (kTerm == Term::kWideSquare) {
+        const auto wide = hn::PromoteTo(d, value);
+        return hn::Mul(wide, wide);
+      } else if constexpr (std::is_same_v<From, Sum>) {
         return value;
       } else {
         return hn::PromoteTo(d, value);
@@ -132,6 +137,7 @@ RowsKernel SumOf(DType dtype, DType sum) {
 
 RowsKernel SumInDoubleKernelForTarget() { return SumRows<Term::kElement, float, double>; }
 RowsKernel SumOfProductsKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kProduct>(dtype, sum); }
+RowsKernel SumOfWideSquaresKernelForTarget(DType dtype) { return SumOf<Term::kWideSquare>(dtype, DType::kDouble); }
 RowsKernel SumOfSquaresKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kSquare>(dtype, sum); }
 
 template <auto kFn, typename T>
@@ -192,6 +198,7 @@ HWY_EXPORT(RowsKernelForTarget);
 HWY_EXPORT(SumInDoubleKernelForTarget);
 HWY_EXPORT(SumOfProductsKernelForTarget);
 HWY_EXPORT(SumOfSquaresKernelForTarget);
+HWY_EXPORT(SumOfWideSquaresKernelForTarget);
 HWY_EXPORT(SumsKernelForTarget);
 
 RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
@@ -201,6 +208,9 @@ RowsKernel SumOfProductsKernelOf(DType dtype, DType sum) {
 }
 RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum) {
   return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernelForTarget)(dtype, sum);
+}
+RowsKernel SumOfWideSquaresKernelOf(DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(SumOfWideSquaresKernelForTarget)(dtype);
 }
 RowSumsKernel SumsKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SumsKernelForTarget)(dtype); }
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
