@@ -2,23 +2,15 @@
 // FCTransposed keeps its weights the other way around, w [K, N]: y = x w + b.
 #include <algorithm>
 
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fc_parts.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
-#include "stepnet/products/gemv.h"
-#include "stepnet/products/panel_product.h"
-#include "stepnet/products/stored_weights.h"
 
 namespace stepnet {
 namespace {
-
-struct Sizes {
-  std::int64_t m, k, n;
-};
 
 // Says where the sizes of x and w divide, and which way round w is.
 struct Layout {
@@ -29,7 +21,7 @@ struct Layout {
       : axis(op.Int("axis")), axis_w(op.Int("axis_w")), transposed(transposed) {}
 
   // The k of w; that of x is the same once shapes have been checked.
-  Sizes SizesOf(const Shape& x, const Shape& w) const {
+  ProductSizes SizesOf(const Shape& x, const Shape& w) const {
     const int i = x.CanonicalAxis(axis);
     const int j = w.CanonicalAxis(axis_w, "axis_w");
     const std::int64_t rows = w.SizeTo(j), columns = w.SizeFrom(j);
@@ -45,15 +37,13 @@ Shape ProductShape(const ShapeQuery& query, bool transposed) {
   const Layout layout(query.op(), transposed);
   const char* const w_text = transposed ? "[K, N]" : "[N, K]";
   if (layout.axis_w < -w.rank() || layout.axis_w >= w.rank()) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs w ", w_text, ", divided before axis_w = ",
-                                                  layout.axis_w, "; ", InputText(query, 1)));
+    throw WrongInputs(query, {1}, StrCat("needs w ", w_text, ", divided before axis_w = ", layout.axis_w));
   }
-  const Sizes sizes = layout.SizesOf(x, w);
+  const ProductSizes sizes = layout.SizesOf(x, w);
   const int axis = x.CanonicalAxis(layout.axis);
   if (x.SizeFrom(axis) != sizes.k) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().type(), " needs x [M, K] and w ", w_text, ", where K are the sizes of x from axis ",
-                       axis, " on; ", InputText(query, 0), " and ", InputText(query, 1)));
+    throw WrongInputs(query, {0, 1},
+                      StrCat("needs x [M, K] and w ", w_text, ", where K are the sizes of x from axis ", axis, " on"));
   }
   std::vector<std::int64_t> dims = x.ToVector();
   dims.resize(axis);
@@ -65,8 +55,7 @@ ShapeRule FcShapes(bool transposed) {
   return [transposed](const ShapeQuery& query) {
     const Shape y = ProductShape(query, transposed);
     if (query.num_inputs() == 3 && query.In(2).shape != Shape({y[-1]})) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a bias of ", y[-1],
-                                                    " elements, one an output; ", InputText(query, 2)));
+      throw WrongInputs(query, {2}, StrCat("needs a bias of ", y[-1], " elements, one an output"));
     }
     return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = y}};
   };
@@ -75,15 +64,14 @@ ShapeRule FcShapes(bool transposed) {
 ShapeRule FcGradientShapes(bool transposed) {
   return [transposed](const ShapeQuery& query) {
     if (query.In(1).dtype == DType::kBFloat16) {
-      throw Error(
-          ErrorCode::kTypeMismatch,
-          StrCat(query.op().type(), " computes no gradients with weights in bfloat16, which are for inference; ",
-                 "to train, keep them in float; ", InputText(query, 1)));
+      throw WrongInputs(query, {1},
+                        StrCat("computes no gradients with weights in bfloat16, which are for inference; ",
+                               "to train, keep them in float"),
+                        ErrorCode::kTypeMismatch);
     }
     const Shape y = ProductShape(query, transposed);
     if (query.In(2).shape != y) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat(query.op().type(), " needs a gradient of the shape of y, ", y, "; ", InputText(query, 2)));
+      throw WrongInputs(query, {2}, StrCat("needs a gradient of the shape of y, ", y));
     }
     const DType dtype = query.In(0).dtype;
     std::vector<TensorInfo> outputs = {{.dtype = dtype, .shape = query.In(1).shape}};
@@ -208,14 +196,10 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
   };
   return {.input = 1,
           .bytes = [=](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> std::int64_t {
-            const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+            const ProductSizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
             const bool is_given = !is_gradient || GivesInputGradient(query.op(), outputs);
-            const Target& target = *query.op().options().target;
-            // As floats where they are stored as less, so that the same products pack: others round otherwise.
-            const std::int64_t bytes = query.In(1).shape.size() * DTypeBytes(query.In(0).dtype);
-            const bool is_fast =
-                !is_gradient && IsRowTimesRows(sizes.m, transposed) && bytes > target.max_bytes_to_pack_for_row;
-            if (!is_given || is_fast || sizes.m > target.max_rows_to_pack) return 0;
+            const bool is_of_rows = !is_gradient && IsRowTimesRows(sizes.m, transposed);
+            if (!is_given || !ArePanelsFaster(query, sizes, is_of_rows)) return 0;
             const auto weights = weights_of(query.op(), query.In(1).shape);
             return PanelElements(weights.n, weights.k) * DTypeBytes(query.In(1).dtype);
           },
@@ -238,44 +222,22 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
               }};
 }
 
-// y [M, N] = x [M, K] and the weights in panels, plus b where it is not null: the share of a run.
-template <typename T, typename W>
-void MultiplyByPanels(const OpRun& run, std::int64_t m, const Weights<W>& weights, const T* x, T* y, bool adds,
-                      const T* b) {
-  PanelProduct(m, ShareOfColumns(run, weights.n), weights.k, x, weights.k, static_cast<const W*>(run.packed()), y,
-               weights.n, adds, b);
-}
-
-// The same of one row, and weights that lie by rows.
-template <typename T, typename W>
-void MultiplyRowByRows(const OpRun& run, const Weights<W>& weights, const T* x, T* y, bool adds, const T* b) {
-  const auto [n, begin, end, group] = ShareOfColumns(run, weights.n);
-  if (begin >= end) return;
-  CountWork((end - begin) * (n / group) * weights.k / kProductsOfWork);
-  for (std::int64_t at = begin; at < n; at += group) {
-    GemvOfRows(end - begin, weights.k, x, weights.matrix.data + at * weights.k, weights.k, y + at, adds,
-               b == nullptr ? b : b + at);
-  }
-}
-
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
   PrepareGemm();
   return FloatKernel(op, [layout = Layout(op, transposed)]<typename T>(const OpRun& run) {
-    const std::int64_t m = layout.SizesOf(*run.In(0).shape, *run.In(1).shape).m;
+    const ProductSizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
     const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
-    T* const y = run.Out(0).As<T>();
     ForWeights<T>(run.In(1), [&](const auto* w) {
       const Weights weights(layout, w, *run.In(1).shape, /*is_gradient=*/false);
-      if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
-      if (IsRowTimesRows(m, layout.transposed)) return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
-      MultiplyInBlocks(run, m, weights.n, weights.k, {x, weights.k}, weights.matrix, y, run.Adds(0), b);
+      MultiplyByParts(
+          run, sizes, 1, [&](int) { return weights; }, x, run.Out(0).As<T>(), b);
     });
   });
 }
 
 // dw and db, those that are wanted, in blocks of columns of dy.
 template <typename T>
-void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool wants_dw, bool wants_db) {
+void SumGradients(const OpRun& run, const ProductSizes& sizes, bool transposed, bool wants_dw, bool wants_db) {
   const auto [m, k, n] = sizes;
   const T* x = run.In(0).As<T>();
   const T* dy = run.In(2).As<T>();
@@ -295,12 +257,15 @@ void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool wa
 
 // dx = dy w^T.
 template <typename T>
-void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, int dx) {
+void InputGradient(const OpRun& run, const ProductSizes& sizes, const Layout& layout, int dx) {
   const std::int64_t m = sizes.m;
   const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/true);
   const T* const dy = run.In(2).As<T>();
   T* const to = run.Out(dx).As<T>();
-  if (run.packed() != nullptr) return MultiplyByPanels<T, T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
+  if (run.packed() != nullptr) {
+    return PanelProduct(m, ShareOfColumns(run, weights.n), weights.k, dy, weights.k,
+                        static_cast<const T*>(run.packed()), to, weights.n, run.Adds(dx));
+  }
   MultiplyInBlocks<T, T>(run, m, weights.n, weights.k, {dy, weights.k}, weights.matrix, to, run.Adds(dx));
 }
 
@@ -312,7 +277,7 @@ RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
   return [=, layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.In(0).dtype, type, [&](auto zero) {  // outputs may be left out
       using T = decltype(zero);
-      const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const ProductSizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const bool dw = gives_dw && run.Wants(0), db = gives_db && run.Wants(1);
       if (dw || db) SumGradients<T>(run, sizes, layout.transposed, dw, db);
       if (gives_dx && run.Wants(dx)) InputGradient<T>(run, sizes, layout, dx);

@@ -1,4 +1,5 @@
-// How products with weights, and sums over their rows, are cut in parts whose bits do not depend on that.
+// Products of rows with weights, one or several side by side, and sums over rows: all are cut in parts whose bits do
+// not depend on that.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +7,19 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/op_run.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
+#include "stepnet/products/gemm.h"
+#include "stepnet/products/gemv.h"
 #include "stepnet/products/panel_product.h"
+#include "stepnet/products/stored_weights.h"
 
 namespace stepnet {
+
+// Of a product of x [M, K] with weights that give N columns.
+struct ProductSizes {
+  std::int64_t m, k, n;
+};
 
 // Into how many parts a product is worth to be cut whose bits do not depend on that.
 inline int NumUnitParts(std::int64_t n, std::int64_t k) {
@@ -24,6 +34,80 @@ inline PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
   const std::int64_t group = run.units() > 0 ? run.units() : n;
   const auto [begin, end] = OpRun::ShareOfUnits(group, run.part(), run.parts());
   return {.n = n, .begin = begin, .end = end, .group = group};
+}
+
+// Whether weights are to be laid in panels. `is_of_rows`: one row is multiplied with weights that lie by rows, each of
+// which gives an element, so that many of them are fast as they are.
+inline bool ArePanelsFaster(const ShapeQuery& query, const ProductSizes& sizes, bool is_of_rows) {
+  const Target& target = *query.op().options().target;
+  // As floats where they are stored as less, so that the same products pack: others round otherwise.
+  const std::int64_t bytes = sizes.n * sizes.k * DTypeBytes(query.In(0).dtype);
+  return sizes.m <= target.max_rows_to_pack && !(is_of_rows && bytes > target.max_bytes_to_pack_for_row);
+}
+
+// One row and weights that lie by rows: the run's share of the columns.
+template <typename T, typename PartOf>
+void MultiplyRowByParts(const OpRun& run, const ProductSizes& sizes, int num_parts, const PartOf& part_of, const T* x,
+                        T* y, const T* b) {
+  const PanelColumns columns = ShareOfColumns(run, sizes.n);
+  if (columns.begin >= columns.end) return;
+  CountWork((columns.end - columns.begin) * (columns.n / columns.group) * sizes.k / kProductsOfWork);
+  for (std::int64_t at = 0; at < columns.n; at += columns.group) {
+    std::int64_t column = 0;  // of the part
+    for (int i = 0; i < num_parts; ++i) {
+      const auto part = part_of(i);
+      const std::int64_t begin = std::max(at + columns.begin, column);
+      const std::int64_t end = std::min(at + columns.end, column + part.n);
+      if (begin < end) {
+        GemvOfRows(end - begin, sizes.k, x, part.matrix.From(0, begin - column).data, sizes.k, y + begin, run.Adds(0),
+                   b == nullptr ? b : b + begin);
+      }
+      column += part.n;
+    }
+  }
+}
+
+// Several rows: the run's share of the blocks of all parts.
+template <typename T, typename PartOf>
+void MultiplyRowsByParts(const OpRun& run, const ProductSizes& sizes, int num_parts, const PartOf& part_of, const T* x,
+                         T* y, const T* b) {
+  const auto [m, k, n] = sizes;
+  std::int64_t all_blocks = 0;
+  for (int i = 0; i < num_parts; ++i) all_blocks += BlocksOfGemm(m, part_of(i).n, k).count;
+  const auto [first, last] = run.Share(all_blocks);
+  std::int64_t number = 0, column = 0;  // of the first block, and of the part
+  for (int i = 0; i < num_parts; ++i) {
+    const auto part = part_of(i);
+    const auto [of_rows, blocks] = BlocksOfGemm(m, part.n, k);
+    const std::int64_t size = of_rows ? m : part.n;
+    for (std::int64_t block = std::max(first - number, std::int64_t{0}); block < std::min(last - number, blocks);
+         ++block) {
+      const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
+      const std::int64_t row = of_rows ? begin : 0, of_part = of_rows ? 0 : begin;
+      const std::int64_t rows = of_rows ? end - begin : m, columns = of_rows ? part.n : end - begin;
+      Gemm<T>(rows, columns, k, {x + row * k, k}, Promoted<T>(run, k, columns, part.matrix.From(0, of_part)),
+              y + row * n + column + of_part, n, run.Adds(0), b == nullptr ? b : b + column + of_part);
+    }
+    number += blocks;
+    column += part.n;
+  }
+}
+
+// y [M, N] = x [M, K] times the weights of all parts side by side, plus y where the run adds, plus b where it is not
+// null: the run's share. part_of(i) has the `matrix` [K, n], a MatrixView of T or BFloat16, and `n` of part i; all lie
+// the same way.
+template <typename T, typename PartOf>
+void MultiplyByParts(const OpRun& run, const ProductSizes& sizes, int num_parts, const PartOf& part_of, const T* x,
+                     T* y, const T* b) {
+  using W = std::remove_cvref_t<decltype(*part_of(0).matrix.data)>;
+  if (run.packed() != nullptr) {
+    PanelProduct(sizes.m, ShareOfColumns(run, sizes.n), sizes.k, x, sizes.k, static_cast<const W*>(run.packed()), y,
+                 sizes.n, run.Adds(0), b);
+  } else if (sizes.m == 1 && part_of(0).matrix.transposed) {
+    MultiplyRowByParts(run, sizes, num_parts, part_of, x, y, b);
+  } else {
+    MultiplyRowsByParts(run, sizes, num_parts, part_of, x, y, b);
+  }
 }
 
 // Sums columns [begin, end) of m rows, with `stride` elements from one to the next, row by row.
