@@ -387,6 +387,11 @@ class Runner {
     }
   }
 
+  std::int64_t IndexOfElement(int dimension, std::int64_t element) const {
+    for (int d = kRegionDims - 1; d > dimension; --d) element /= code_.sizes[d];
+    return element % code_.sizes[dimension];
+  }
+
   // A requirement of the run or of a row is about its first element, and reported by the part that has this.
   void Check(const RegionInstruction& check, std::int64_t n) {
     if (code_.sizes[3] == 0) return;
@@ -404,8 +409,13 @@ class Runner {
     fault_requirement_ = check.number;
     fault_values_.clear();
     for (int k = 1; k < check.num_operands; ++k) {
+      const ExprNode& shown = *code_.requirements[check.number]->operands[k];
+      if (shown.op == ExprOp::kIndex) {
+        fault_values_.push_back(ScalarOf(IndexOfElement(shown.number, element)));
+        continue;
+      }
       ExprScalar& value = fault_values_.emplace_back();
-      value.dtype = code_.requirements[check.number]->operands[k]->dtype;
+      value.dtype = shown.dtype;
       const std::int64_t bytes = DTypeBytes(value.dtype);
       std::memcpy(&value.bits, slots_[check.operands[k]] + at * bytes, static_cast<size_t>(bytes));
     }

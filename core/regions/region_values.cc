@@ -31,21 +31,46 @@ class Finder {
   RegionValues Take() { return std::move(values_); }
 
  private:
+  // Places that a message shows are not computed: they are known when it is. The condition stands for them.
+  static bool IsPlaceInMessage(const ExprNode* expr, int operand) {
+    return expr->op == ExprOp::kRequire && operand > 0 && expr->operands[operand]->op == ExprOp::kIndex;
+  }
+
+  // Whether anything but messages asks for each of these values.
+  std::vector<bool> AreAskedFor(const std::vector<const ExprNode*>& order) const {
+    std::unordered_map<const ExprNode*, size_t> number;
+    std::vector<bool> asked(order.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      number.emplace(order[i], i);
+      for (int k = 0; k < order[i]->num_operands; ++k) {
+        if (!IsPlaceInMessage(order[i], k)) asked[number.at(order[i]->operands[k])] = true;
+      }
+    }
+    for (const RegionOutput& output : region_.outputs) asked[number.at(output.value.node())] = true;
+    return asked;
+  }
+
   void ReadNodes(const std::vector<const ExprNode*>& order) {
     std::unordered_map<const ExprNode*, int> number;
     number.reserve(order.size());
-    for (const ExprNode* expr : order) {
+    std::vector<bool> asked;  // where there are messages
+    const auto requires_something = [](const ExprNode* expr) { return expr->op == ExprOp::kRequire; };
+    if (std::ranges::any_of(order, requires_something)) asked = AreAskedFor(order);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const ExprNode* const expr = order[i];
+      has_index_ |= expr->op == ExprOp::kIndex;
+      keeps_rows_ |= expr->op == ExprOp::kIndex;
+      if (expr->op == ExprOp::kIndex && !asked.empty() && !asked[i]) continue;
       RegionValue node{.expr = expr, .num_operands = expr->num_operands};
       for (int k = 0; k < expr->num_operands; ++k) {
-        node.operands[k] = number.at(expr->operands[k]);
+        node.operands[k] = IsPlaceInMessage(expr, k) ? node.operands[0] : number.at(expr->operands[k]);
         ++values_.all[node.operands[k]].uses;
       }
       if (expr->op == ExprOp::kRequire) {
         node.requirement = static_cast<int>(code_->requirements.size());
         code_->requirements.push_back(Expr::Of(expr));
       }
-      keeps_rows_ |= node.is_reduction() || expr->op == ExprOp::kIndex;
-      has_index_ |= expr->op == ExprOp::kIndex;
+      keeps_rows_ |= node.is_reduction();
       number.emplace(expr, static_cast<int>(values_.all.size()));
       values_.all.push_back(node);
     }
