@@ -1,9 +1,9 @@
-// Fills that count: RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths. They are no
-// formulas, which are not told a shape that the elements of an input say (input_as_shape); the kernel for that fills
-// without it as well.
+// Fills that count: RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths, which is no
+// formula: lengths say where it begins again.
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fill.h"
 #include "stepnet/operators/lengths.h"
@@ -22,6 +22,12 @@ Operator RangeFillOperator() {
         }
         return {std::move(y)};
       })
+      .Formula([](Formula& f) {
+        const TensorInfo& y = f.OutputByRule();
+        f.Over(Shape({y.shape.size()}));
+        f.Out({Cast(y.dtype, Index(3))});
+      })
+      // By hand, because few elements are counted in less time than a formula takes to start.
       .Cpu([](const OperatorCall& op) {
         return FloatKernel(op, []<typename T>(const OpRun& run) {
           T* y = run.Out(0).As<T>();

@@ -130,6 +130,10 @@ Expr Formula::Along(std::string_view name, std::vector<int> dimensions) {
 }
 
 Expr Formula::Uniform(DType dtype, bool same_each_step) {
+  return UniformOf(dtype, Index(kRegionDims - 1), same_each_step);
+}
+
+Expr Formula::UniformOf(DType dtype, const Expr& element, bool same_each_step) {
   const auto value = [&](int which, const char* name) {
     return ReadInput({.input = which, .access = Access::kScalar, .name = name});
   };
@@ -140,7 +144,7 @@ Expr Formula::Uniform(DType dtype, bool same_each_step) {
   draws_ = true;
   const Expr step = same_each_step ? Expr(0) : value(kStepOfRun, "step");
   return stepnet::Uniform(dtype, value(kSeedOfRun, "seed"), value(kOperatorOfRun, "operator"),
-                          value(kNumberOfRun, "run"), step, Index(kRegionDims - 1));
+                          value(kNumberOfRun, "run"), step, element);
 }
 
 bool Formula::Has(std::string_view name) const {
@@ -165,6 +169,13 @@ DType Formula::TypeOf(std::string_view name) const { return ComputedIn(InfoOf(na
 const Shape& Formula::ShapeOf(std::string_view name) const {
   asks_for_shapes_ = true;
   return InfoOf(name).shape;
+}
+
+const TensorInfo& Formula::OutputByRule() const {
+  static const TensorInfo kOne;
+  asks_for_output_ = true;
+  if (!by_rule_.empty()) return by_rule_[0];
+  return query_.num_inputs() > 0 ? query_.In(0) : kOne;
 }
 
 std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {

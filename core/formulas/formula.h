@@ -92,6 +92,9 @@ class Formula {
   bool Has(std::string_view name) const;      // whether the operator has this optional input
   DType TypeOf(std::string_view name) const;  // what In and the like have of it
   const Shape& ShapeOf(std::string_view name) const;
+  // What the shape rule says of output 0, for formulas that no input tells what they compute over: of a run, where that
+  // depends on values. Before the rule has been asked it is like input 0 or, where there is none, one float.
+  const TensorInfo& OutputByRule() const;
 
   double Number(std::string_view argument) const;  // a float, or a number
   std::int64_t Int(std::string_view argument) const;
@@ -118,6 +121,8 @@ class Formula {
   // A random number in [0, 1) for each element, of float or double: that of OpRun::Random, or the one of step 0 in all
   // steps. All elements must be one row: RowsFrom from 0 on, or Over of one dimension.
   Expr Uniform(DType dtype, bool same_each_step = false);
+  // That of the element of this number, of the same operator and step.
+  Expr UniformOf(DType dtype, const Expr& element, bool same_each_step = false);
 
  private:
   friend class FormulaLayout;
@@ -148,7 +153,8 @@ class Formula {
   Expr ReadInput(Read read);
 
   const ShapeQuery& query_;
-  const OperatorSchema* forward_ = nullptr;  // whose formula is asked in place of the operator's own
+  std::span<const TensorInfo> by_rule_ = {};  // outputs
+  const OperatorSchema* forward_ = nullptr;   // whose formula is asked in place of the operator's own
   // How the region's inputs are read. Input i of the operator is that of the region, whenever the formula names it;
   // where it is read in further ways, they come behind.
   std::vector<Read> reads_;
@@ -156,6 +162,7 @@ class Formula {
   std::optional<std::vector<FormulaOutput>> outputs_;
   mutable bool asks_for_operator_ = false;
   mutable bool asks_for_shapes_ = false;
+  mutable bool asks_for_output_ = false;
   std::vector<Expr> requirements_;
   int rows_from_ = -1;         // the dimension from which on all are one row; -1: the last
   std::optional<Shape> over_;  // the shape that it says itself
@@ -207,6 +214,7 @@ struct FormulaRegion {
   std::vector<TensorInfo> infos;   // outputs of the operator
   bool is_elementwise = false;     // as Operator::Elementwise says
   bool asks_for_operator = false;  // Formula::op: it may depend on names and seed
+  bool asks_for_output = false;    // Formula::OutputByRule: shapes of inputs alone do not say what it computes
   // The formula asks for no shape, for no place and says none: it computes over what its inputs have. Where they have
   // fewer rows, so have outputs.
   bool follows_inputs = false;

@@ -123,15 +123,22 @@ OperatorParts MakeParts(const ShapeQuery& query) {
 
 }  // namespace
 
-std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted) {
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted,
+                                                  std::span<const TensorInfo> outputs) {
   KeyWriter key;
   key.Query(query);
   key.Number(wanted);
+  key.Number(outputs.size());
+  for (const TensorInfo& output : outputs) key.Info(output);
   if (key.is_plain()) {
     if (auto found = TheKept<FormulaProgram>().Find(key.bytes())) return found;
   }
-  auto made =
-      std::make_shared<const FormulaProgram>(query, wanted, MakeFormulaRegion(query, DeclaredOutputs(query), wanted));
+  std::vector<TensorInfo> declared;
+  if (outputs.empty()) {
+    declared = DeclaredOutputs(query);
+    outputs = declared;
+  }
+  auto made = std::make_shared<const FormulaProgram>(query, wanted, MakeFormulaRegion(query, outputs, wanted));
   if (key.is_plain() && !made->formula().asks_for_operator) TheKept<FormulaProgram>().Keep(key.bytes(), made);
   return made;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "stepnet/core/formulas/formula_program.h"
@@ -11,9 +12,10 @@
 
 namespace stepnet {
 
-// Gives what MakeFormulaRegion does for outputs as they are declared, whose result is kept among the last ones unless
-// it depends on more than arguments, shapes and which operands are the same.
-std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted = ~std::uint64_t{0});
+// Gives what MakeFormulaRegion does for these outputs, or for those that are declared. It is kept among the last ones, unless
+// last ones unless it depends on more than arguments, shapes and which operands are the same.
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted = ~std::uint64_t{0},
+                                                  std::span<const TensorInfo> outputs = {});
 
 // What an operator is in a region.
 struct OperatorParts {

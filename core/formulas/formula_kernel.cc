@@ -36,7 +36,11 @@ class FormulaKernel {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
     const ShapeQuery query(op_, inputs);
-    std::shared_ptr<const FormulaProgram> made = FindFormula(query, wanted);
+    std::vector<TensorInfo> outputs;  // of the run, where the shape rule reads values
+    if (!op_.schema().shape_value_inputs.empty()) {
+      for (const TensorView& out : run.outputs()) outputs.push_back({.dtype = out.dtype, .shape = *out.shape});
+    }
+    std::shared_ptr<const FormulaProgram> made = FindFormula(query, wanted, outputs);
     made->Prepare();
     return made;
   }
@@ -66,7 +70,9 @@ int MaxParts(const ShapeQuery& query, std::span<const TensorInfo>) { return Find
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   if (!FormulaApplies(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
   const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
-  const auto elements = static_cast<double>(made->formula().region.NumElements());
+  const FormulaRegion& formula = made->formula();
+  const auto elements =
+      static_cast<double>(formula.asks_for_output ? outputs[0].shape.size() : formula.region.NumElements());
   return {.flops = elements * made->num_operations(), .bytes = BytesMoved(query, outputs)};
 }
 

@@ -48,6 +48,7 @@ FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, Fo
     shapes_.push_back(shape);
     have_keys_ &= shape.key() != Shape::kNoKey;
   }
+  have_keys_ &= !formula_.asks_for_output;
   const auto is_operation = [](const ExprNode* node) {
     return node->op != ExprOp::kInput && node->op != ExprOp::kConstant;
   };
@@ -58,7 +59,7 @@ bool FormulaProgram::HasShapesOf(const OpRun& run) const {
   for (int i = 0; i < run.num_inputs(); ++i) {
     if (*run.In(i).shape != shapes_[i]) return false;
   }
-  return true;
+  return !formula_.asks_for_output || *run.Out(first_output_).shape == formula_.infos[first_output_].shape;
 }
 
 void FormulaProgram::Prepare() const {

@@ -78,7 +78,7 @@ class FormulaProgram {
   mutable std::optional<RowComparison> comparison_;
   mutable RegionDirect direct_;  // that one instruction, with the operator's inputs and output; no kernel: it has more
   std::vector<Shape> shapes_;    // of the inputs
-  bool have_keys_ = true;        // which tell shapes apart
+  bool have_keys_ = true;        // which tell apart all shapes that it was made for
   const FormulaRegion formula_;
   const bool may_be_flat_;
   const bool reads_run_values_;

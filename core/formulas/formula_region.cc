@@ -340,9 +340,11 @@ bool FormulaApplies(const ShapeQuery& query, std::span<const TensorInfo> outputs
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::uint64_t wanted) {
   try {
     Formula formula(query);
+    formula.by_rule_ = outputs;
     query.op().schema().formula(formula);
     FormulaRegion region = FormulaCompiler(query, formula, outputs, wanted).Run();
     region.asks_for_operator = formula.asks_for_operator_;
+    region.asks_for_output = formula.asks_for_output_;
     return region;
   } catch (const Error& error) {
     // What expressions and regions say of themselves names neither the operator nor what it was given.

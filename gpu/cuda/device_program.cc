@@ -38,7 +38,7 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
   const OperatorSchema& schema = op.schema();
   if (!schema.shape_value_inputs.empty()) outputs_.assign(outputs.begin(), outputs.end());
   if (DeviceRunsFormula(schema)) {
-    const std::vector<TensorInfo> of_formula = schema.shapes(query);
+    const std::vector<TensorInfo> of_formula = outputs_.empty() ? schema.shapes(query) : outputs_;
     says_nothing_ = !FormulaApplies(query, of_formula);
     if (says_nothing_) return;
     formula_ = MakeFormulaRegion(query, of_formula, wanted);

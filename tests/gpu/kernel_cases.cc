@@ -271,21 +271,6 @@ void AddSequences(CaseList& list) {
   list.Op("LengthsRangeFill").In(IntsOf(DType::kInt32, {3, 0, 1, 2}));
 }
 
-void AddFills(CaseList& list) {
-  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{7, 9}, {0, 3}, {1, 1}, {300, 70}}) {
-    for (const int dtype : {1, 13}) {
-      list.Op("UniformFill").Ints("shape", shape).Int("dtype", dtype).Float("min", -0.3f).Float("max", 2);
-      list.Op("XavierFill").Ints("shape", shape).Int("dtype", dtype);
-      // The host's functions and the GPU's differ in the last bits of a double.
-      const double tolerance = dtype == 1 ? 1e-7 : 1e-15;
-      list.Op("MSRAFill").Ints("shape", shape).Int("dtype", dtype).Near(tolerance);
-      list.Op("GaussianFill").Ints("shape", shape).Int("dtype", dtype).Float("mean", 1).Float("std", 3).Near(tolerance);
-      list.Op("RangeFill").Ints("shape", shape).Int("dtype", dtype);
-    }
-    list.Op("UniformIntFill").Ints("shape", shape).Int("min", -5).Int("max", 1'000'000'000);
-  }
-}
-
 void AddTraining(CaseList& list) {
   const auto policy = [&](const std::string& name) -> CaseList& {
     return list.Op("LearningRate").Float("base_lr", -0.3f).Text("policy", name);
@@ -387,7 +372,7 @@ void ExpectNear(const Tensor& found, const Tensor& expected, double tolerance, c
 std::vector<KernelCase> KernelCases() {
   CaseList list;
   for (const auto add :
-       {AddRows, AddLabels, AddGreatest, AddCopies, AddSequences, AddFills, AddTraining, AddSums, AddConvolutions}) {
+       {AddRows, AddLabels, AddGreatest, AddCopies, AddSequences, AddTraining, AddSums, AddConvolutions}) {
     add(list);
   }
   return std::move(list.cases);

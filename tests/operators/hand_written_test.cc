@@ -125,6 +125,17 @@ TEST(WrittenByHand, SumsOfRowsAreTheirFormulas) {
   }
 }
 
+TEST(WrittenByHand, CountingIsItsFormula) {
+  for (const std::int64_t rows : {0, 1, 3, 300}) {
+    for (const int dtype : {1, 13}) {
+      OperatorDef range = Def("RangeFill", 0, 1);
+      AddInts(&range, "shape", {rows, 77});
+      AddInt(&range, "dtype", dtype);
+      ExpectSameBits(range, {});
+    }
+  }
+}
+
 void AddText(OperatorDef* def, const std::string& name, const std::string& value) {
   Argument* argument = def->add_arg();
   argument->set_name(name);

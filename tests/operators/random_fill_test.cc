@@ -1,7 +1,13 @@
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <limits>
+#include <numbers>
 
 #include "op_test.h"
+#include "stepnet/core/random.h"
+#include "stepnet/core/run_context.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/net.h"
 
 namespace stepnet {
@@ -77,6 +83,83 @@ TEST(XavierFill, ScalesByTheFanIn) {
 
 TEST(MSRAFill, ScalesByTheFanOut) {
   EXPECT_NEAR(MomentsOf(Fill("MSRAFill").Run()[0]).deviation, std::sqrt(2.0 / 100), 0.002);
+}
+
+constexpr std::int64_t kElements = 1003;
+
+// What the fill gives that an operator of this text is, and the words that its stream has.
+struct Filled {
+  explicit Filled(const std::string& text) {
+    OperatorDef def;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        StrCat(text, " output: 'y' arg { name: 'shape' ints: ", kElements, " }"), &def));
+    const OperatorCall call(def);
+    const TensorInfo info = call.schema().shapes(ShapeQuery(call, {}))[0];
+    const Tensor y(info.dtype, info.shape);
+    RunContext context;
+    const std::vector<TensorView> outputs = {y.View()};
+    call.schema().FindKernel(DeviceKind::kCpu)->make(call)(OpRun({}, outputs, context));
+    values = ToDoubles(y);
+    const RandomStream stream(call.seed(), call.random_id(), context.RunNumber(), /*step=*/0);
+    for (std::int64_t i = 0; i < kElements + 1; ++i) words.push_back(stream.Word(static_cast<std::uint64_t>(i)));
+  }
+  std::vector<double> values;
+  std::vector<std::uint32_t> words;
+};
+
+TEST(UniformFill, TakesTheWordsOfItsStream) {
+  const Filled filled("type: 'UniformFill' arg { name: 'min' f: -0.25 } arg { name: 'max' f: 3 }");
+  for (size_t i = 0; i < kElements; ++i) {
+    ASSERT_EQ(filled.values[i], static_cast<float>(-0.25 + 3.25 * (filled.words[i] * 0x1p-32))) << i;
+  }
+}
+
+TEST(UniformIntFill, TakesTheUpperHalfOfWordTimesCount) {
+  const std::pair<std::int64_t, std::int64_t> ranges[] = {
+      {-5, 1'000'000'000}, {INT32_MIN, INT32_MAX}, {3, 3}, {-7, INT32_MAX}, {INT32_MIN, 12345}};
+  for (const auto& [low, high] : ranges) {
+    const Filled filled(
+        StrCat("type: 'UniformIntFill' arg { name: 'min' i: ", low, " } arg { name: 'max' i: ", high, " }"));
+    for (size_t i = 0; i < kElements; ++i) {
+      const auto count = static_cast<std::uint64_t>(high - low + 1);
+      ASSERT_EQ(filled.values[i], static_cast<double>(low + static_cast<std::int64_t>(filled.words[i] * count >> 32)))
+          << i << " of " << low << " to " << high;
+    }
+  }
+}
+
+TEST(GaussianFill, TurnsTwoWordsIntoTwoNumbers) {
+  for (const bool is_double : {false, true}) {
+    const Filled filled(StrCat("type: 'GaussianFill' arg { name: 'mean' f: 0.5 } arg { name: 'std' f: 2 } ",
+                               "arg { name: 'dtype' i: ", is_double ? 13 : 1, " }"));
+    for (size_t i = 0; i < kElements; ++i) {
+      const size_t pair = i - i % 2;
+      const long double radius = std::sqrt(-2 * std::log((filled.words[pair] + 1.0L) * 0x1p-32L));
+      const long double angle = 2 * std::numbers::pi_v<long double> * (filled.words[pair + 1] * 0x1p-32L);
+      const long double expected = 0.5L + 2 * radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+      ASSERT_NEAR(filled.values[i], static_cast<double>(expected), is_double ? 4e-15 : 1e-6) << i;
+    }
+  }
+}
+
+// The input has one shape, whatever it says.
+TEST(RandomFill, HasTheShapeThatAnInputSaysInEachRun) {
+  NetDef net;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "op { type: 'UniformFill' input: 'sizes' output: 'y' arg { name: 'input_as_shape' i: 1 } "
+      "arg { name: 'min' f: 1 } arg { name: 'max' f: 2 } }",
+      &net));
+  Workspace workspace;
+  Blob& sizes = workspace.CreateBlob("sizes");
+  sizes.SetTensor(Tensor::Of<std::int64_t>({2}, {1, 5}));
+  const auto running = Net::Create(net, workspace, {.seed = 5});
+  for (const std::int64_t rows : {3, 700, 2}) {
+    sizes.SetTensor(Tensor::Of<std::int64_t>({2}, {rows, 5}));
+    running->Run();
+    const Tensor& y = workspace.GetTensor("y");
+    EXPECT_EQ(y.shape(), Shape({rows, 5}));
+    for (const double value : ToDoubles(y)) EXPECT_TRUE(value >= 1 && value <= 2) << value;
+  }
 }
 
 TEST(RandomFill, IsAFunctionOfSeedOperatorAndRun) {

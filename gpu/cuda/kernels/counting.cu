@@ -1,4 +1,4 @@
-// Iterations of training, learning rates and ranges on a GPU.
+// Iterations of training and learning rates on a GPU.
 #include <limits>
 
 #include "stepnet/gpu/cuda/kernels/elements.cuh"
@@ -65,24 +65,8 @@ RunFn MakeLearningRate(const OperatorCall& op) {
   };
 }
 
-template <typename T>
-struct WriteIndex {
-  T* y;
-  __device__ void operator()(std::int64_t i) const { y[i] = static_cast<T>(i); }
-};
-
-RunFn MakeRange(const OperatorCall&) {
-  return [](const OpRun& run) {
-    ForFloats(run.Out(0).dtype, [&](auto zero) {
-      using T = decltype(zero);
-      ForEach(run, run.Out(0).size(), WriteIndex<T>{run.Out(0).As<T>()});
-    });
-  };
-}
-
 const GpuKernel iter("Iter", {.make = MakeIter, .checks_values = true, .stops_after_faults = true});
 const GpuKernel learning_rate("LearningRate", {.make = MakeLearningRate, .checks_values = true});
-const GpuKernel range("RangeFill", {.make = MakeRange});
 
 }  // namespace
 }  // namespace stepnet
