@@ -77,16 +77,28 @@ const Registration sum_elements_gradient =
       f.Out({f.Scalar("dy") * Factor(f)});
     });
 
-// The RowSum of x * x or, where it is so long that the run may be stopped meanwhile, the sum of those of its blocks.
+// RowSum of x * x.
 template <typename T>
 T SumOfSquares(const T* x, std::int64_t n) {
-  const RowsKernel sum_of_products = SumOfProductsKernelOf(kDTypeOf<T>, kDTypeOf<T>);
-  T sum = 0;
-  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-    T of_block = 0;
-    sum_of_products(&of_block, x + begin, x + begin, 1, end - begin);
-    sum += of_block;
-  });
+  constexpr DType kDType = kDTypeOf<T>;
+  T sum;
+  if (n <= kWorkOfBlock) {
+    CountWork(n);
+    SumOfProductsKernelOf(kDType, kDType)(&sum, x, x, 1, n);
+    return sum;
+  }
+  constexpr std::int64_t kBlock = 1024;  // in the first cache; a multiple of kRowPartials
+  const RegionKernel multiply = KernelOf(ExprOp::kMultiply, kDType, kDType);
+  const RowKernel add = RowKernelOf(ExprOp::kRowSum, kDType);
+  T partial[kRowPartials], squares[kBlock];
+  StartRow(ExprOp::kRowSum, kDType, partial);
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t count = std::min(n - begin, kBlock);
+    CountWork(count);
+    multiply(squares, x + begin, x + begin, nullptr, nullptr, count);
+    add(partial, squares, count);
+  }
+  FinishRow(ExprOp::kRowSum, kDType, partial, &sum);
   return sum;
 }
 
