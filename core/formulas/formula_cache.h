@@ -12,8 +12,8 @@
 
 namespace stepnet {
 
-// Gives what MakeFormulaRegion does for these outputs, or for those that are declared. It is kept among the last ones, unless
-// last ones unless it depends on more than arguments, shapes and which operands are the same.
+// Gives what MakeFormulaRegion does for these outputs or, of none, for those that are declared. The result is kept
+// among the last ones unless it depends on more than arguments, shapes and which operands are the same.
 std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted = ~std::uint64_t{0},
                                                   std::span<const TensorInfo> outputs = {});
 
