@@ -31,11 +31,9 @@ class BackwardPlanMaker {
     plan_->forward = forward.plan;
   }
 
-  // The first operators of the step net, so many, are of the step forward.
-  std::shared_ptr<const BackwardPlan> Make(int num_recomputed) {
+  std::shared_ptr<const BackwardPlan> Make() {
     const NetDef& net = spec_.BackwardStep();
     graph_.backward = true;
-    graph_.num_recomputed = num_recomputed;
     for (int i = 0; i < 2 * NumStates(); ++i) graph_.AddBase(/*is_lent=*/i >= NumStates());
     for (const std::string& blob : BlobsReadFirst(net)) reads_first_.insert(blob);
     for (const OperatorDef& op : net.op()) written_.insert(op.output().begin(), op.output().end());
@@ -486,12 +484,11 @@ class BackwardPlanMaker {
 
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
                                                      const GradientInputs& layout, const ForwardRun& forward) {
-  if (forward.recomputed.empty()) return BackwardPlanMaker(op, spec, layout, forward).Make(/*num_recomputed=*/0);
+  if (forward.recomputed.empty()) return BackwardPlanMaker(op, spec, layout, forward).Make();
   RecurrentSpec with_recomputed = spec;
   with_recomputed.backward_step_net = std::make_shared<const NetDef>(
       WithRecomputed(forward.op->spec, BlobsOf(forward.recomputed), spec.BackwardStep()));
-  const int num_recomputed = with_recomputed.backward_step_net->op_size() - spec.BackwardStep().op_size();
-  return BackwardPlanMaker(op, with_recomputed, layout, forward).Make(num_recomputed);
+  return BackwardPlanMaker(op, with_recomputed, layout, forward).Make();
 }
 
 }  // namespace stepnet

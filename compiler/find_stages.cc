@@ -6,10 +6,7 @@
 #include <limits>
 #include <map>
 #include <queue>
-#include <ranges>
 #include <set>
-#include <tuple>
-#include <utility>
 
 #include "stepnet/compiler/components.h"
 #include "stepnet/compiler/conflicts.h"
@@ -100,6 +97,17 @@ bool IsAsFastInLoop(const Instruction& instruction, const Target& target) {
          target.IsAsFastInLoop(RowsOf(instruction), OperandBytes(instruction).shared);
 }
 
+std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
+  const Target& target = *plan.target;
+  std::int64_t rows = 1;  // of one step
+  for (const StageDraft& stage : stages) {
+    if (stage.steps_at_once == 1) continue;
+    for (const int i : stage.instructions) rows = std::max(rows, RowsOf(plan.instructions[i]));
+  }
+  const std::int64_t steps = std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(steps)));  // blocks have whole chunks
+}
+
 // kOpensLoop: in the loop of what comes behind it. kEither: in a loop or over time, as what is around it asks.
 enum class Kind { kLoop, kOverTime, kOpensLoop, kEither, kSum };
 
@@ -113,15 +121,12 @@ struct Component {
   int loop = 0;               // its number, from 1 on, of those in a stage that need nothing of each other
   int first = 0;              // stage that it can be in
   bool follows_rows = false;  // something over time comes before it, without a loop between
-  // Computes again what other runs keep, of nothing that the step gives. It is in front of what reads it, and where
-  // that is follows from the others alone.
-  bool is_recomputed = false;
 };
 
 class StageFinder {
  public:
-  StageFinder(const StepPlan& plan, int num_recomputed)
-      : plan_(plan), num_recomputed_(num_recomputed), num_instructions_(static_cast<int>(plan.instructions.size())) {}
+  explicit StageFinder(const StepPlan& plan)
+      : plan_(plan), num_instructions_(static_cast<int>(plan.instructions.size())) {}
 
   std::vector<StageDraft> Run() {
     FindComponents();
@@ -129,7 +134,6 @@ class StageFinder {
     PlaceThoseOfOneKind();
     PlaceOthers();
     TakeLoopsApart();
-    PlaceRecomputed();
     std::map<std::pair<int, int>, StageDraft> stages;
     for (const int c : order_) {
       const Component& component = components_[c];
@@ -142,7 +146,7 @@ class StageFinder {
       if (stage.steps_at_once == 1) std::ranges::sort(stage.instructions);
       result.push_back(std::move(stage));
     }
-    const std::int64_t chunk = ChunkSteps(result);
+    const std::int64_t chunk = ChunkSteps(plan_, result);
     for (StageDraft& stage : result) {
       const bool is_last = &stage == &result.back() && stages.contains({kLast, 0});
       if (stage.steps_at_once == kAllSteps && !is_last) stage.steps_at_once = chunk;
@@ -198,9 +202,6 @@ class StageFinder {
       const int c = ready.top().second;
       ready.pop();
       order_.push_back(c);
-      components_[c].is_recomputed =
-          std::ranges::all_of(components_[c].instructions, [this](int i) { return IsRecomputed(i); }) &&
-          std::ranges::all_of(components_[c].before, [this](int p) { return components_[p].is_recomputed; });
       for (const int next : components_[c].after) {
         if (--waits_for[next] == 0) ready.emplace(components_[next].instructions.front(), next);
       }
@@ -211,15 +212,12 @@ class StageFinder {
   void PlaceThoseOfOneKind() {
     for (const int c : order_) {
       Component& component = components_[c];
-      if (component.is_recomputed) continue;
       for (const int p : component.before) {
         const Component& before = components_[p];
-        if (before.is_recomputed) continue;
         component.first = std::max(component.first, before.kind == Kind::kEither ? before.first : before.stage);
       }
       component.follows_rows = std::ranges::any_of(component.before, [&](int p) {
         const Component& before = components_[p];
-        if (before.is_recomputed) return false;
         const bool is_rows = before.kind == Kind::kOverTime || (before.kind == Kind::kEither && before.follows_rows);
         return is_rows && component.first % 2 == 0;
       });
@@ -241,7 +239,7 @@ class StageFinder {
   void PlaceOthers() {
     for (size_t k = order_.size(); k-- > 0;) {
       Component& component = components_[order_[k]];
-      if (component.kind != Kind::kEither || component.is_recomputed) continue;
+      if (component.kind != Kind::kEither) continue;
       int last = kLast;  // sums wait for others, others for none of them
       for (const int next : component.after) last = std::min(last, components_[next].stage);
       const int first = component.first;
@@ -262,7 +260,7 @@ class StageFinder {
       return;
     int num_loops = 0;
     for (const int c : order_) {
-      if (components_[c].is_recomputed || components_[c].stage % 2 == 0 || components_[c].loop != 0) continue;
+      if (components_[c].stage % 2 == 0 || components_[c].loop != 0) continue;
       std::vector<int> connected = {c};
       components_[c].loop = ++num_loops;
       while (!connected.empty()) {
@@ -270,7 +268,6 @@ class StageFinder {
         connected.pop_back();
         for (const std::set<int>* others : {&at.before, &at.after}) {
           for (const int other : *others) {
-            if (components_[other].is_recomputed) continue;
             if (components_[other].stage != at.stage || components_[other].loop != 0) continue;
             components_[other].loop = at.loop;
             connected.push_back(other);
@@ -280,47 +277,9 @@ class StageFinder {
     }
   }
 
-  // Each into the first loop that reads it. What is first read for many steps at once is computed for them, or else in
-  // a loop before.
-  void PlaceRecomputed() {
-    for (const int c : order_ | std::views::reverse) {
-      Component& component = components_[c];
-      if (!component.is_recomputed) continue;
-      std::pair<int, int> first = {1, 0};  // stage, and loop in it
-      for (const int next : component.after) {
-        const std::pair<int, int> reader = {components_[next].stage, components_[next].loop};
-        first = next == *component.after.begin() ? reader : std::min(first, reader);
-      }
-      if (first.first == kLast) first.first = 1;
-      const bool takes_steps =
-          component.instructions.size() == 1 && plan_.instructions[component.instructions.front()].can_take_steps;
-      if (first.first % 2 == 0 && !(takes_steps && first.first == 0)) --first.first;
-      std::tie(component.stage, component.loop) = first;
-    }
-  }
-
-  std::int64_t ChunkSteps(const std::vector<StageDraft>& stages) const {
-    const Target& target = *plan_.target;
-    std::int64_t rows = 1;  // of one step
-    for (const StageDraft& stage : stages) {
-      if (stage.steps_at_once == 1) continue;
-      for (const int i : stage.instructions) {
-        if (!IsRecomputed(i)) rows = std::max(rows, RowsOf(plan_.instructions[i]));
-      }
-    }
-    const std::int64_t steps = std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
-    return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(steps)));  // blocks have whole chunks
-  }
-
-  bool IsRecomputed(int i) const {
-    const int op = plan_.instructions[i].op_index;
-    return op >= 0 && op < num_recomputed_;
-  }
-
   static constexpr int kLast = std::numeric_limits<int>::max() - 1;
 
   const StepPlan& plan_;
-  const int num_recomputed_;
   const int num_instructions_;
   std::vector<Component> components_;
   std::vector<int> order_;
@@ -407,8 +366,6 @@ std::string WhyInLoop(const Instruction& instruction, const Target& target) {
                 " would leave the caches");
 }
 
-std::vector<StageDraft> FindStages(const StepPlan& plan, int num_recomputed) {
-  return StageFinder(plan, num_recomputed).Run();
-}
+std::vector<StageDraft> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
 
 }  // namespace stepnet

@@ -29,10 +29,8 @@ struct StageDraft {
 };
 
 // Finds the stages of `plan`, whose temporaries have one row for each step and whose instructions are in program order.
-// Every instruction is in one of the stages, none of which is empty. The first operators, `num_recomputed`, compute
-// again what runs may keep: other instructions are in the stages, and the order, that they have in runs that keep it,
-// so that terms of sums are added in one order.
-std::vector<StageDraft> FindStages(const StepPlan& plan, int num_recomputed);
+// Every instruction is in one of the stages, none of which is empty.
+std::vector<StageDraft> FindStages(const StepPlan& plan);
 
 // Why an instruction of such a plan that waits for no other step is in a loop all the same: "it takes one step at a
 // time".

@@ -41,10 +41,6 @@ class GraphParser {
     header.Expect("step ");
     graph_.name = header.Word();
     if (header.Skip(" on ")) SetDevice(header.Word());
-    if (header.Skip(" with ")) {
-      graph_.num_recomputed = header.Index();
-      header.Expect(" recomputed");
-    }
     header.Expect(" {");
     ExpectEnd(header);
     for (;;) {

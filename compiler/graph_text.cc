@@ -54,8 +54,7 @@ class GraphPrinter {
   std::string Run() {
     const DeviceKind device = graph_.target->device;
     const std::string place = device == DeviceKind::kCpu ? "" : StrCat(" on ", DeviceKindName(device));
-    const std::string again = graph_.num_recomputed == 0 ? "" : StrCat(" with ", graph_.num_recomputed, " recomputed");
-    std::string text = StrCat(graph_.backward ? "backward " : "", "step ", Word(graph_.name), place, again, " {\n");
+    std::string text = StrCat(graph_.backward ? "backward " : "", "step ", Word(graph_.name), place, " {\n");
     text += RowMovesText("before the first step", graph_.before);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       if (graph_.values[v].producer < 0) text += StrCat("  ", ResultText(static_cast<int>(v)), "\n");

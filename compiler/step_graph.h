@@ -119,12 +119,9 @@ struct StepGraph {
   std::vector<RowMove> before = {};      // the first step, in this order
   std::vector<RowMove> after = {};       // the last step
   std::map<std::string, int> last = {};  // blob → the value that a step leaves in it
-  // How many operators of the net, the first ones, compute again what the run forward has not kept.
-  int num_recomputed = 0;
 
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
   std::vector<TensorInfo> InfosOf(std::span<const int> of) const;
-  bool IsRecomputed(const StepNode& node) const { return node.RunsOperators() && node.op_index < num_recomputed; }
   // Whether the node gives nothing but what is the same in all steps (Home::Kind::kOnce), so that it runs once.
   bool GivesOnce(const StepNode& node) const;
   // So many nodes, the first ones, run once for all steps and give nothing else, in stages of their own.

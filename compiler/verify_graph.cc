@@ -443,7 +443,6 @@ void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
   if (now.backward != before.backward) {
     throw GraphFault{StrCat("steps run ", before.backward ? "backward" : "forward", " before the pass")};
   }
-  if (now.num_recomputed != before.num_recomputed) throw GraphFault{"other operators are recomputed before the pass"};
   if (now.num_bases != before.num_bases || now.lent != before.lent || now.num_lists != before.num_lists ||
       now.target != before.target) {
     throw GraphFault{"there is other memory outside before the pass, or another target"};
@@ -477,7 +476,6 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
   StepGraph& first = before_.emplace();
   first.name = graph.name;
   first.backward = graph.backward;
-  first.num_recomputed = graph.num_recomputed;
   first.target = graph.target;
   first.num_bases = graph.num_bases;
   first.lent = graph.lent;

@@ -108,7 +108,7 @@ bool FormStages(StepGraph* graph) {
   graph->stages.clear();
   StepPlan draft = EmitPlan(*graph, {.is_draft = true});
   const std::set<int> halves = CutSumsOff(graph, &draft);
-  std::vector<StageDraft> stages = FindStages(draft, graph->num_recomputed);
+  std::vector<StageDraft> stages = FindStages(draft);
   JoinHalvesOfLoops(halves, &stages, graph);
   KeepBetween(stages, graph);
   Arrange(stages, graph);

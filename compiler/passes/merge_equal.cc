@@ -22,8 +22,7 @@ class EqualNodes {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       StepNode& node = graph_.nodes[n];
       for (int& input : node.inputs) input = stands_for_[input];
-      // In runs that keep what is recomputed, it is no node.
-      if (!node.IsOneOperator() || graph_.IsRecomputed(node)) continue;
+      if (!node.IsOneOperator()) continue;
       std::vector<size_t>& alike = by_inputs_[{node.call->type(), node.inputs}];
       const auto first = std::ranges::find_if(alike, [&](size_t other) { return IsEqual(graph_.nodes[other], node); });
       if (first == alike.end()) {
