@@ -125,14 +125,21 @@ TEST_P(Recompute, GradientsOfRandomStepsKeepTheirBits) {
   EXPECT_GT(num_freed, MinOfSeeds(200, kSeeds));
 }
 
-// The cell of the text, with the gradients of its parameters.
+// The cell of the text, with the gradients of its parameters, and of others that it reads.
 struct TrainedCell {
-  TrainedCell(const std::string& text, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {})
-      : TrainedCell(ParseCell(text, "c"), num_steps, batch, std::move(sizes)) {}
-  TrainedCell(CellSource source, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {})
+  TrainedCell(const std::string& text, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {},
+              const std::vector<std::string>& others = {})
+      : TrainedCell(ParseCell(text, "c"), num_steps, batch, std::move(sizes), others) {}
+  TrainedCell(CellSource source, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {},
+              const std::vector<std::string>& others = {})
       : cell{.cell = std::move(source), .use = {.sizes = std::move(sizes)}, .num_steps = num_steps, .batch = batch},
         made(cell.Expand()),
-        net(TrainingOf(made.net, made.net.external_output(0), made.parameters)) {}
+        net(TrainingOf(made.net, made.net.external_output(0), WithOthers(made.parameters, others))) {}
+  static std::vector<std::string> WithOthers(std::vector<std::string> parameters,
+                                             const std::vector<std::string>& others) {
+    parameters.insert(parameters.end(), others.begin(), others.end());
+    return parameters;
+  }
   void Feed(Workspace& workspace) const {
     for (const auto& [blob, tensor] : cell.RandomValues(made)) workspace.SetTensor(blob, tensor.Clone());
   }
@@ -173,6 +180,18 @@ TEST_P(Recompute, IsOfWhatTheRunForwardRead) {
     ExpectSameBits(
         net, [&](size_t, Workspace& workspace) { cell.Feed(workspace); }, blob);
   }
+}
+
+// The terms of both directions' steps are added to one sum.
+TEST_P(Recompute, GradientsOfCapturedTensorsKeepTheirBits) {
+  const TrainedCell cell(
+      "cell c(x[D]; h[H], c[K]; cv[H]) {\n size D = 16\n size H = 33\n size K = 4\n param p[H, D]\n param q[K, 1]\n"
+      " h = Tanh(x @ p)\n s = ReduceMean(cv * Sigmoid(h), axes=[-1], keepdims=1)\n c = Tanh(s @ q)\n output c\n"
+      " option direction = bidirectional\n}\n",
+      20, 4, {}, {"cv"});
+  EXPECT_GT(ExpectSameBits(
+                cell.net, [&](size_t, Workspace& workspace) { cell.Feed(workspace); }, "captured"),
+            0);
 }
 
 // A product of the step back could add to the value, were it not apart.
