@@ -9,3 +9,8 @@
 #define NEEDS_USUAL_PLANS()                                           \
   if (::stepnet::TestedOptLevel() < 2 || ::stepnet::TestsGraphText()) \
   GTEST_SKIP() << "it is about plans of level 2 and names of the net, and the suite runs with others"
+
+// Begins tests of what the passes of all levels make, whatever it is called there.
+#define NEEDS_ALL_PASSES()             \
+  if (::stepnet::TestedOptLevel() < 2) \
+  GTEST_SKIP() << "it is about plans of level 2, and the suite runs with a lower one"

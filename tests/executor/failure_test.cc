@@ -5,6 +5,7 @@
 
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -275,6 +276,7 @@ NetDef SlowStages() {
 }
 
 TEST_F(Failures, AnErrorInAChunkNamesNoStepAndTheNextRunWorks) {
+  NEEDS_ALL_PASSES();
   for (const int threads : {1, 2, 3}) {
     Workspace workspace;
     workspace.SetTensor("x", Random({150, 16, 3}, 1));

@@ -98,7 +98,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
   }
   EXPECT_GT(num_plans, static_cast<int>(num_seeds));
   EXPECT_GT(num_backward, static_cast<int>(num_seeds) / 3);
-  if (opt_level == kMaxOptLevel && num_seeds >= 80) {
+  if (std::min(opt_level, TestedOptLevel()) == kMaxOptLevel && num_seeds >= 80) {
     EXPECT_GT(num_with_blocks, static_cast<int>(num_seeds) / 20);
   }
 }
@@ -289,6 +289,7 @@ std::set<Edge> ConflictsOfChunks(const StepPlan& plan, int chunks) {
 }
 
 TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
+  NEEDS_ALL_PASSES();
   constexpr int kChunks = 4;
   int num_free = 0;  // stages that may take a chunk beside another
   ForEachPlan(80, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
@@ -346,6 +347,7 @@ TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
 }
 
 TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
+  NEEDS_ALL_PASSES();
   int num_overlapping = 0, num_of_many = 0;
   ForEachPlan(150, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
@@ -432,7 +434,9 @@ TEST(ParallelRandomPlans, LoopsInStepGiveTheSameValues) {
       }
     }
   });
-  EXPECT_GT(num_parts, 30);
+  if (TestedOptLevel() == kMaxOptLevel) {
+    EXPECT_GT(num_parts, 30);
+  }
   EXPECT_GT(num_of_batch, 100);
 }
 

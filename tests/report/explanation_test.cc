@@ -234,6 +234,7 @@ TEST(Explanations, JudgeWhatRunsOnceByAllItsBytes) {
 
 // Nothing is as far away as the cache that would be too slow for it, and nothing is faster than the first one.
 TEST(Explanations, GiveNoLimitThatIsBeaten) {
+  NEEDS_ALL_PASSES();
   const MadePlan made = ElmanPlans("x").at(0);
   const double bytes = made.plan.instructions[0].cost.bytes * kTypicalSteps / 4;
   const auto limit_for = [&](double microseconds) {
