@@ -37,9 +37,10 @@ class CellExpander {
 
   // Whether a step of a layer needs nothing of the one below but its own step, so that both can be in one step net.
   bool joins_layers() const {
-    return options().layers() > 1 && options().direction() == CellOptions::FORWARD && !options().residual() &&
-           !(use_.training && options().dropout() > 0) && cell_.output_size() > 0 && !cell_.output(0).last();
+    return options().layers() > 1 && options().direction() == CellOptions::FORWARD && cell_.output_size() > 0 &&
+           !cell_.output(0).last();
   }
+  bool drops() const { return use_.training && options().dropout() > 0; }
 
   // Throws unless sequences can be run in parts.
   void CheckCarry() const {
@@ -222,6 +223,7 @@ class CellExpander {
       outputs.push_back(is_last ? prefix + NameOf(cell_.output(k)) : names_.Unused(prefix + NameOf(cell_.output(k))));
       items.push_back(item);
       dtypes.push_back(directions.front().OutputDType(k));
+      if (k == 0 && layer > 0 && options().residual()) CheckResidual(layer, item);
       if (stays_open && k == 0) {
         sources[0].emplace_back();  // which the next layer reads within the step
       } else {
@@ -229,6 +231,7 @@ class CellExpander {
       }
     }
     for (size_t d = 0; d < directions.size(); ++d) directions[d].Write(sources[d], &result_);
+    if (stays_open && drops()) DropTop(layer, outputs[0], items[0]);
     if (!stays_open) {
       op_.Write(names_.Unused((joins_layers() ? use_.scope : Prefix(layer, false)) + "record"), &result_.net);
       for (const auto& write : finish_) write();
@@ -259,7 +262,8 @@ class CellExpander {
                          .sequences = sequences_,
                          .mask = mask_,
                          .names = &names_,
-                         .op = &op_};
+                         .op = &op_,
+                         .adds_top = joins_layers() && layer > 0 && options().residual()};
     if (!reverse) return context;
     for (std::string& sequence : context.sequences) sequence = Reversed(sequence);
     // With lengths, the steps that count come first in either direction.
@@ -282,6 +286,45 @@ class CellExpander {
     return item.With(item.rank() - 1, 2 * item[-1]);
   }
 
+  void CheckResidual(std::int64_t layer, const Shape& item) const {
+    if (item == item_) return;
+    throw Error(ErrorCode::kShapeMismatch, source_.Fault(CellPart::kOptions, CellOptions::kResidualFieldNumber,
+                                                         StrCat("residual adds the input of layer ", layer, ", ", item_,
+                                                                " an item, to its output, ", item)));
+  }
+
+  // Drops elements of what the layer gives to the next one, in the step. The mask is drawn for all steps before, as
+  // that of a Dropout of the whole sequence `name` is.
+  void DropTop(std::int64_t layer, const std::string& name, const Shape& item) {
+    const std::string mask = names_.Unused(name + "_mask");
+    AddOp(&result_.net, "ConstantFill", {OneOfEachItem()}, {name}).Ints("extra_shape", item.ToVector());
+    AddOp(&result_.net, "Dropout", {name}, {name, mask}).Float("ratio", options().dropout());
+    const std::string prefix = StepPrefix(layer, /*reverse=*/false);
+    const std::string mask_of_step = op_.names.Unused(prefix + "dropout_mask_t");
+    op_.AddLink({mask_of_step, mask, 0, 1});
+    op_.AddInput(mask);
+    const std::string dropped = op_.names.Unused(op_.top + "_dropped");
+    AddOp(&op_.step, "DropoutGrad", {op_.top, mask_of_step}, {dropped}).Float("ratio", options().dropout());
+    op_.top = dropped;
+  }
+
+  // A tensor [T, B], of the first elements of items.
+  const std::string& OneOfEachItem() {
+    if (!first_elements_.empty()) return first_elements_;
+    const int rank = cell_.input(0).shape_size();
+    if (rank == 0) return first_elements_ = sequences_[0];
+    std::vector<std::int64_t> ends(2, -1);
+    ends.insert(ends.end(), rank, 1);
+    const std::string columns = names_.Unused(use_.scope + "first_columns");
+    first_elements_ = names_.Unused(use_.scope + "first_elements");
+    AddOp(&result_.net, "Slice", {sequences_[0]}, {columns})
+        .Ints("starts", std::vector<std::int64_t>(2 + rank, 0))
+        .Ints("ends", ends);
+    AddOp(&result_.net, "Reshape", {columns}, {first_elements_, names_.Unused(first_elements_ + "_shape")})
+        .Ints("shape", {0, 0});
+    return first_elements_;
+  }
+
   // Says what the RecurrentNetwork operators are to write (`sources`) and what is to be done behind them (`finish`) so
   // that `name` holds output k.
   void WriteOutput(int k, std::int64_t layer, const Shape& item, const std::string& name,
@@ -289,17 +332,12 @@ class CellExpander {
     const bool is_last_layer = layer + 1 == options().layers();
     const bool last = cell_.output(k).last();
     std::vector<Stage> joint;
-    if (k == 0 && layer > 0 && options().residual()) {
-      if (item != item_) {
-        throw Error(ErrorCode::kShapeMismatch, source_.Fault(CellPart::kOptions, CellOptions::kResidualFieldNumber,
-                                                             StrCat("residual adds the input of layer ", layer, ", ",
-                                                                    item_, " an item, to its output, ", item)));
-      }
+    if (k == 0 && layer > 0 && options().residual() && !joins_layers()) {
       joint.push_back([this, input = sequences_[0]](const std::string& from, const std::string& to) {
         AddOp(&result_.net, "Add", {from, input}, {to});
       });
     }
-    if (k == 0 && !is_last_layer && use_.training && options().dropout() > 0) {
+    if (k == 0 && !is_last_layer && drops()) {
       joint.push_back([this](const std::string& from, const std::string& to) {
         AddOp(&result_.net, "Dropout", {from}, {to, names_.Unused(to + "_mask")}).Float("ratio", options().dropout());
       });
@@ -396,6 +434,7 @@ class CellExpander {
   std::vector<std::string> sequences_;  // of the layer at hand
   Shape item_;                          // of its first sequence, from the second layer on
   std::string mask_;
+  std::string first_elements_;                   // [T, B], where there is such a tensor
   RecurrentOperator op_;                         // of the layer at hand, or of it and those below
   std::vector<std::function<void()>> finish_;    // what comes behind them
   std::map<std::string, std::string> reversed_;  // sequence → the same from the last step to the first

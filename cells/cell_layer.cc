@@ -225,10 +225,11 @@ void CellLayer::WriteOutputs() {
   const bool is_held = cell().options().beyond_length() == CellOptions::HELD;
   for (int k = 0; k < cell().output_size(); ++k) {
     const bool is_last = cell().output(k).last();
-    rows_of_state_.emplace_back();
+    rows_.emplace_back();
     if (IndexOfName(cell().state(), cell().output(k).blob()) >= 0) {
-      if (mask_.empty() || is_held || is_last) continue;
-      rows_of_state_.back() = Masked(output_blobs_[k], output_infos_[k].dtype, "");
+      const bool is_part = k == 0 && context_.adds_top;
+      if (mask_.empty() || is_held || is_last || is_part) continue;
+      rows_.back() = Masked(output_blobs_[k], output_infos_[k].dtype, "");
       continue;
     }
     const TensorInfo& info = output_infos_[k];
@@ -246,6 +247,15 @@ void CellLayer::WriteOutputs() {
     }
     if (is_shown) shown_.push_back({.blob = blob, .previous = before, .item = output_items_[k]});
   }
+}
+
+// In steps that do not count both terms are what they were in the step before, or that and 0.
+void CellLayer::AddTop(bool is_shown) {
+  const bool is_zero = !mask_.empty() && cell().options().beyond_length() != CellOptions::HELD;
+  const std::string sum = names_.Unused(output_blobs_[0] + "_sum");
+  AddOp(&step_, "Add", {output_blobs_[0], linked_[0]}, {sum});
+  output_blobs_[0] = sum;
+  if (is_shown) rows_[0] = is_zero ? Masked(sum, output_infos_[0].dtype, "") : sum;
 }
 
 void CellLayer::WriteParameters(CellNet* result) const {
@@ -294,6 +304,7 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
 
 void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
   RecurrentOperator& op = *context_.op;
+  if (context_.adds_top) AddTop(/*is_shown=*/!outputs[0].empty());
   WriteParameters(result);
   const std::vector<std::string> read = BlobsReadFirst(step_);  // sorted
   const auto is_read = [&](const std::string& blob) { return std::ranges::binary_search(read, blob); };
@@ -350,9 +361,9 @@ void CellLayer::ShowOutputs(const std::vector<std::string>& outputs) {
     const auto shown = std::ranges::find(shown_, output_blobs_[k], &ShownState::blob);
     std::string given = outputs[k];
     const int state = IndexOfName(cell().state(), cell().output(k).blob());
-    if (!rows_of_state_[k].empty()) {
-      op.step_outputs.push_back({rows_of_state_[k], given});
-      op.step.add_external_output(rows_of_state_[k]);
+    if (!rows_[k].empty()) {
+      op.step_outputs.push_back({rows_[k], given});
+      op.step.add_external_output(rows_[k]);
     } else if (state >= 0) {
       op.aliases.push_back({states_[state], given, last ? -1 : cell().state(state).window()});
     } else if (shown != shown_.end()) {

@@ -27,6 +27,7 @@ struct LayerContext {
   std::string mask;                    // blob, bool [T, B], or ""
   NameSet* names = nullptr;            // outside
   RecurrentOperator* op = nullptr;     // that it is written into; where that has a `top`, this is the first input
+  bool adds_top = false;               // `top` is added to the first output, too
 };
 
 // The number of the message of that name; -1 for none.
@@ -83,6 +84,7 @@ class CellLayer {
   bool CanBeState(int k) const;
   std::string Masked(const std::string& blob, DType dtype, std::string otherwise);
   void WriteOutputs();
+  void AddTop(bool is_shown);
   std::map<std::string, TensorInfo> StepInputs() const;
   void InferShapes();
   void InferShapesOfBatch();
@@ -102,8 +104,8 @@ class CellLayer {
   std::vector<std::string> previous_;           // of each state, what the step reads
   std::vector<std::string> next_;               // of each state, what the step gives
   std::vector<std::string> output_blobs_;       // of each output
-  std::vector<std::string> rows_of_state_;      // of each output what it shows of a state, where not all its rows
-  std::vector<TensorInfo> output_infos_;        // of each output, as the cell writes it
+  std::vector<std::string> rows_;         // of each output what it shows, where that is no state, or not all of it
+  std::vector<TensorInfo> output_infos_;  // of each output, as the cell writes it
   std::vector<Shape> output_items_;
   std::vector<ShownState> shown_;    // for outputs of the last step
   std::string mask_;                 // in the step net

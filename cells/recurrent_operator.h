@@ -40,7 +40,8 @@ struct RecurrentOperator {
   NameSet names = {};  // in the step net
   // Masks of steps, bool [T, B]: by the blob outside the blob of the step, [1, B].
   std::map<std::string, std::string> masks = {};
-  std::string top = {};  // blob of the step: the first output of the layer that was written last, [1, B, …]
+  // Blob of the step: what the layer that was written last gives to the next one, [1, B, …].
+  std::string top = {};
   NetDef step = {};
   std::vector<Link> links = {};
   std::vector<std::string> inputs = {};

@@ -89,6 +89,11 @@ const Registration dropout_grad =
         })
         .Shapes(DropoutGradShapes)
         .InPlace({{0, 0}})
+        .Gradient([](GradientBuilder& g) {
+          GradientOp op{.type = "DropoutGrad", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}};
+          if (g.op().num_inputs() > 1) op.inputs.push_back(g.I(1));
+          g.Add(std::move(op));
+        })
         .Formula([](Formula& f) {
           const Expr dy = f.In("dy");
           f.Out({f.Bool("is_test") ? dy : Kept(f, f.In("mask"), dy)});
