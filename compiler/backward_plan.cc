@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
+#include "stepnet/compiler/recomputation.h"
 #include "stepnet/compiler/uses.h"
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
-#include "stepnet/nets/recomputed_operators.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -26,9 +27,9 @@ class BackwardPlanMaker {
         forward_operator_(*forward.op),
         forward_roles_(FindLinkRoles(forward_operator_.spec)),
         forward_(*forward.plan),
-        inputs_(forward.inputs),
-        recomputed_(forward.recomputed) {
+        inputs_(forward.inputs) {
     plan_->forward = forward.plan;
+    if (!forward.recomputed.empty()) again_.emplace(forward, plan_.get(), &graph_);
   }
 
   std::shared_ptr<const BackwardPlan> Make() {
@@ -48,9 +49,9 @@ class BackwardPlanMaker {
     AddInitialStateGradients();
     GiveSums();
     PlanSettings settings = PlanSettingsOf(spec_);
-    settings.recomputed.assign(recomputed_.begin(), recomputed_.end());
+    if (again_) settings.recomputed = again_->values();
     ImportStep(net, settings.options, bindings_, &graph_);
-    KeepTermsApart();
+    if (again_) again_->Finish();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
     return plan_;
   }
@@ -428,6 +429,10 @@ class BackwardPlanMaker {
       bindings_.blobs.push_back(BindWhole(blob, NumStates(), shape->second));
       return;
     }
+    if (again_ && again_->Gives(blob)) {
+      bindings_.blobs.push_back(again_->Bind(blob));
+      return;
+    }
     const StepPlan::Final& final = forward_.steps->finals.at(blob);
     const Slot& slot = forward_.steps->slots[final.slot];
     if (slot.storage_class == StorageClass::kDynamic) {
@@ -436,29 +441,13 @@ class BackwardPlanMaker {
       bindings_.blobs.push_back({.home = {.kind = Home::Kind::kDynamic, .slot = {.blob = blob}, .list = list}});
       return;
     }
-    const int base = graph_.AddBase(/*is_lent=*/true);
-    plan_->stacked.emplace_back(slot.base, base);
+    const int base = BaseOfKept(slot.base, plan_.get(), &graph_);
     Home home{.kind = Home::Kind::kOutside, .slot = slot};
     home.slot.blob = blob;  // a home may have the name of another value
     // What was computed once for all steps is shared as it was there.
     if (slot.storage_class != StorageClass::kShared) home.slot.storage_class = StorageClass::kLinked;
     home.slot.base = base;
     bindings_.blobs.push_back({.home = home, .info = final.info});
-  }
-
-  // What is computed again has memory of its own where an operator of the gradient adds it to something, as what is
-  // kept has: a product would add to it otherwise, which rounds otherwise.
-  void KeepTermsApart() {
-    const std::set<std::string> blobs = BlobsOf(recomputed_);
-    const auto is_recomputed = [&](int value) { return blobs.contains(graph_.values[value].blob); };
-    for (const StepNode& node : graph_.nodes) {
-      if (std::ranges::none_of(node.inputs, is_recomputed) || std::ranges::any_of(node.given(), is_recomputed))
-        continue;
-      if (!node.IsOneOperator() || !AddsItsInputs(graph_, node)) continue;
-      for (const int input : node.inputs) {
-        if (is_recomputed(input)) graph_.homes[graph_.values[input].home].kept = true;
-      }
-    }
   }
 
   const OperatorCall& op_;
@@ -468,7 +457,6 @@ class BackwardPlanMaker {
   const std::vector<LinkRole> forward_roles_;  // by link of the forward step
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
-  const std::span<const RecomputedValue> recomputed_;
   StepBindings bindings_;
   StepGraph graph_;
   std::set<std::string> reads_first_;
@@ -478,17 +466,14 @@ class BackwardPlanMaker {
   std::set<int> has_link_;                           // outputs of the operator
   std::set<const GradientTarget*> written_by_rows_;  // whose every row some step writes
   std::shared_ptr<BackwardPlan> plan_ = std::make_shared<BackwardPlan>();
+  std::optional<RecomputationMaker> again_;  // where something is computed again
 };
 
 }  // namespace
 
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
                                                      const GradientInputs& layout, const ForwardRun& forward) {
-  if (forward.recomputed.empty()) return BackwardPlanMaker(op, spec, layout, forward).Make();
-  RecurrentSpec with_recomputed = spec;
-  with_recomputed.backward_step_net = std::make_shared<const NetDef>(
-      WithRecomputed(forward.op->spec, BlobsOf(forward.recomputed), spec.BackwardStep()));
-  return BackwardPlanMaker(op, with_recomputed, layout, forward).Make();
+  return BackwardPlanMaker(op, spec, layout, forward).Make();
 }
 
 }  // namespace stepnet

@@ -64,6 +64,10 @@ class Emitter {
       if (graph_.homes[graph_.values[value].home].kind == Home::Kind::kLocal) continue;
       plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
     }
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const int home = graph_.values[v].home;
+      if (graph_.homes[home].kind == Home::Kind::kOnce) plan_.once.emplace(graph_.NameOf(static_cast<int>(v)), home);
+    }
     const int num_once = graph_.NumOnceNodes();
     const auto is_once = [&](const Stage& stage) { return stage.end <= num_once; };
     plan_.num_once_stages = static_cast<int>(std::ranges::count_if(plan_.stages, is_once));
@@ -82,7 +86,7 @@ class Emitter {
 
  private:
   Instruction Emit(const StepNode& node, std::int64_t steps_at_once) {
-    Instruction instruction{.op_index = node.RunsOperators() ? node.op_index : -1};
+    Instruction instruction{.op_index = node.RunsOperators() ? node.op_index : -1, .net = node.net};
     instruction.inputs.reserve(node.inputs.size());
     instruction.outputs.reserve(node.outputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) instruction.inputs.push_back(OperandOf(node.inputs[i], i));

@@ -5,11 +5,11 @@
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/recomputable.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
-#include "stepnet/nets/recomputed_operators.h"
 #include "stepnet/nets/size_values.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -32,16 +32,21 @@ class ForwardPlanMaker {
     settings.recomputed = plan_->recomputed;
     settings.max_block_steps = max_block_steps;
     Import();
+    graph_.not_kept = BlobsOf(plan_->recomputed);
     NoteShapes();
     NoteStepOutputs();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
     return plan_;
   }
 
-  std::vector<RecomputedValue> FindRecomputableValues() {
-    if (spec_.backward_step_net == nullptr || plan_->keeps_all) return {};
+  StepToRecompute MakeStepToRecompute() {
     Import();
-    return FindRecomputable(graph_, spec_);
+    RunPassesBefore("recompute", PlanSettingsOf(spec_).options, &graph_);
+    std::set<int> bases;
+    for (size_t i = 0; i < plan_->states.size(); ++i) bases.insert(static_cast<int>(i));
+    for (const auto& [input, base] : plan_->inputs) bases.insert(base);
+    if (plan_->timestep_base >= 0) bases.insert(plan_->timestep_base);
+    return {std::move(graph_), std::move(bases)};
   }
 
  private:
@@ -160,10 +165,7 @@ class ForwardPlanMaker {
   void BindKept() {
     bindings_.keeps_all = plan_->keeps_all;
     if (spec_.backward_step_net == nullptr) return;
-    const std::vector<RecomputedValue>& recomputed = plan_->recomputed;
-    NetDef computing;
-    if (!recomputed.empty()) computing = WithRecomputed(spec_, BlobsOf(recomputed), *spec_.backward_step_net);
-    const NetDef& backward = recomputed.empty() ? *spec_.backward_step_net : computing;
+    const NetDef& backward = *spec_.backward_step_net;
     for (const std::string& blob : BlobsReadFirst(backward)) bindings_.kept[blob] = KeptPart::kValue;
     // In place of a blob of which the backward step reads the shape alone it is shown the first state.
     if (spec_.states.empty() || plan_->keeps_all) return;
@@ -268,8 +270,13 @@ std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forwar
 }
 
 std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs) {
-  if (forward.sources_change) return {};
-  return ForwardPlanMaker(forward, inputs).FindRecomputableValues();
+  if (forward.spec.backward_step_net == nullptr || forward.keeps_all || forward.sources_change) return {};
+  const StepToRecompute step = MakeStepToRecompute(forward, inputs);
+  return FindRecomputable(step.graph, forward.spec, step.bases);
+}
+
+StepToRecompute MakeStepToRecompute(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs) {
+  return ForwardPlanMaker(forward, inputs).MakeStepToRecompute();
 }
 
 }  // namespace stepnet

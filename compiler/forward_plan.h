@@ -3,11 +3,13 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "stepnet/compiler/recurrent_plan.h"
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
@@ -46,6 +48,14 @@ std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forwar
 
 // What runs need not keep for their gradients, in the order in which it is better not to (FindRecomputable).
 std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs);
+
+// The step of the plan for these inputs before the pass recompute, and the bases of its memory that a run of the
+// gradient is lent, too.
+struct StepToRecompute {
+  StepGraph graph;
+  std::set<int> bases;
+};
+StepToRecompute MakeStepToRecompute(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs);
 
 // Which inputs of the operator are tensors from whose elements shapes in a step follow, forward or backward.
 std::vector<int> CapturedSizes(const ForwardOperator& forward);

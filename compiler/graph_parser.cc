@@ -401,6 +401,7 @@ class GraphParser {
     node.by_blobs = line.Skip(" by blobs");
     line.Expect(" @");
     node.op_index = line.Index();
+    if (line.Skip(" of ")) node.net = line.Word();
     ReadArguments(line, def.get());
     def->set_type(type);
     node.def = def;

@@ -116,8 +116,8 @@ class GraphPrinter {
       std::vector<int> inputs, outputs;
       for (const int input : call.inputs) inputs.push_back(node.ValueOf(input));
       for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));
-      text += StrCat("    ", ResultsText(outputs), Word(call.call->type(), true), "(", NamesOf(inputs), ") @",
-                     call.op_index, " {", ArgumentsText(*call.def), "}\n");
+      text += StrCat("    ", ResultsText(outputs), Word(call.call->type(), true), "(", NamesOf(inputs), ")",
+                     PlaceInNet(call), " {", ArgumentsText(*call.def), "}\n");
     }
     return text + "  }\n";
   }
@@ -182,8 +182,14 @@ class GraphPrinter {
                              : node.kind == StepNode::Kind::kProduct ? ProductsText(node)
                                                                      : "";
     return StrCat(kind, Word(node.call->type(), true), "(", NamesOf(node.inputs), ")",
-                  node.packed == kNoValue ? "" : " with " + NameOf(node.packed), node.by_blobs ? " by blobs" : "", " @",
-                  node.op_index, " {", ArgumentsText(*node.def), "}");
+                  node.packed == kNoValue ? "" : " with " + NameOf(node.packed), node.by_blobs ? " by blobs" : "",
+                  PlaceInNet(node), " {", ArgumentsText(*node.def), "}");
+  }
+
+  // " @3", of an operator of another net than the step net " @3 of lstm_step".
+  template <typename T>
+  static std::string PlaceInNet(const T& of) {
+    return StrCat(" @", of.op_index, of.net.empty() ? "" : StrCat(" of ", Word(of.net)));
   }
 
   std::string ProductsText(const StepNode& node) const {

@@ -10,7 +10,7 @@
 
 namespace stepnet {
 
-// What one operator of the step net gives.
+// What one operator of the step net gives, or what several do for which the same products are needed.
 struct RecomputedValue {
   std::vector<std::string> blobs = {};      // that would be kept
   std::vector<std::string> along_way = {};  // blobs that are not kept anyway, and computed again for these

@@ -44,11 +44,16 @@ int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepGraph* g
   return bases->back().second;
 }
 
-int BindTimestep(const std::string& blob, StepBindings* bindings, StepGraph* graph) {
+int AddTimestep(const std::string& blob, StepGraph* graph) {
   const int base = graph->AddBase(/*is_lent=*/false);
+  graph->before.push_back({.kind = RowMove::Kind::kNumbers, .to = {.name = blob, .base = base}});
+  return base;
+}
+
+int BindTimestep(const std::string& blob, StepBindings* bindings, StepGraph* graph) {
+  const int base = AddTimestep(blob, graph);
   const Link link{.internal = blob, .external = blob};
   bindings->blobs.push_back(BindLink(link, base, DType::kInt32, Shape()));
-  graph->before.push_back({.kind = RowMove::Kind::kNumbers, .to = {.name = blob, .base = base}});
   return base;
 }
 

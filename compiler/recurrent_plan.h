@@ -30,7 +30,9 @@ BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
 // holds (input, base).
 int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepGraph* graph);
 
-// Binds the number of the step, which a move before the first step gives, to a base of its own.
+// A base for the numbers of the steps, which a move before the first step gives.
+int AddTimestep(const std::string& blob, StepGraph* graph);
+// Binds the number of the step to such a base.
 int BindTimestep(const std::string& blob, StepBindings* bindings, StepGraph* graph);
 
 // What plans are made with: the operator's options, and where its arguments ask for it, schedules are printed to

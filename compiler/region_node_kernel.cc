@@ -32,7 +32,9 @@ std::vector<TensorInfo> InfosOf(std::span<const int> operands, std::span<const T
   return chosen;
 }
 
-Place PlaceOf(const RegionCall& call) { return {.op_index = call.op_index, .op_text = call.call->Text()}; }
+Place PlaceOf(const RegionCall& call) {
+  return {.net = call.net, .op_index = call.op_index, .op_text = call.call->Text()};
+}
 
 // PlaceOf, with what the operator was given: the inputs of `range`, or of one of its steps.
 Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const RunRange& range, bool of_one_step) {

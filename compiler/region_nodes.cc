@@ -12,6 +12,7 @@ void AddCalls(const StepNode& node, std::vector<RegionCall>* calls) {
     calls->push_back({.call = node.call,
                       .def = node.def,
                       .op_index = node.op_index,
+                      .net = node.net,
                       .inputs = node.inputs,
                       .outputs = node.outputs});
     return;
@@ -59,7 +60,10 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
   RegionBody body;
   body.calls.reserve(nodes.size());
   for (const StepNode* node : nodes) AddCalls(*node, &body.calls);
-  if (!body.calls.empty()) region.op_index = body.calls.front().op_index;
+  if (!body.calls.empty()) {
+    region.op_index = body.calls.front().op_index;
+    region.net = body.calls.front().net;
+  }
   for (const RegionCall& call : body.calls) {
     for (const int input : call.inputs) {
       const bool is_given = Contains(region.outputs, input) || Contains(body.locals, input);

@@ -63,6 +63,7 @@ struct RegionCall {
   std::shared_ptr<const OperatorCall> call = {};
   std::shared_ptr<const OperatorDef> def = {};
   int op_index = -1;
+  std::string net = {};  // as of StepNode
   std::vector<int> inputs = {};
   std::vector<int> outputs = {};
 };
@@ -86,6 +87,7 @@ struct StepNode {
   std::shared_ptr<const OperatorCall> call = {};  // null for a region of several
   std::shared_ptr<const OperatorDef> def = {};    // that `call` was made from
   int op_index = -1;                              // in the NetDef; of a region: of its first operator
+  std::string net = {};                           // the name of that NetDef; empty: the step net
   std::vector<int> inputs = {};                   // values
   std::vector<int> outputs = {};                  // values; kNoValue where the kernel shall give none (OpRun::Wants)
   int packed = kNoValue;                          // what a kPack has made of inputs
@@ -105,6 +107,8 @@ struct StepNode {
   int ValueOf(int operand) const;
 };
 
+struct Recomputation;
+
 struct StepGraph {
   std::string name;  // of the step net
   bool backward = false;
@@ -119,6 +123,10 @@ struct StepGraph {
   std::vector<RowMove> before = {};      // the first step, in this order
   std::vector<RowMove> after = {};       // the last step
   std::map<std::string, int> last = {};  // blob → the value that a step leaves in it
+  // What memory is too short for, until the pass recompute has seen to it: of a step forward the blobs that it does
+  // not keep, of a step back how it computes them again.
+  std::set<std::string> not_kept = {};
+  std::shared_ptr<const Recomputation> recomputation = {};
 
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
   std::vector<TensorInfo> InfosOf(std::span<const int> of) const;
@@ -148,6 +156,14 @@ struct StepGraph {
 
   std::unordered_map<std::string, int> next_version_;          // by blob
   std::unordered_map<std::string, int> next_version_outside_;  // by the name that memory has there
+};
+
+// What a step back computes of the step forward again.
+struct Recomputation {
+  // Nodes of the step forward, as the passes before recompute have left them, over the memory outside of the step back.
+  StepGraph part;
+  // A base of the step back in place of which a value of `part` is read.
+  std::map<int, int> given;
 };
 
 // The inputs of a node of one operator of which its kernel reads another form: one or, where the operator takes any

@@ -37,7 +37,8 @@ struct Operand {
 struct Instruction {
   std::string text;  // "y = FC(x, w, b)"
   std::string type;
-  int op_index = -1;  // in the step net; -1 for moves
+  int op_index = -1;     // in the step net; -1 for moves
+  std::string net = {};  // as of StepNode
   RunFn kernel;
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;    // without those that another instruction of the same operator gives
@@ -110,6 +111,8 @@ struct StepPlan {
     TensorInfo info;
   };
   std::map<std::string, Final> finals;
+  // The slots of what is computed once for all steps, by the names of values (StepGraph::NameOf).
+  std::map<std::string, int> once;
   // The plan need not be run: no instruction writes an element or does anything else that shows (an empty batch).
   bool does_nothing = false;
   std::int64_t chunk_steps = 0;  // how many steps one stage after the other takes; 0: each stage takes all of them

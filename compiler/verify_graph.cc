@@ -113,15 +113,18 @@ class Verifier {
 
   // What runs an operator's kernel has its number: one node, or several that give a part of its outputs or a term of
   // its sum each. Nodes that only copy, which passes put beside products that they join, may have the number of such a
-  // product.
+  // product. What is computed again was looked at where it was computed first.
   void CheckNumbers() const {
     std::vector<NumberedCall> calls;
     calls.reserve(graph_.nodes.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const StepNode& node = graph_.nodes[n];
-      if (node.IsOneOperator()) calls.push_back({node.op_index, static_cast<int>(n), node.call.get()});
-      for (const RegionCall& call : node.calls())
-        calls.push_back({call.op_index, static_cast<int>(n), call.call.get(), &call});
+      if (node.IsOneOperator() && node.net.empty()) {
+        calls.push_back({node.op_index, static_cast<int>(n), node.call.get()});
+      }
+      for (const RegionCall& call : node.calls()) {
+        if (call.net.empty()) calls.push_back({call.op_index, static_cast<int>(n), call.call.get(), &call});
+      }
     }
     std::ranges::stable_sort(calls, {}, &NumberedCall::op_index);
     for (size_t i = 1; i < calls.size(); ++i) {

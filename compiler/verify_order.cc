@@ -30,6 +30,13 @@ void CheckOnce(const StepGraph& graph) {
   }
 }
 
+// Tells operators apart, also of another net.
+template <typename T>
+std::int64_t NumberOf(const T& of) {
+  constexpr std::int64_t kOfOtherNet = std::int64_t{1} << 31;
+  return of.net.empty() ? of.op_index : of.op_index + kOfOtherNet;
+}
+
 }  // namespace
 
 OrderVerifier::ValueId OrderVerifier::IdOf(const StepValue& value) {
@@ -48,7 +55,7 @@ std::vector<OrderVerifier::Access> OrderVerifier::AccessesOf(const StepGraph& gr
     const StepNode& node = graph.nodes[n];
     const int moment = 2 * static_cast<int>(n);
     const bool is_region = !node.calls().empty();
-    const std::int64_t reader = node.RunsOperators() ? node.op_index : ~ids[node.outputs[0]];
+    const std::int64_t reader = node.RunsOperators() ? NumberOf(node) : ~ids[node.outputs[0]];
     for (const int input : node.inputs) {
       if (!is_region) read(input, reader, moment);
     }
@@ -56,7 +63,7 @@ std::vector<OrderVerifier::Access> OrderVerifier::AccessesOf(const StepGraph& gr
     for (const RegionCall& call : node.calls()) {
       for (const int operand : call.inputs) {
         const bool is_own = operand >= static_cast<int>(node.inputs.size());
-        read(node.ValueOf(operand), call.op_index, is_own ? moment + 1 : moment);
+        read(node.ValueOf(operand), NumberOf(call), is_own ? moment + 1 : moment);
       }
     }
     for (const int value : node.given()) {

@@ -295,7 +295,7 @@ Error RunState::Placed(Fault fault) const {
 Place RunState::PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const {
   const bool is_known = instruction.names_operators && !error.places().empty();
   if (is_known) return {.net = plan_->name};
-  return {.net = plan_->name,
+  return {.net = NetOf(instruction),
           .op_index = instruction.op_index,
           .op_text = instruction.text,
           .blobs = InputsText(instruction, t, count)};
@@ -311,7 +311,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, const 
   try {
     const bool is_operator = instruction.op_index >= 0;
     const ObservedScope scope(context.observers, {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kMove,
-                                                  .net = &plan_->name,
+                                                  .net = &NetOf(instruction),
                                                   .op_index = instruction.op_index,
                                                   .op_type = &instruction.type,
                                                   .op_text = &instruction.text,

@@ -157,6 +157,10 @@ class RunState {
     return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
   }
   std::int64_t FirstOf(const StepRange& steps) const;
+  // The net in which the instruction's operator has its number.
+  const std::string& NetOf(const Instruction& instruction) const {
+    return instruction.net.empty() ? plan_->name : instruction.net;
+  }
   template <typename Body>
   void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const Body& run);
   Error Placed(const Instruction& instruction, Fault fault) const;

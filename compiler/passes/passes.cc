@@ -36,6 +36,18 @@ void CheckRegistered(const std::vector<Pass>& passes) {
   }
 }
 
+// Those that run, in their order.
+std::vector<Pass> PassesOf(const RunOptions& options) {
+  CheckDisabledPasses(options.disabled_passes);
+  const int opt_level = std::min(options.opt_level, TestedOptLevel());
+  std::vector<Pass> passes = Passes();
+  CheckRegistered(passes);
+  std::erase_if(passes, [&](const Pass& pass) {
+    return opt_level < pass.opt_level || options.disabled_passes.contains(pass.name);
+  });
+  return passes;
+}
+
 std::mutex extra_mutex;
 std::function<void(StepGraph*)> extra_pass;  // guarded by extra_mutex
 
@@ -111,11 +123,16 @@ void CheckDisabledPasses(const std::set<std::string>& names) {
   }
 }
 
+void RunPassesBefore(const std::string& name, const RunOptions& options, StepGraph* graph) {
+  for (const Pass& pass : PassesOf(options)) {
+    CheckCancelled();
+    if (pass.name == name) return;
+    pass.run(graph);
+  }
+}
+
 void RunPasses(const RunOptions& options, StepGraph* graph) {
-  CheckDisabledPasses(options.disabled_passes);
-  const int opt_level = std::min(options.opt_level, TestedOptLevel());
-  const std::vector<Pass> passes = Passes();
-  CheckRegistered(passes);
+  const std::vector<Pass> passes = PassesOf(options);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
   const bool is_looked_at = options.on_pass || extra;
@@ -127,7 +144,6 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   };
   look("import");
   for (const Pass& pass : passes) {
-    if (opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
     CheckCancelled();
     const std::string before = is_looked_at ? GraphText(*graph) : std::string();
     CheckCancelled();

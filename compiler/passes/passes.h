@@ -51,6 +51,9 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // for passes of one name or place.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
+// Runs those that stand before the pass of that name, and tells nobody.
+void RunPassesBefore(const std::string& name, const RunOptions& options, StepGraph* graph);
+
 // Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
 // passes may leave behind. One at a time.
 class ExtraPass {

@@ -35,8 +35,7 @@ ForwardOperator Forward(const RecurrentCase& net) {
   return ForwardOperator(OperatorCall(def.op(0)));
 }
 
-// What need not be kept, a line for each operator: "t <- s: 96 bytes" where s is computed along the way.
-std::vector<std::string> Found(const ForwardOperator& forward) {
+std::vector<RecomputedValue> Values(const ForwardOperator& forward) {
   std::vector<TensorInfo> inputs;
   for (const std::string& input : forward.op.inputs()) {
     const Shape shape = input == "x"                   ? Shape({5, 2, 4})
@@ -44,8 +43,13 @@ std::vector<std::string> Found(const ForwardOperator& forward) {
                                                        : Shape({1, 2, 4});
     inputs.push_back({.dtype = DType::kFloat, .shape = shape});
   }
+  return RecomputableValues(forward, inputs);
+}
+
+// What need not be kept, a line for each operator: "t by s: 96 bytes" where s is computed along the way.
+std::vector<std::string> Found(const ForwardOperator& forward) {
   std::vector<std::string> lines;
-  for (const RecomputedValue& value : RecomputableValues(forward, inputs)) {
+  for (const RecomputedValue& value : Values(forward)) {
     lines.push_back(StrCat(Join(value.blobs, ", "), value.along_way.empty() ? "" : " by " + Join(value.along_way, ", "),
                            ": ", value.bytes, " bytes"));
   }
@@ -65,15 +69,28 @@ TEST(Recomputable, IsWhatFollowsFromWhatIsThere) {
             Lines{"t by n: 32 bytes"});
 }
 
-TEST(Recomputable, IsNothingElse) {
-  const Lines nothing;
-  // What follows from a product that is not kept.
-  EXPECT_EQ(FoundIn({"t = Tanh(g)", "c_t = Mul(t, c_prev)", "h_t = Mul(t, c_t)"}), nothing);
-  // A product may add to it, or reads it, forward or back.
-  EXPECT_EQ(FoundIn({"t = Tanh(c_prev)", "h_t = Add(t, g)", "c_t = Mul(t, h_t)"}), nothing);
+// A product of the step back reads t, so that it would be kept there.
+TEST(Recomputable, IsWhatAProductOfTheLoopGives) {
   RecurrentCase read = Case({"t = Tanh(c_prev)"});
   read.Step(Product("q = FC(t, p)")).Step("c_t = Mul(t, q)").Step("h_t = Mul(c_t, g)");
-  EXPECT_EQ(Found(Forward(read)), nothing);
+  EXPECT_EQ(Found(Forward(read)), Lines{"q: 32 bytes"});
+}
+
+// Those that the same products give are one, behind those that need none.
+TEST(Recomputable, IsLastWhatProductsAreNeededFor) {
+  RecurrentCase net = Case({});
+  net.Step(Product("a = FC(h_prev, p)")).Step("s = Sigmoid(a)").Step("u = Tanh(a)");
+  net.Step(Product("b = FC(c_prev, p)")).Step("v = Tanh(b)").Step("y = Tanh(c_prev)");
+  net.Step("m = Mul(s, u)").Step("n = Mul(v, y)").Step("c_t = Add(m, n)").Step("h_t = Add(c_t, g)");
+  std::vector<std::string> blobs;
+  for (const RecomputedValue& value : Values(Forward(net))) blobs.push_back(Join(value.blobs, " "));
+  EXPECT_EQ(blobs, (Lines{"y", "s u", "v"}));
+}
+
+TEST(Recomputable, IsNothingElse) {
+  const Lines nothing;
+  // What follows from a product of many steps that is not kept.
+  EXPECT_EQ(FoundIn({"t = Tanh(g)", "c_t = Mul(t, c_prev)", "h_t = Mul(t, c_t)"}), nothing);
   // It is a row of a state, or its blob holds something else in the end.
   EXPECT_EQ(FoundIn({"h_t = Tanh(c_prev)", "c_t = Mul(h_t, g)"}), nothing);
 }
@@ -86,7 +103,11 @@ TEST(Recomputable, IsNotWhatFollowsFromRowsThatAreWrittenAgain) {
         "  t.1: float [1, 2] kept = Tanh(y) @0 {}\n"
         "  z.1: float [1, 2] at 0[8 * " +
         row + "] = Tanh(t.1) @1 {}\n}\n");
-    return FindRecomputable(graph, RecurrentSpec()).size();
+    RecurrentSpec spec;
+    NetDef backward;
+    *backward.add_op() = ParseOp("s = Tanh(t)");
+    spec.backward_step_net = std::make_shared<const NetDef>(backward);
+    return FindRecomputable(graph, spec, {0}).size();
   };
   EXPECT_EQ(found("(t + 2)"), 1U);
   EXPECT_EQ(found("(t + 1)"), 0U);

@@ -85,6 +85,30 @@ NetDef TrainingOf(NetDef net, const std::string& output, const std::vector<std::
   return AddGradients(net, {output}, inputs).net;
 }
 
+// The cell of the text, with the gradients of its parameters, and of others that it reads.
+struct TrainedCell {
+  TrainedCell(const std::string& text, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {},
+              const std::vector<std::string>& others = {})
+      : TrainedCell(ParseCell(text, "c"), num_steps, batch, std::move(sizes), others) {}
+  TrainedCell(CellSource source, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {},
+              const std::vector<std::string>& others = {})
+      : cell{.cell = std::move(source), .use = {.sizes = std::move(sizes)}, .num_steps = num_steps, .batch = batch},
+        made(cell.Expand()),
+        net(TrainingOf(made.net, made.net.external_output(0), WithOthers(made.parameters, others))) {}
+  static std::vector<std::string> WithOthers(std::vector<std::string> parameters,
+                                             const std::vector<std::string>& others) {
+    parameters.insert(parameters.end(), others.begin(), others.end());
+    return parameters;
+  }
+  void Feed(Workspace& workspace) const {
+    for (const auto& [blob, tensor] : cell.RandomValues(made)) workspace.SetTensor(blob, tensor.Clone());
+  }
+
+  const CellCase cell;
+  const CellNet made;
+  const NetDef net;
+};
+
 TEST_P(Recompute, GradientsOfCellsKeepTheirBits) {
   std::map<std::string, int> freed;
   for (const std::string& name : ExampleCells()) {
@@ -97,6 +121,18 @@ TEST_P(Recompute, GradientsOfCellsKeepTheirBits) {
     freed[name] = ExpectSameBits(net, feed, name);
   }
   for (const char* name : {"lstm", "peephole_lstm", "layer_norm_lstm"}) EXPECT_GT(freed.at(name), 0) << name;
+}
+
+// Products of the loop, by weights that are laid out for it, and in runs too short for that.
+TEST_P(Recompute, ProductsKeepTheirBits) {
+  for (const char* name : {"lstm", "gru", "layer_norm_lstm", "peephole_lstm"}) {
+    for (const std::int64_t num_steps : {18, 7}) {
+      const TrainedCell cell(ReadExampleCell(name), num_steps, 16, {{"D", 64}, {"H", 256}});
+      const int num_freed = ExpectSameBits(
+          cell.net, [&](size_t, Workspace& workspace) { cell.Feed(workspace); }, name);
+      EXPECT_GT(num_freed, 1) << name;
+    }
+  }
 }
 
 // Caffe2's own backward step nets.
@@ -124,30 +160,6 @@ TEST_P(Recompute, GradientsOfRandomStepsKeepTheirBits) {
   }
   EXPECT_GT(num_freed, MinOfSeeds(200, kSeeds));
 }
-
-// The cell of the text, with the gradients of its parameters, and of others that it reads.
-struct TrainedCell {
-  TrainedCell(const std::string& text, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {},
-              const std::vector<std::string>& others = {})
-      : TrainedCell(ParseCell(text, "c"), num_steps, batch, std::move(sizes), others) {}
-  TrainedCell(CellSource source, std::int64_t num_steps, std::int64_t batch, CellSizes sizes = {},
-              const std::vector<std::string>& others = {})
-      : cell{.cell = std::move(source), .use = {.sizes = std::move(sizes)}, .num_steps = num_steps, .batch = batch},
-        made(cell.Expand()),
-        net(TrainingOf(made.net, made.net.external_output(0), WithOthers(made.parameters, others))) {}
-  static std::vector<std::string> WithOthers(std::vector<std::string> parameters,
-                                             const std::vector<std::string>& others) {
-    parameters.insert(parameters.end(), others.begin(), others.end());
-    return parameters;
-  }
-  void Feed(Workspace& workspace) const {
-    for (const auto& [blob, tensor] : cell.RandomValues(made)) workspace.SetTensor(blob, tensor.Clone());
-  }
-
-  const CellCase cell;
-  const CellNet made;
-  const NetDef net;
-};
 
 // The mask is a function of seed, operator, step and run.
 TEST_P(Recompute, MasksAreDrawnAgain) {
@@ -262,6 +274,45 @@ TEST(RecomputeUnderALimit, IsDoneAsFarAsMemoryIsShort) {
   EXPECT_EQ(limited.recomputed.size(), 1U);
   EXPECT_LE(limited.peak, whole.peak - kBytesOfValue / 2);
   ExpectSame(limited.gradient, whole.gradient, "gradient");
+}
+
+// Gates follow from products alone.
+TEST(RecomputeUnderALimit, IsDoneByProductsWhereNothingElseHelps) {
+  const std::int64_t steps = 50, batch = 16, size = 256, bytes = steps * batch * size * 8;
+  const TrainedCell cell(ReadExampleCell("lstm"), steps, batch, {{"D", 64}, {"H", size}});
+  const LimitedRun whole = RunWithin(cell, kMuch);
+  EXPECT_EQ(RunWithin(cell, whole.peak - bytes / 2).recomputed.size(), 1U);
+  const LimitedRun limited = RunWithin(cell, whole.peak - 4 * bytes);
+  EXPECT_EQ(limited.recomputed.size(), 5U);
+  EXPECT_LE(limited.peak, whole.peak - 4 * bytes);
+  ExpectSame(limited.gradient, whole.gradient, "gradient");
+}
+
+// What is computed again is no operator of the backward step net.
+TEST(RecomputeUnderALimit, ErrorsNumberOperatorsAsTheNetDoes) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").Captured("rows");
+  net.Step("t = Tanh(h_prev)").Step("h_t = Mul(t, x_t)").Output("h_all", "h", 1);
+  net.BackwardStep("h_prev_grad = TanhGradient(t, h_t_grad)").BackwardStep("x_t_grad = Gather(h_t_grad, rows)");
+  net.BackwardLink("x_t_grad", "x_grad", 0);
+  net.BackwardLink("h_t_grad", "h_grad", 1).BackwardLink("h_prev_grad", "h_grad", 0);
+  net.OutputGradient("h_all").WithGradient();
+  const auto error_of = [&](int at_a_time) {
+    Workspace workspace;
+    workspace.SetTensor("x", Random({20, 3, 64}, 1, DType::kFloat));
+    workspace.SetTensor("h0", Random({3, 64}, 2, DType::kFloat));
+    workspace.SetTensor("rows", Tensor::Of<std::int64_t>(Shape({1}), {7}));
+    workspace.SetTensor("h_all_grad", Random({20, 3, 64}, 4, DType::kFloat));
+    Freeing freeing(at_a_time);
+    const auto made = Net::Create(net.Build(), workspace, {.executor = "serial"});
+    made->AttachObserver(&freeing);
+    std::string error = ErrorOf([&] { made->Run(); });
+    EXPECT_EQ(freeing.num_freed(), at_a_time);
+    return error;
+  };
+  const std::string error = error_of(0);
+  EXPECT_NE(error.find("at op 1 `x_t_grad = Gather(h_t_grad, rows)`"), std::string::npos) << error;
+  EXPECT_EQ(error_of(1), error);
 }
 
 TEST(RecomputeUnderALimit, IsRefusedWhereItDoesNotHelp) {
