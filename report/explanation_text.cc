@@ -94,12 +94,11 @@ std::string HowMemoryIsSaved(const Explanation& explanation) {
                             Figure(value.microseconds), " us a step)"));
     bytes += value.bytes;
   }
-  const char* const how = explanation.backward
-                              ? "computed again, as the run forward had no memory to keep them"
-                              : "not kept for the gradient, as memory is short: it computes them again";
+  const char* const how = explanation.backward ? "computed again, as the run forward had no memory to keep it: "
+                                               : "not kept, as memory is short, but computed again by the gradient: ";
   const std::string saved =
       explanation.num_steps ? StrCat(", ", Bytes(static_cast<double>(bytes * *explanation.num_steps)), " in all") : "";
-  return StrCat(how, ": ", ListText(values), saved);
+  return StrCat(how, ListText(values), saved);
 }
 
 namespace {
