@@ -75,7 +75,7 @@ class Cell:
         if "dtype" in options:
             changed["in_double"] = _is_double(options.pop("dtype"))
         if "sizes" in options:
-            changed["sizes"] = all_sizes(changed["sizes"], all_sizes(options.pop("sizes"), {}))
+            changed["sizes"] = {**changed["sizes"], **all_sizes(options.pop("sizes"), {})}
         for name, value in options.items():
             if name in _OPTIONS:
                 read = {"device": device_name, "disable_pass": lambda names: names_of("disable_pass", names)}.get(name)
@@ -243,7 +243,7 @@ def cell(
 
     Args:
         source: the path of a file, or the text of a cell (a string with a brace in it).
-        sizes, named_sizes: sizes of the cell, in place of those that it declares: ``H=128``.
+        sizes, named_sizes: sizes of the cell, each once, in place of those that it declares: ``H=128``.
         training: whether dropout drops and zoneout draws.
         carry: whether every state starts from an input and is an output at the end, so that a sequence can be run in
             parts.

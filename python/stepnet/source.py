@@ -74,9 +74,12 @@ def utf8(name: str, text: str) -> str:
 
 
 def all_sizes(sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict[str, int]:
-    """Sizes that were given as a mapping and by name, which hold before those of the mapping."""
+    """Sizes that were given as a mapping and by name: each once."""
     if sizes is not None and not isinstance(sizes, Mapping):
         raise TypeMismatchError(f"type mismatch: sizes is {kind_of(sizes)}; it must be a dictionary of whole numbers by name")
+    twice = next((name for name in named if name in (sizes or {})), None)
+    if twice is not None:
+        raise InvalidArgumentError(f"invalid argument: the size {twice} is given twice, in sizes and as {twice}={named[twice]}")
     return {**(sizes or {}), **named}
 
 

@@ -69,6 +69,13 @@ GradientRequests RequestsFromFlag() {
   return requests;
 }
 
+// Throws UsageError for a loss that is named twice: --loss=h,h.
+void CheckOnce(const std::vector<std::string>& losses) {
+  for (auto loss = losses.begin(); loss != losses.end(); ++loss) {
+    if (std::find(losses.begin(), loss, *loss) != loss) throw UsageError(StrCat("--loss has \"", *loss, "\" twice"));
+  }
+}
+
 // Throws kInvalidArgument for a loss that is the record of a run, which no gradient goes through.
 void CheckLosses(const NetDef& net, const std::vector<std::string>& losses) {
   for (const OperatorDef& op : net.op()) {
@@ -116,6 +123,7 @@ int Grad(const std::vector<std::string>& operands) {
   const std::optional<CellNet> cell = ExpandCellFile(path);
   NetDef net = cell ? cell->net : LoadModel(path).net;
   std::vector<std::string> losses = SplitList(FLAGS_loss);
+  CheckOnce(losses);
   if (losses.empty() && cell) losses = FloatOutputs(*cell);
   if (losses.empty()) losses.assign(net.external_output().begin(), net.external_output().end());
   if (losses.empty()) losses = UnreadBlobs(net);

@@ -39,6 +39,11 @@ void Print(const std::string& text) {
 }
 
 int Sample(const std::vector<std::string>& operands) {
+  for (const char* const flag : {"seed", "top_k"}) {
+    if (FLAGS_temperature == 0 && IsGiven(flag)) {
+      throw UsageError(StrCat("--", flag, " has no meaning with --temperature=0, which draws nothing"));
+    }
+  }
   const RunOptions run_options = RunOptionsFromFlags();
   static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
   Sampler sampler(operands.front(), run_options, [&](const Model& model, Workspace& workspace) {
