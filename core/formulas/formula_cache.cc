@@ -31,6 +31,10 @@ class KeyWriter {
     Number(op.outputs().size());
     Blobs(op);
   }
+  void Infos(std::span<const TensorInfo> infos) {
+    Number(infos.size());
+    for (const TensorInfo& info : infos) Info(info);
+  }
   void Number(std::uint64_t number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
 
   // False where a value of an argument or input is no plain number: bytes() do not tell them apart then.
@@ -128,8 +132,7 @@ std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::
   KeyWriter key;
   key.Query(query);
   key.Number(wanted);
-  key.Number(outputs.size());
-  for (const TensorInfo& output : outputs) key.Info(output);
+  key.Infos(outputs);
   if (key.is_plain()) {
     if (auto found = TheKept<FormulaProgram>().Find(key.bytes())) return found;
   }
