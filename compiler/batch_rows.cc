@@ -99,7 +99,11 @@ std::vector<WholeAndSome> OutputsOf(const OperatorCall& call, std::span<const Wh
   std::vector<WholeAndSome> outputs;
   for (const TensorInfo& output : call.schema().shapes(query)) outputs.push_back({.whole = output, .some = output});
   if (of_whole == of_some) return outputs;
-  if (FollowsInputs(query)) {
+  // With an input that keeps its rows, they are repeated or refused.
+  const bool are_all_cut = std::ranges::none_of(inputs, [&](const WholeAndSome& input) {
+    return input.whole == input.some && DimOfBatch(input.whole.shape, rows);
+  });
+  if (are_all_cut && FollowsInputs(query)) {
     for (auto& [whole, some] : outputs) {
       if (const auto dim = DimOfBatch(whole.shape, rows)) some.shape = whole.shape.With(*dim, kSomeRows);
     }

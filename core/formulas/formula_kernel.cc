@@ -150,6 +150,8 @@ std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query) {
 void CompleteFromFormula(OperatorSchema* schema) {
   const bool has_kernel = schema->kernels.contains(DeviceKind::kCpu);
   Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
+  // A copy of a schema that was completed has the rule that was made then.
+  if (const auto* const made = schema->shapes.target<FormulaShapes>()) declared.shapes = made->declared.shapes;
   schema->shapes = FormulaShapes{.declared = std::move(declared), .has_kernel = has_kernel};
   if (!schema->cost) schema->cost = CostOf;
   if (!schema->rows) {

@@ -309,7 +309,7 @@ TEST(ExpandCell, DropoutIsBetweenLayersWhileTraining) {
 TEST(ExpandCell, MasksBetweenLayersAreThoseOfSequences) {
   const CellSource cell =
       Cell("cell c(x[8]; ) {\n  y = x * 1\n  output y\n  option layers = 3\n  option dropout = 0.3\n}\n");
-  const Tensor x = RandomSteps(5, 2, 8);
+  const Tensor x = Random({5, 2, 8}, 1, DType::kFloat);
   const Tensor y = RunCell(ExpandCell(cell, {.training = true}), {{"x", x}}).at("y");
   NetDef net;
   std::string below = "x";

@@ -61,12 +61,12 @@ TEST(RecomputePass, AStepBackComputesAgainWhatItReads) {
                                                   "@0 {}\n")),
       "backward " + Step(kSources + gradient + kAgain +
                          "  p.1: float [1, 2] at 0[8 * t] = region TanhGradient(a.1, g) @0 {}\n  at the end: no b\n"));
-  // The step back has the memory of the source under no name.
+  // The step back has no name for the memory of the source, and so has not said that it is lent.
   EXPECT_EQ(
       AfterComputing(kForward, "backward " + Step(kept + gradient +
                                                   "  p.1: float [1, 2] at 0[8 * t] = region TanhGradient(a, g) "
                                                   "@0 {}\n")),
-      "backward " + Step(gradient + kSources + kAgain +
+      "backward " + Step(gradient + "  h_prev: float [1, 2] at 1[8 * t]\n" + kAgain +
                          "  p.1: float [1, 2] at 0[8 * t] = region TanhGradient(a.1, g) @0 {}\n  at the end: no b, "
                          "no h_prev\n"));
 }
