@@ -12,6 +12,11 @@ void AddElements(const T* from, T* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
+// As [n, size]. Throws kShapeMismatch where the elements are not n times as many.
+Tensor ItemsOf(const Tensor& tensor, std::int64_t size) {
+  return tensor.Reshaped(Shape({size == 0 ? 0 : tensor.size() / size, size}));
+}
+
 }  // namespace
 
 void Accumulate(const TensorView& from, const TensorView& to) {
@@ -29,25 +34,21 @@ void AddTensor(const Tensor& from, const Tensor& to) {
 }
 
 void CopyToEach(const Tensor& from, const Tensor& to) {
-  if (to.size() == 0) return;
+  const Tensor items = ItemsOf(to, from.size()), item = ItemsOf(from, from.size());
   const Device device = to.device();
-  const std::int64_t count = to.size() / from.size();
   if (!device.IsHost() && from.device() == device) {
-    return RuntimeOf(device).queue().CopyToEach(from.raw(device), to.raw(device), from.size_bytes(), count);
+    return RuntimeOf(device).queue().CopyToEach(from.raw(device), to.raw(device), from.size_bytes(), items.dim(0));
   }
-  const Tensor item = from.Reshaped(Shape({1, from.size()})), items = to.Reshaped(Shape({count, from.size()}));
-  for (std::int64_t k = 0; k < count; ++k) CopyTensor(item, items.Slice(k, k + 1));
+  for (std::int64_t k = 0; k < items.dim(0); ++k) CopyTensor(item, items.Slice(k, k + 1));
 }
 
 void AddEach(const Tensor& from, const Tensor& to) {
-  if (from.size() == 0) return;
+  const Tensor items = ItemsOf(from, to.size()), item = ItemsOf(to, to.size());
   const Device device = to.device();
-  const std::int64_t count = from.size() / to.size();
   if (!device.IsHost()) {
-    return RuntimeOf(device).queue().AddEach(from.raw(device), to.raw(device), to.dtype(), to.size(), count);
+    return RuntimeOf(device).queue().AddEach(from.raw(device), to.raw(device), to.dtype(), to.size(), items.dim(0));
   }
-  const Tensor item = to.Reshaped(Shape({1, to.size()})), items = from.Reshaped(Shape({count, to.size()}));
-  for (std::int64_t k = 0; k < count; ++k) AddTensor(items.Slice(k, k + 1), item);
+  for (std::int64_t k = 0; k < items.dim(0); ++k) AddTensor(items.Slice(k, k + 1), item);
 }
 
 void SetZero(const Tensor& tensor) {

@@ -10,13 +10,12 @@ namespace {
 
 // Rows of a state, whose own shape may leave out the dimensions of one element: [L, …].
 Tensor RowsOf(const Tensor& items, std::int64_t num_rows) {
-  return items.Reshaped(Shape({num_rows, items.size() / num_rows}));
+  return num_rows == 0 ? items : items.Reshaped(Shape({num_rows, items.size() / num_rows}));
 }
 
 // A batch of one, [L, 1, …], goes to each row of the batch, [L, B, …].
 void Copy(const Tensor& from, const Tensor& to) {
   if (from.size() == to.size()) return CopyTensor(from, to);
-  if (to.size() == 0) return;
   const Tensor items = RowsOf(from, to.dim(0));
   for (std::int64_t r = 0; r < to.dim(0); ++r) CopyToEach(items.Slice(r, r + 1), to.Slice(r, r + 1));
 }
@@ -24,7 +23,6 @@ void Copy(const Tensor& from, const Tensor& to) {
 // A batch of one gets the sum over the batch.
 void Add(const Tensor& from, const Tensor& to) {
   if (from.size() == to.size()) return AddTensor(from, to);
-  if (from.size() == 0) return;
   const Tensor items = RowsOf(to, from.dim(0));
   for (std::int64_t r = 0; r < from.dim(0); ++r) AddEach(from.Slice(r, r + 1), items.Slice(r, r + 1));
 }

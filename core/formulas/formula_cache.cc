@@ -115,7 +115,7 @@ OperatorParts MakeParts(const ShapeQuery& query) {
     return made;
   }
   if (!FormulaApplies(query, made.outputs)) return made;
-  const std::shared_ptr<const FormulaProgram> program = FindFormula(query);
+  const std::shared_ptr<const FormulaProgram> program = FindFormula(query, kWholeOperator, made.outputs);
   const FormulaRegion& formula = program->formula();
   RegionPart& part =
       made.parts.emplace_back(RegionPart{.region = formula.region, .inputs = formula.inputs, .outputs = {}});
@@ -129,6 +129,9 @@ OperatorParts MakeParts(const ShapeQuery& query) {
 
 std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted,
                                                   std::span<const TensorInfo> outputs) {
+  // Others follow from the query.
+  const bool reads_values = !query.op().schema().shape_value_inputs.empty();
+  if (!reads_values) outputs = {};
   KeyWriter key;
   key.Query(query);
   key.Number(wanted);
@@ -137,7 +140,7 @@ std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::
     if (auto found = TheKept<FormulaProgram>().Find(key.bytes())) return found;
   }
   std::vector<TensorInfo> declared;
-  if (outputs.empty()) {
+  if (!reads_values) {
     declared = DeclaredOutputs(query);
     outputs = declared;
   }

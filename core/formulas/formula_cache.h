@@ -12,9 +12,12 @@
 
 namespace stepnet {
 
-// Gives what MakeFormulaRegion does for these outputs or, of none, for those that are declared. The result is kept
-// among the last ones unless it depends on more than arguments, shapes and which operands are the same.
-std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted = ~std::uint64_t{0},
+inline constexpr std::uint64_t kWholeOperator = ~std::uint64_t{0};  // all its outputs are wanted
+
+// Gives what MakeFormulaRegion does, whose result is kept among the last ones unless it depends on more than arguments,
+// shapes and which operands are the same. `outputs` count where the shape rule reads values (ShapesReadValues); others
+// follow from the query.
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::uint64_t wanted = kWholeOperator,
                                                   std::span<const TensorInfo> outputs = {});
 
 // What an operator is in a region.

@@ -64,12 +64,14 @@ bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
   return run.num_inputs() == 0 || FormulaWhere::Holds(op, *run.In(0).shape);
 }
 
-int MaxParts(const ShapeQuery& query, std::span<const TensorInfo>) { return FindFormula(query)->max_parts(); }
+int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  return FindFormula(query, kWholeOperator, outputs)->max_parts();
+}
 
 // An operation is counted once an element, whatever it is.
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   if (!FormulaApplies(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
-  const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
+  const std::shared_ptr<const FormulaProgram> made = FindFormula(query, kWholeOperator, outputs);
   const FormulaRegion& formula = made->formula();
   const auto elements =
       static_cast<double>(formula.asks_for_output ? outputs[0].shape.size() : formula.region.NumElements());
@@ -107,7 +109,7 @@ struct FormulaShapes {
   std::vector<TensorInfo> operator()(const ShapeQuery& query) const {
     std::vector<TensorInfo> outputs = OfDeclaration(query);
     if (declared.shapes && has_kernel && !FormulaApplies(query, outputs)) return outputs;
-    const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
+    const std::shared_ptr<const FormulaProgram> made = FindFormula(query, kWholeOperator, outputs);
     declared.CheckAgainst(made->formula(), query);
     return declared.shapes ? outputs : made->formula().infos;
   }

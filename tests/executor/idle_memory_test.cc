@@ -80,7 +80,7 @@ TEST_P(LimitedRuns, WhatSucceededOnceSucceedsAgain) {
       ExpectSame(gradient, expected, StrCat("within ", bytes, " bytes"));
     }
   }
-  EXPECT_GT(num_successful, 3);
+  EXPECT_GT(num_successful, 2);
 }
 
 // Of two nets that take turns, neither is under way while the other one runs.
