@@ -128,7 +128,7 @@ class KeptRuns final : public SpareMemory {
     return taken;
   }
 
-  // Of those that are idle, what is old or, the last used first, beyond the bound beside a run of `bytes`.
+  // Takes out, of those that are idle, what is old or, the last used first, beyond the bound beside a run of `bytes`.
   Runs DropOthers(double bytes) {
     double largest = bytes;
     for (const Kept& kept : runs_) {

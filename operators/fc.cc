@@ -21,7 +21,7 @@ struct Layout {
       : axis(op.Int("axis")), axis_w(op.Int("axis_w")), transposed(transposed) {}
 
   // The k of w; that of x is the same once shapes have been checked.
-  ProductSizes SizesOf(const Shape& x, const Shape& w) const {
+  FCSizes SizesOf(const Shape& x, const Shape& w) const {
     const int i = x.CanonicalAxis(axis);
     const int j = w.CanonicalAxis(axis_w, "axis_w");
     const std::int64_t rows = w.SizeTo(j), columns = w.SizeFrom(j);
@@ -39,7 +39,7 @@ Shape ProductShape(const ShapeQuery& query, bool transposed) {
   if (layout.axis_w < -w.rank() || layout.axis_w >= w.rank()) {
     throw WrongInputs(query, {1}, StrCat("needs w ", w_text, ", divided before axis_w = ", layout.axis_w));
   }
-  const ProductSizes sizes = layout.SizesOf(x, w);
+  const FCSizes sizes = layout.SizesOf(x, w);
   const int axis = x.CanonicalAxis(layout.axis);
   if (x.SizeFrom(axis) != sizes.k) {
     throw WrongInputs(query, {0, 1},
@@ -196,7 +196,7 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
   };
   return {.input = 1,
           .bytes = [=](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> std::int64_t {
-            const ProductSizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+            const FCSizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
             const bool is_given = !is_gradient || GivesInputGradient(query.op(), outputs);
             const bool is_of_rows = !is_gradient && IsRowTimesRows(sizes.m, transposed);
             if (!is_given || !ArePanelsFaster(query, sizes, is_of_rows)) return 0;
@@ -225,7 +225,7 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
   PrepareGemm();
   return FloatKernel(op, [layout = Layout(op, transposed)]<typename T>(const OpRun& run) {
-    const ProductSizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+    const FCSizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
     const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
     ForWeights<T>(run.In(1), [&](const auto* w) {
       const Weights weights(layout, w, *run.In(1).shape, /*is_gradient=*/false);
@@ -237,7 +237,7 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
 
 // dw and db, those that are wanted, in blocks of columns of dy.
 template <typename T>
-void SumGradients(const OpRun& run, const ProductSizes& sizes, bool transposed, bool wants_dw, bool wants_db) {
+void SumGradients(const OpRun& run, const FCSizes& sizes, bool transposed, bool wants_dw, bool wants_db) {
   const auto [m, k, n] = sizes;
   const T* x = run.In(0).As<T>();
   const T* dy = run.In(2).As<T>();
@@ -257,7 +257,7 @@ void SumGradients(const OpRun& run, const ProductSizes& sizes, bool transposed, 
 
 // dx = dy w^T.
 template <typename T>
-void InputGradient(const OpRun& run, const ProductSizes& sizes, const Layout& layout, int dx) {
+void InputGradient(const OpRun& run, const FCSizes& sizes, const Layout& layout, int dx) {
   const std::int64_t m = sizes.m;
   const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/true);
   const T* const dy = run.In(2).As<T>();
@@ -277,7 +277,7 @@ RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
   return [=, layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.In(0).dtype, type, [&](auto zero) {  // outputs may be left out
       using T = decltype(zero);
-      const ProductSizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const FCSizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const bool dw = gives_dw && run.Wants(0), db = gives_db && run.Wants(1);
       if (dw || db) SumGradients<T>(run, sizes, layout.transposed, dw, db);
       if (gives_dx && run.Wants(dx)) InputGradient<T>(run, sizes, layout, dx);

@@ -10,15 +10,15 @@ namespace {
 
 constexpr int kX = 0, kBias = 1;
 
-// Of x [M, K] and the weights [n, K] of each part, which are the inputs [first, end).
+// Those with x [M, K] and the weights [n, K] of each part, which are the inputs [first, end).
 template <typename ShapeOfInput>
-ProductSizes SizesOf(int first, int end, const ShapeOfInput& shape_of) {
+FCSizes SizesOf(int first, int end, const ShapeOfInput& shape_of) {
   const Shape& x = shape_of(kX);
-  ProductSizes sizes{.m = x.SizeTo(x.rank() - 1), .k = x[-1], .n = 0};
+  FCSizes sizes{.m = x.SizeTo(x.rank() - 1), .k = x[-1], .n = 0};
   for (int i = first; i < end; ++i) sizes.n += shape_of(i)[0];
   return sizes;
 }
-ProductSizes SizesOf(const ShapeQuery& query, int first) {
+FCSizes SizesOf(const ShapeQuery& query, int first) {
   return SizesOf(first, query.num_inputs(), [&](int i) -> const Shape& { return query.In(i).shape; });
 }
 
@@ -52,7 +52,7 @@ CostRule CostOf(int first) {
 
 PartsRule MaxParts(int first) {
   return [first](const ShapeQuery& query, std::span<const TensorInfo>) {
-    const ProductSizes sizes = SizesOf(query, first);
+    const FCSizes sizes = SizesOf(query, first);
     if (sizes.m == 1) return NumUnitParts(sizes.n, sizes.k);
     std::int64_t blocks = 0;
     for (int i = first; i < query.num_inputs(); ++i) {
@@ -71,8 +71,7 @@ struct WeightsOfPart {
 RunFn MakeKernel(const OperatorCall& op, int first) {
   PrepareGemm();
   return FloatKernel(op, [first]<typename T>(const OpRun& run) {
-    const ProductSizes sizes =
-        SizesOf(first, run.num_inputs(), [&](int i) -> const Shape& { return *run.In(i).shape; });
+    const FCSizes sizes = SizesOf(first, run.num_inputs(), [&](int i) -> const Shape& { return *run.In(i).shape; });
     const auto part_of = [&](int part) {
       const TensorView& w = run.In(first + part);
       return WeightsOfPart<T>{.matrix = {w.As<T>(), sizes.k, /*transposed=*/true}, .n = w.dim(0)};
@@ -102,7 +101,7 @@ void PackWeights(const OpRun& run) {
 Packing WeightsInPanels(int first) {
   return {.input = first,
           .bytes = [first](const ShapeQuery& query, std::span<const TensorInfo>) -> std::int64_t {
-            const ProductSizes sizes = SizesOf(query, first);
+            const FCSizes sizes = SizesOf(query, first);
             if (!ArePanelsFaster(query, sizes, /*is_of_rows=*/sizes.m == 1)) return 0;
             return PanelElements(sizes.n, sizes.k) * DTypeBytes(query.In(kX).dtype);
           },
@@ -113,7 +112,7 @@ Packing WeightsInPanels(int first) {
           },
           .max_parts =
               [first](const ShapeQuery& query, std::span<const TensorInfo>) {
-                const ProductSizes sizes = SizesOf(query, first);
+                const FCSizes sizes = SizesOf(query, first);
                 return NumUnitParts(sizes.n, sizes.k);
               }};
 }

@@ -16,8 +16,8 @@
 
 namespace stepnet {
 
-// Of a product of x [M, K] with weights that give N columns.
-struct ProductSizes {
+// A product of x [M, K] with weights that give N columns.
+struct FCSizes {
   std::int64_t m, k, n;
 };
 
@@ -38,7 +38,7 @@ inline PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
 
 // Whether weights are to be laid in panels. `is_of_rows`: one row is multiplied with weights that lie by rows, each of
 // which gives an element, so that many of them are fast as they are.
-inline bool ArePanelsFaster(const ShapeQuery& query, const ProductSizes& sizes, bool is_of_rows) {
+inline bool ArePanelsFaster(const ShapeQuery& query, const FCSizes& sizes, bool is_of_rows) {
   const Target& target = *query.op().options().target;
   // As floats where they are stored as less, so that the same products pack: others round otherwise.
   const std::int64_t bytes = sizes.n * sizes.k * DTypeBytes(query.In(0).dtype);
@@ -47,8 +47,8 @@ inline bool ArePanelsFaster(const ShapeQuery& query, const ProductSizes& sizes, 
 
 // One row and weights that lie by rows: the run's share of the columns.
 template <typename T, typename PartOf>
-void MultiplyRowByParts(const OpRun& run, const ProductSizes& sizes, int num_parts, const PartOf& part_of, const T* x,
-                        T* y, const T* b) {
+void MultiplyRowByParts(const OpRun& run, const FCSizes& sizes, int num_parts, const PartOf& part_of, const T* x, T* y,
+                        const T* b) {
   const PanelColumns columns = ShareOfColumns(run, sizes.n);
   if (columns.begin >= columns.end) return;
   CountWork((columns.end - columns.begin) * (columns.n / columns.group) * sizes.k / kProductsOfWork);
@@ -69,8 +69,8 @@ void MultiplyRowByParts(const OpRun& run, const ProductSizes& sizes, int num_par
 
 // Several rows: the run's share of the blocks of all parts.
 template <typename T, typename PartOf>
-void MultiplyRowsByParts(const OpRun& run, const ProductSizes& sizes, int num_parts, const PartOf& part_of, const T* x,
-                         T* y, const T* b) {
+void MultiplyRowsByParts(const OpRun& run, const FCSizes& sizes, int num_parts, const PartOf& part_of, const T* x, T* y,
+                         const T* b) {
   const auto [m, k, n] = sizes;
   std::int64_t all_blocks = 0;
   for (int i = 0; i < num_parts; ++i) all_blocks += BlocksOfGemm(m, part_of(i).n, k).count;
@@ -97,8 +97,8 @@ void MultiplyRowsByParts(const OpRun& run, const ProductSizes& sizes, int num_pa
 // null: the run's share. part_of(i) has the `matrix` [K, n], a MatrixView of T or BFloat16, and `n` of part i; all lie
 // the same way.
 template <typename T, typename PartOf>
-void MultiplyByParts(const OpRun& run, const ProductSizes& sizes, int num_parts, const PartOf& part_of, const T* x,
-                     T* y, const T* b) {
+void MultiplyByParts(const OpRun& run, const FCSizes& sizes, int num_parts, const PartOf& part_of, const T* x, T* y,
+                     const T* b) {
   using W = std::remove_cvref_t<decltype(*part_of(0).matrix.data)>;
   if (run.packed() != nullptr) {
     PanelProduct(sizes.m, ShareOfColumns(run, sizes.n), sizes.k, x, sizes.k, static_cast<const W*>(run.packed()), y,

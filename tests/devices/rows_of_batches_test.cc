@@ -14,7 +14,7 @@ TEST_P(RowsOfBatches, AreCopiesOfOne) {
   const Tensor to = Tensor::Zeros(DType::kFloat, Shape({4, 3}), GetParam());
   CopyToEach(Tensor::Of<float>({3}, {1, 2, 3}).To(GetParam()), to);
   ExpectNearTensor(to, Tensor::Of<float>({4, 3}, {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}), {}, "float");
-  // Of bytes that are no words, at an address that is none.
+  // Bytes that are no words, at an address that is none.
   const Tensor bytes = Tensor::Of<std::int8_t>({6}, {9, 9, 9, 5, 6, 7}).To(GetParam());
   const Tensor to_bytes = Tensor::Zeros(DType::kInt8, Shape({5, 3}), GetParam());
   CopyToEach(bytes.Slice(3, 6), to_bytes);

@@ -83,7 +83,7 @@ TEST_P(LimitedRuns, WhatSucceededOnceSucceedsAgain) {
   EXPECT_GT(num_successful, 2);
 }
 
-// Of two nets that take turns, neither is under way while the other one runs.
+// Two nets take turns: neither is under way while the other one runs.
 TEST(IdleMemory, IsThereForOtherNets) {
   const TrainedLayers layers;
   Workspace workspace;
