@@ -5,7 +5,6 @@
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
-#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/recomputable.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
@@ -41,12 +40,11 @@ class ForwardPlanMaker {
 
   StepToRecompute MakeStepToRecompute() {
     Import();
-    RunPassesBefore("recompute", PlanSettingsOf(spec_).options, &graph_);
     std::set<int> bases;
     for (size_t i = 0; i < plan_->states.size(); ++i) bases.insert(static_cast<int>(i));
     for (const auto& [input, base] : plan_->inputs) bases.insert(base);
     if (plan_->timestep_base >= 0) bases.insert(plan_->timestep_base);
-    return {std::move(graph_), std::move(bases)};
+    return {WithRoundingDecided(std::move(graph_), PlanSettingsOf(spec_).options), std::move(bases)};
   }
 
  private:

@@ -21,6 +21,11 @@ std::int64_t MinChunks(const RunOptions& options) {
 
 }  // namespace
 
+StepGraph WithRoundingDecided(StepGraph graph, const RunOptions& options) {
+  RunPassesBefore("recompute", options, &graph);
+  return graph;
+}
+
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   RunPasses(settings.options, &graph);
   const bool follows_schedules = ExecutorPropertiesOf(settings.options).follows_schedules;
