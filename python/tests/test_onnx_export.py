@@ -246,7 +246,7 @@ def test_a_random_mask_is_refused(tmp_path):
     assert refusal_of(cell, tmp_path) == (
         "invalid net: Dropout draws a random mask; with is_test=1, as in a cell that is not in training, it is "
         "exported\n"
-        "  at op 1 `layer0/h, layer0/h_mask = Dropout(layer0/h_raw)`\n"
+        "  at op 3 `layer0/h, layer0/h_mask = Dropout(layer0/h)`\n"
         '  in net "lstm"'
     )
 

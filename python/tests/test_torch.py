@@ -219,11 +219,12 @@ def test_tensors_that_are_not_contiguous_are_no_trouble(module):
 
 @pytest.mark.filterwarnings("ignore::stepnet.CopyWarning")
 def test_copies_of_a_module_are_limited(module):
-    x, h = torch.randn(100, 5, 40).transpose(1, 2), module(torch.randn(50, 40, 5)).h
+    x, h = torch.randn(5500, 5, 40).transpose(1, 2), module(torch.randn(1000, 40, 5)).h
     limit = stepnet.memory().limit
     stepnet.set_max_memory(stepnet.memory().current + 10_000)
     try:
-        # What h keeps for its gradient and can compute again is freed first, and is not enough.
+        # What h keeps for its gradient and can compute again is freed first, and is not enough. (Nothing is freed for
+        # what the limit could never hold.)
         with pytest.raises(stepnet.OutOfMemoryError, match='there is no memory for a copy of the input "x"'):
             module(x)
         stepnet.set_max_memory(stepnet.memory().current + 10_000)
