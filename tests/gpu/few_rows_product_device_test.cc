@@ -51,10 +51,12 @@ void ExpectProduct(const ProductSizes& sizes, Math math, const Tensor& left, con
   }
 }
 
+bool IsMade(Math math, const ProductSizes& sizes) {
+  return FewRowsProduct::Make(sizes, math, kWithClusters).has_value();
+}
+
 TEST(FewRowsProduct, LeavesToCublasWhatThatIsFasterWith) {
-  const auto is_made = [](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool right_transposed) {
-    return FewRowsProduct::Make({rows, columns, depth, right_transposed}, Math::kFloat32, kWithClusters).has_value();
-  };
+  const auto is_made = [](const auto&... sizes) { return IsMade(Math::kFloat32, {sizes...}); };
   EXPECT_TRUE(is_made(64, 1024, 256, true));
   EXPECT_TRUE(is_made(50, 128, 512, false));
   EXPECT_FALSE(is_made(1, 2048, 512, true));
@@ -71,9 +73,7 @@ TEST(FewRowsProduct, LeavesToCublasWhatThatIsFasterWith) {
 }
 
 TEST(FewRowsProduct, IsMoreWorkOnTensorCoresBeforeCublasIsFaster) {
-  const auto is_made = [](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool right_transposed) {
-    return FewRowsProduct::Make({rows, columns, depth, right_transposed}, Math::kTf32, kWithClusters).has_value();
-  };
+  const auto is_made = [](const auto&... sizes) { return IsMade(Math::kTf32, {sizes...}); };
   EXPECT_TRUE(is_made(64, 2048, 512, true));
   EXPECT_TRUE(is_made(64, 256, 1024, false));
   EXPECT_FALSE(is_made(4, 1024, 256, true)) << "tensor cores take eight rows at once";
@@ -89,6 +89,11 @@ TEST(FewRowsProduct, IsCutSoThatAllProcessorsWork) {
   };
   EXPECT_EQ(text({64, 1024, 256, true}, kWithClusters), "tiles of 16 x 32, 1 block each");
   EXPECT_EQ(text({8, 256, 1024, false}, kWithClusters), "tiles of 8 x 32, 8 blocks each");
+  const auto text_in_tf32 = [](const ProductSizes& sizes) {
+    return FewRowsProduct::Make(sizes, Math::kTf32, kWithClusters)->Text();
+  };
+  EXPECT_EQ(text_in_tf32({64, 2048, 512, true}), "tiles of 32 x 16, 1 block each");
+  EXPECT_EQ(text_in_tf32({64, 512, 2048, false}), "tiles of 32 x 32, 4 blocks each");
   ProductDevice without = kWithClusters;
   without.has_clusters = false;
   EXPECT_EQ(text({8, 256, 1024, false}, without), "tiles of 8 x 32, 1 block each");
