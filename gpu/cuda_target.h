@@ -116,8 +116,9 @@ struct CudaProductSizes {
                                 .max_depth = 2048,
                                 .max_depth_of_transposed = 1024,
                                 .chunk_wait = 0.38,
-                                .vector_of_lane_time = 0.007,
-                                .cluster_time = 1.8};
+                                .element_of_lane_time = 0.0004,
+                                .vector_of_lane_time = 0.0034,
+                                .cluster_time = 1.46};
   // Elements of a tile up to which a processor has room for two blocks.
   std::int64_t max_tile_beside_others = 1024;
   // Multiplications up to which other products are computed directly, and so exactly, where TF32 would do. Chosen.

@@ -6,8 +6,10 @@
 
 namespace stepnet::few_rows {
 
-inline constexpr int kVector = 4;           // floats that one load takes
-inline constexpr int kWarps = 8;            // of a block
+inline constexpr int kVector = 4;  // floats that one load takes
+inline constexpr int kLanes = 32;  // of a warp
+inline constexpr int kWarps = 8;   // of a block
+inline constexpr int kThreads = kWarps * kLanes;
 inline constexpr int kChunk = 16;           // elements of the depth, which a warp multiplies at once
 inline constexpr int kMaxBlocksOfTile = 8;  // larger clusters are not portable
 

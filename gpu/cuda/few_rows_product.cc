@@ -9,8 +9,6 @@ namespace {
 
 using few_rows::TileKernel;
 
-constexpr int kLanes = 32;
-
 std::int64_t Parts(std::int64_t size, std::int64_t of_part) { return (size + of_part - 1) / of_part; }
 
 std::int64_t TilesOf(const ProductSizes& sizes, const TileKernel& kernel) {
@@ -22,7 +20,8 @@ double EstimateMicroseconds(const ProductSizes& sizes, const FewRowsSizes& times
   const auto waves = static_cast<double>(Parts(TilesOf(sizes, kernel) * blocks, device.num_processors));
   const auto chunks =
       static_cast<double>(Parts(Parts(sizes.depth, few_rows::kChunk), std::int64_t{blocks} * few_rows::kWarps));
-  const double of_chunk = times.chunk_time + times.element_of_lane_time * kernel.rows * kernel.columns / kLanes +
+  const double of_chunk = times.chunk_time +
+                          times.element_of_lane_time * kernel.rows * kernel.columns / few_rows::kLanes +
                           times.vector_of_lane_time * (kernel.rows + kernel.columns);
   const double of_cluster = blocks > 1 ? times.cluster_time + times.block_of_cluster_time * blocks : 0.0;
   return chunks * (times.chunk_wait + waves * of_chunk) + waves * times.wave_time + of_cluster;
@@ -100,10 +99,9 @@ void FewRowsProduct::Launch(const float* left, const float* right, const float* 
   void* parameters[] = {&factors};
   const dim3 blocks(static_cast<unsigned>(blocks_), static_cast<unsigned>(Parts(sizes_.columns, kernel_->columns)),
                     static_cast<unsigned>(Parts(sizes_.rows, kernel_->rows)));
-  LaunchEarly(
-      reinterpret_cast<const void*>(kernel_->multiply),
-      {.blocks = blocks, .threads = few_rows::kWarps * kLanes, .shared_bytes = kernel_->bytes, .cluster = blocks_},
-      parameters, queue, "a product of few rows");
+  LaunchEarly(reinterpret_cast<const void*>(kernel_->multiply),
+              {.blocks = blocks, .threads = few_rows::kThreads, .shared_bytes = kernel_->bytes, .cluster = blocks_},
+              parameters, queue, "a product of few rows");
 }
 
 std::string FewRowsProduct::Text() const {

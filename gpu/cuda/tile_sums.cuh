@@ -8,9 +8,6 @@
 
 namespace stepnet::few_rows {
 
-inline constexpr int kLanes = 32;
-inline constexpr int kThreads = kWarps * kLanes;
-
 __device__ inline float4 Plus(const float4& a, const float4& b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
 // kPitch: floats from one row of a warp's sums to the next one.
