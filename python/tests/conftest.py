@@ -1,4 +1,5 @@
 import concurrent.futures
+import gc
 import os
 import pathlib
 import re
@@ -27,6 +28,22 @@ def refuses(call, error, message):
         call()
     assert isinstance(caught.value, stepnet.Error)
     assert str(caught.value).startswith(caught.value.code + ": ")
+
+
+@pytest.fixture
+def set_max_memory():
+    """Sets the limit of memory, for the time of a test that begins without memory that tests before it could give back."""
+    gc.collect()
+    limit, current = stepnet.memory().limit, stepnet.memory().current
+    stepnet.set_max_memory(current)
+    fill = 'op { type: "ConstantFill" output: "x" arg { name: "shape" ints: %d } } external_output: "x"'
+    try:
+        stepnet.load(fill % (current // 4))()
+    except stepnet.OutOfMemoryError:
+        pass  # what is left is in use
+    stepnet.set_max_memory(limit)
+    yield stepnet.set_max_memory
+    stepnet.set_max_memory(limit)
 
 
 @pytest.fixture

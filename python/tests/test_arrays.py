@@ -84,20 +84,17 @@ def refuses_copy(call, error, message):
         call()
 
 
-def test_copies_of_arrays_are_limited_as_tensors_are(lstm, tmp_path):
-    params, limit = lstm.init(), stepnet.memory().limit
+def test_copies_of_arrays_are_limited_as_tensors_are(lstm, tmp_path, set_max_memory):
+    params = lstm.init()
     net = stepnet.load('op { type: "Tanh" input: "x" output: "y" } external_output: "y"')
-    stepnet.set_max_memory(stepnet.memory().current + 100_000)
-    try:
-        for call, what in [
-            (lambda: lstm(params, x=vast(1000, 10, 5)), 'the input "x"'),
-            (lambda: net(x=vast(1000, 10, 5)), 'the input "x"'),
-            (lambda: stepnet.save_params({"a": vast(10**6, 10**3)}, tmp_path / "a.npz"), 'the parameter "a"'),
-        ]:
-            with pytest.warns(stepnet.CopyWarning):
-                refuses_copy(call, stepnet.OutOfMemoryError, f"there is no memory for a copy of {what}: a tensor float32 [")
-    finally:
-        stepnet.set_max_memory(limit)
+    set_max_memory(stepnet.memory().current + 100_000)
+    for call, what in [
+        (lambda: lstm(params, x=vast(1000, 10, 5)), 'the input "x"'),
+        (lambda: net(x=vast(1000, 10, 5)), 'the input "x"'),
+        (lambda: stepnet.save_params({"a": vast(10**6, 10**3)}, tmp_path / "a.npz"), 'the parameter "a"'),
+    ]:
+        with pytest.warns(stepnet.CopyWarning):
+            refuses_copy(call, stepnet.OutOfMemoryError, f"there is no memory for a copy of {what}: a tensor float32 [")
 
 
 def test_arrays_of_another_shape_are_not_copied(lstm):

@@ -208,21 +208,18 @@ def test_what_is_missing_for_onnx_is_said():
     assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")
 
 
-def test_memory_has_a_limit(lstm):
+def test_memory_has_a_limit(lstm, set_max_memory):
     before = stepnet.memory()
     assert 0 <= before.current <= before.peak and before.current < before.limit
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         params = lstm.init()
-    stepnet.set_max_memory(stepnet.memory().current + 10_000)
-    try:
-        assert stepnet.memory().limit < before.limit
-        # More than what tests before this one have left to be computed again, which is freed first.
-        with pytest.raises(stepnet.OutOfMemoryError) as caught:
-            lstm(params, x=numpy.zeros((1_000_000, 3, 5), "float32"))
-        assert "raise the limit with --max_memory of rnn_runner, stepnet.set_max_memory of Python" in str(caught.value)
-    finally:
-        stepnet.set_max_memory(before.limit)
+    set_max_memory(stepnet.memory().current + 10_000)
+    assert stepnet.memory().limit < before.limit
+    with pytest.raises(stepnet.OutOfMemoryError) as caught:
+        lstm(params, x=numpy.zeros((1000, 3, 5), "float32"))
+    assert "raise the limit with --max_memory of rnn_runner, stepnet.set_max_memory of Python" in str(caught.value)
+    set_max_memory(before.limit)
     assert lstm(params, x=numpy.zeros((1000, 3, 5), "float32")).h.shape == (1000, 3, 4)
     refuses(lambda: stepnet.set_max_memory(-1), stepnet.InvalidArgumentError, "bytes is -1; it must be 0 or more")
     refuses(lambda: stepnet.set_max_memory("2G"), stepnet.TypeMismatchError, "bytes is '2G'; it must be a whole number")

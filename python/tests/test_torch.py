@@ -218,20 +218,18 @@ def test_tensors_that_are_not_contiguous_are_no_trouble(module):
 
 
 @pytest.mark.filterwarnings("ignore::stepnet.CopyWarning")
-def test_copies_of_a_module_are_limited(module):
+def test_copies_of_a_module_are_limited(module, set_max_memory):
     x, h = torch.randn(5500, 5, 40).transpose(1, 2), module(torch.randn(1000, 40, 5)).h
     limit = stepnet.memory().limit
-    stepnet.set_max_memory(stepnet.memory().current + 10_000)
-    try:
-        # What h keeps for its gradient and can compute again is freed first, and is not enough. (Nothing is freed for
-        # what the limit could never hold.)
-        with pytest.raises(stepnet.OutOfMemoryError, match='there is no memory for a copy of the input "x"'):
-            module(x)
-        stepnet.set_max_memory(stepnet.memory().current + 10_000)
-        with pytest.raises(stepnet.OutOfMemoryError, match='for a copy of the gradient of the output "h"'):
-            h.sum().backward()
-    finally:
-        stepnet.set_max_memory(limit)
+    set_max_memory(stepnet.memory().current + 10_000)
+    # What h keeps for its gradient and can compute again is freed first, and is not enough. (Nothing is freed for what
+    # the limit could never hold.)
+    with pytest.raises(stepnet.OutOfMemoryError, match='there is no memory for a copy of the input "x"'):
+        module(x)
+    set_max_memory(stepnet.memory().current + 10_000)
+    with pytest.raises(stepnet.OutOfMemoryError, match='for a copy of the gradient of the output "h"'):
+        h.sum().backward()
+    set_max_memory(limit)
     assert torch.equal(module(x).h, module(x.contiguous()).h)
 
 

@@ -357,18 +357,16 @@ def test_an_iteration_that_cannot_be_counted_changes_nothing():
             assert numpy.array_equal(tensor, before[name]), name
 
 
-def test_what_fails_behind_an_iteration_says_that_it_is_done():
+def test_what_fails_behind_an_iteration_says_that_it_is_done(set_max_memory):
     size = 1_000_000
     net = 'op { type: "AveragedLoss" input: "w" output: "loss" } external_output: "w"'
     training = stepnet.train_net(net, {"w": numpy.ones(size, "float32")}, loss="loss", method="sgd", learning_rate=1)
     training()
     before = stepnet.memory()
-    stepnet.set_max_memory(before.current + size)  # for the iteration, and not for a copy of what it gives
-    try:
-        with pytest.raises(stepnet.OutOfMemoryError, match="; the run itself is done: what the net keeps has changed"):
-            training()
-    finally:
-        stepnet.set_max_memory(before.limit)
+    set_max_memory(before.current + size)  # for the iteration, and not for a copy of what it gives
+    with pytest.raises(stepnet.OutOfMemoryError, match="; the run itself is done: what the net keeps has changed"):
+        training()
+    set_max_memory(before.limit)
     assert training.state["optimizer/iteration"] == [2]
     fill = 'op { type: "GivenTensorStringFill" output: "text" arg { name: "values" strings: "a" } }'
     net = f'op {{ type: "AveragedLoss" input: "w" output: "loss" }} {fill} external_output: "text"'
