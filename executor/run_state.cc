@@ -253,11 +253,6 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
   return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
 }
 
-// The first of the steps, counted in the order in which steps run.
-std::int64_t RunState::FirstOf(const StepRange& steps) const {
-  return plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
-}
-
 // Runs what may find bad values; gives what it finds its place in the whole run. Not a part of RunKernel, where it
 // would cost those that find none.
 template <typename Body>
@@ -309,22 +304,12 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, const 
   const auto [t, count] = steps;
   const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
-    const bool is_operator = instruction.op_index >= 0;
-    const ObservedScope scope(context.observers, {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kMove,
-                                                  .net = &NetOf(instruction),
-                                                  .op_index = instruction.op_index,
-                                                  .op_type = &instruction.type,
-                                                  .op_text = &instruction.text,
-                                                  .step = step,
-                                                  .backward = plan_->backward,
-                                                  .queue = context.queue,
-                                                  .plan = &plan_,
-                                                  .num_steps = num_steps_,
-                                                  .instruction = i,
-                                                  .part = part.part,
-                                                  .parts = part.parts});
-    if (bound.dynamic != nullptr) return RunDynamic(instruction, *bound.dynamic, steps, context);
-    RunKernel(instruction, bound, steps, context, part);
+    if (context.observers.empty()) {
+      RunBound(instruction, bound, steps, context, part);
+    } else {
+      const ObservedScope scope(context.observers, EventOf(i, step, context, part));
+      RunBound(instruction, bound, steps, context, part);
+    }
   } catch (...) {
     Error error = CurrentError();
     const bool names_op = !error.places().empty() && error.places().front().op_index >= 0;
@@ -339,20 +324,44 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, const 
   }
 }
 
-void RunState::RunKernel(const Instruction& instruction, const BoundInstruction& bound, const StepRange& steps,
-                         RunContext& context, InstructionPart part) {
+// Not a part of RunInstruction, where it would cost those that nobody observes.
+RunEvent RunState::EventOf(int i, std::int64_t step, const RunContext& context, const InstructionPart& part) const {
+  const Instruction& instruction = plan_->instructions[i];
+  return {.kind = instruction.op_index >= 0 ? RunEventKind::kOperator : RunEventKind::kMove,
+          .net = &NetOf(instruction),
+          .op_index = instruction.op_index,
+          .op_type = &instruction.type,
+          .op_text = &instruction.text,
+          .step = step,
+          .backward = plan_->backward,
+          .queue = context.queue,
+          .plan = &plan_,
+          .num_steps = num_steps_,
+          .instruction = i,
+          .part = part.part,
+          .parts = part.parts};
+}
+
+void RunState::RunBound(const Instruction& instruction, BoundInstruction& bound, const StepRange& steps,
+                        RunContext& context, InstructionPart part) {
+  if (bound.dynamic != nullptr) return RunDynamic(instruction, *bound.dynamic, steps, context);
   const auto [t, count] = steps;
   context.ResetScratch();
   // Other steps of the instruction may run at the same time.
   constexpr size_t kMaxOnStack = 16;
   const size_t num_views = bound.operands.size();
-  std::array<TensorView, kMaxOnStack> few;
-  std::vector<TensorView> many(num_views > kMaxOnStack ? num_views : 0);
-  const std::span<TensorView> views(num_views > kMaxOnStack ? many.data() : few.data(), num_views);
-  for (size_t v = 0; v < num_views; ++v) {
-    views[v] = bound.views[v];
-    views[v].data = bound.operands[v].At(t);
+  // Views of all 16 take as long to initialise as all else here.
+  alignas(TensorView) std::array<std::byte, kMaxOnStack * sizeof(TensorView)> few;
+  std::vector<TensorView> many;
+  auto* first_view = reinterpret_cast<TensorView*>(few.data());
+  if (num_views <= kMaxOnStack) {
+    std::uninitialized_copy_n(bound.views.data(), num_views, first_view);
+  } else {
+    many = bound.views;
+    first_view = many.data();
   }
+  const std::span<TensorView> views(first_view, num_views);
+  for (size_t v = 0; v < num_views; ++v) views[v].data = bound.operands[v].At(t);
   if (instruction.steps_at_once != 1) {
     const bool is_rest = count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps;
     SetShapes(bound, /*of_rest=*/is_rest, views);
@@ -361,26 +370,34 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
     NarrowToRows(part, instruction, bound, views);
     part = {};
   }
-  const bool is_cut = instruction.by_elements && part.parts > 1;
-  const std::int64_t num_elements = is_cut ? views[0].size() : 0;
-  std::int64_t first_element = 0;
-  Shape elements;
-  if (is_cut) {
-    first_element = NarrowToPart(part.part, part.parts, views, &elements);
-    part = {};
-  }
-  OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
+  if (instruction.by_elements && part.parts > 1) return RunElements(instruction, bound, steps, context, part, views);
+  RunKernel(instruction, bound, steps, context, part, views, {});
+}
+
+// Not a part of RunBound, where a shape of its own would cost those that run as a whole.
+[[gnu::noinline]] void RunState::RunElements(const Instruction& instruction, const BoundInstruction& bound,
+                                             const StepRange& steps, RunContext& context, const InstructionPart& part,
+                                             std::span<TensorView> views) {
+  Shape shape;
+  const std::int64_t all = views[0].size(), begin = NarrowToPart(part.part, part.parts, views, &shape);
+  RunKernel(instruction, bound, steps, context, {}, views, {.begin = begin, .all = all});
+}
+
+void RunState::RunKernel(const Instruction& instruction, const BoundInstruction& bound, const StepRange& steps,
+                         RunContext& context, const InstructionPart& part, std::span<const TensorView> views,
+                         const ElementsOfPart& elements) {
+  OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, steps.t);
   run.SetPart(part.part, part.parts);
   run.SetUnits(part.units);
   run.SetAdds(bound.adds);
   run.SetPacked(bound.packed);
   if (fills_) FillOutputs(instruction, run);
   if (!instruction.checks_values) return instruction.kernel(run);
-  const RunRange range{.num_steps = count,
+  const RunRange range{.num_steps = steps.count,
                        .backward = plan_->backward,
                        .with_rows = bound.with_rows,
-                       .begin = first_element,
-                       .num_elements = num_elements};
+                       .begin = elements.begin,
+                       .num_elements = elements.all};
   run.SetRange(&range);
   NoteFaults(instruction, steps, context, [&] { instruction.kernel(run); });
 }

@@ -156,7 +156,15 @@ class RunState {
     const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
     return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
   }
-  std::int64_t FirstOf(const StepRange& steps) const;
+  // The first of the steps, counted in the order in which steps run.
+  std::int64_t FirstOf(const StepRange& steps) const {
+    return plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
+  }
+  // The elements of the views that a part has; none: it has all.
+  struct ElementsOfPart {
+    std::int64_t begin = 0;
+    std::int64_t all = 0;  // how many there are
+  };
   // The net in which the instruction's operator has its number.
   const std::string& NetOf(const Instruction& instruction) const {
     return instruction.net.empty() ? plan_->name : instruction.net;
@@ -169,9 +177,15 @@ class RunState {
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
-  // A call of its own would take 4 ns of each instruction.
+  RunEvent EventOf(int i, std::int64_t step, const RunContext& context, const InstructionPart& part) const;
+  // Calls of their own would take 4 ns of each instruction.
+  [[gnu::always_inline]] inline void RunBound(const Instruction& instruction, BoundInstruction& bound,
+                                              const StepRange& steps, RunContext& context, InstructionPart part);
   [[gnu::always_inline]] inline void RunKernel(const Instruction& instruction, const BoundInstruction& bound,
-                                               const StepRange& steps, RunContext& context, InstructionPart part);
+                                               const StepRange& steps, RunContext& context, const InstructionPart& part,
+                                               std::span<const TensorView> views, const ElementsOfPart& elements);
+  void RunElements(const Instruction& instruction, const BoundInstruction& bound, const StepRange& steps,
+                   RunContext& context, const InstructionPart& part, std::span<TensorView> views);
   static void NarrowToRows(const InstructionPart& part, const Instruction& instruction, const BoundInstruction& bound,
                            std::span<TensorView> views);
   static void SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views);
