@@ -1,8 +1,9 @@
 #include "stepnet/nets/kept_outputs.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/formulas/formula_program.h"
@@ -21,7 +22,7 @@ KeptOutputs::Constant KeptOutputs::Constant::Of(const Blob& blob) {
 }
 
 std::vector<bool> KeptOutputs::MayBe(const NetDef& net) {
-  std::map<std::string, int> times_written;
+  std::unordered_map<std::string_view, int> times_written;
   for (const OperatorDef& op : net.op()) {
     for (const std::string& output : op.output()) ++times_written[output];
   }

@@ -1,5 +1,8 @@
 #include "stepnet/nets/overwritten_blobs.h"
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "stepnet/core/blob_state.h"
 #include "stepnet/nets/recording.h"
 #include "stepnet/nets/side_effects.h"
@@ -15,59 +18,57 @@ bool HoldsWhatMayGo(const Blob& blob) {
 }  // namespace
 
 OverwrittenBlobs::OverwrittenBlobs(Operators operators, Workspace& workspace, const std::set<const Blob*>& of_others)
-    : workspace_(workspace), entries_(operators.size()) {
-  std::set<const Blob*> known = of_others;  // and what has been read, or written
-  for (size_t i = 0; i < operators.size(); ++i) {
-    const NetOperator& op = *operators[i];
-    known.insert(op.inputs().begin(), op.inputs().end());
-    for (size_t o = 0; o < op.outputs().size(); ++o) {
-      if (!op.device().IsHost() || !OnlyWrites(op.call(), static_cast<int>(o))) known.insert(op.outputs()[o]);
+    : workspace_(workspace) {
+  std::unordered_set<const Blob*> known(of_others.begin(), of_others.end());  // and what has been read, or written
+  for (const std::unique_ptr<NetOperator>& op : operators) {
+    begins_.push_back(entries_.size());
+    known.insert(op->inputs().begin(), op->inputs().end());
+    const bool is_on_host = op->device().IsHost();
+    for (size_t o = 0; o < op->outputs().size(); ++o) {
+      Blob* const blob = op->outputs()[o];
+      const bool is_first = known.insert(blob).second;
+      if (is_first && is_on_host && OnlyWrites(op->call(), static_cast<int>(o))) entries_.push_back({.blob = blob});
     }
-    const auto add = [&](Blob& blob, const std::string& name) {
-      if (known.insert(&blob).second) entries_[i].push_back({.blob = &blob, .name = name});
-    };
-    for (Blob* const blob : op.outputs()) add(*blob, "");
-    if (!op.device().IsHost()) continue;
-    for (const std::string& name : OtherBlobs(op.call())) add(workspace.CreateBlob(name), name);
+    if (!is_on_host) continue;
+    for (const std::string& name : OtherBlobs(op->call())) {
+      Blob& blob = workspace.CreateBlob(name);
+      if (!known.insert(&blob).second) continue;
+      named_.push_back({.entry = entries_.size(), .name = name});
+      entries_.push_back({.blob = &blob});
+    }
   }
+  begins_.push_back(entries_.size());
   Offer();
 }
 
 void OverwrittenBlobs::SpareAll() {
-  UseAll();
-  // Without the lock: who changes a workspace may wait for those who ask all owners for their memory, and these wait
-  // here.
-  for (std::vector<Entry>& of_operator : entries_) {
-    for (Entry& entry : of_operator) {
-      if (!entry.name.empty()) entry.blob = &workspace_.CreateBlob(entry.name);
-    }
+  if (!named_.empty()) {
+    UseAll();
+    // Without the lock: who changes a workspace may wait for those who ask all owners for their memory, and these wait
+    // here.
+    for (const NamedEntry& named : named_) entries_[named.entry].blob = &workspace_.CreateBlob(named.name);
   }
   const std::lock_guard lock(mutex_);
-  for (std::vector<Entry>& of_operator : entries_) {
-    for (Entry& entry : of_operator) entry.is_spare = true;
-  }
+  ++run_;
+  is_running_ = true;
 }
 
 void OverwrittenBlobs::Use(size_t i) {
-  if (entries_[i].empty()) return;
+  if (begins_[i] == begins_[i + 1]) return;
   const std::lock_guard lock(mutex_);
-  for (Entry& entry : entries_[i]) entry.is_spare = false;
+  for (size_t e = begins_[i]; e < begins_[i + 1]; ++e) entries_[e].used_in = run_;
 }
 
 void OverwrittenBlobs::UseAll() {
   const std::lock_guard lock(mutex_);
-  for (std::vector<Entry>& of_operator : entries_) {
-    for (Entry& entry : of_operator) entry.is_spare = false;
-  }
+  is_running_ = false;
 }
 
 Blob* OverwrittenBlobs::NextSpare() const {
-  for (const std::vector<Entry>& of_operator : entries_) {
-    for (const Entry& entry : of_operator) {
-      if (entry.is_spare && HoldsWhatMayGo(*entry.blob)) return entry.blob;
-    }
-  }
-  return nullptr;
+  const auto is_spare = [&](const Entry& entry) { return entry.used_in != run_ && HoldsWhatMayGo(*entry.blob); };
+  if (!is_running_) return nullptr;
+  const auto found = std::ranges::find_if(entries_, is_spare);
+  return found == entries_.end() ? nullptr : found->blob;
 }
 
 double OverwrittenBlobs::Gain() {

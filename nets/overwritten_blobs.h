@@ -2,6 +2,7 @@
 // somebody knows that nobody reads what the last one gave, what they hold is spare memory, until their operator begins.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -24,7 +25,7 @@ class OverwrittenBlobs final : public SpareMemory {
 
   // From now on nobody reads what they hold.
   void SpareAll();
-  // Operator i begins: it may write its own.
+  // Operator i begins: it may write its own. A net calls this for each operator, so it takes little.
   void Use(size_t i);
   // From now on anybody may read or write any.
   void UseAll();
@@ -35,8 +36,12 @@ class OverwrittenBlobs final : public SpareMemory {
  private:
   struct Entry {
     Blob* blob = nullptr;
-    std::string name = {};  // of one that the operator looks up in each run, and others may remove; of those bound ""
-    bool is_spare = false;
+    std::int64_t used_in = 0;  // the run that may have written it
+  };
+  // An operator looks it up in each run, and others may remove it.
+  struct NamedEntry {
+    size_t entry;
+    std::string name;
   };
 
   // The next one that holds something; null where there is none. REQUIRES mutex_.
@@ -44,7 +49,11 @@ class OverwrittenBlobs final : public SpareMemory {
 
   Workspace& workspace_;
   std::mutex mutex_;
-  std::vector<std::vector<Entry>> entries_;  // by the operator that writes them first
+  std::vector<Entry> entries_;     // of all operators, in their order
+  std::vector<size_t> begins_;     // operator i has entries [begins_[i], begins_[i + 1])
+  std::vector<NamedEntry> named_;  // those that are not bound
+  std::int64_t run_ = 0;           // its number, from 1 on
+  bool is_running_ = false;        // else all are used
 };
 
 // A run of a net, as long as this lives.

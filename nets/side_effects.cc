@@ -56,7 +56,7 @@ bool DrawsRandomNumbers(const NetDef& net) {
 }
 
 std::vector<bool> ChangesWhatLasts(const NetDef& net) {
-  std::unordered_set<std::string> read_first, written;
+  std::unordered_set<std::string_view> read_first, written;
   std::vector<bool> changes;
   for (const OperatorDef& op : net.op()) {
     for (const std::string& input : op.input()) {
