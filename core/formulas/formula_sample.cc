@@ -349,9 +349,15 @@ std::optional<Error> FormulaFault(const OperatorDef& op) {
   constexpr int kMaxInputs = 64;  // beyond, a sample costs as much as the operator
   const OperatorSchema& schema = GetOperator(op.type());
   if (!schema.formula || op.input_size() > kMaxInputs) return {};
-  std::string key = StrCat(op.type(), " ", op.input_size(), " ", op.output_size());
-  for (const Argument& argument : op.arg())
-    key += StrCat(" ", argument.ByteSizeLong(), " ") + argument.SerializeAsString();
+  // Not by StrCat, which takes as long as the rest: this is asked for each operator of a net.
+  std::string key = op.type();
+  const auto add = [&](size_t number) { key.append(" ").append(std::to_string(number)); };
+  add(op.input_size());
+  add(op.output_size());
+  for (const Argument& argument : op.arg()) {
+    add(argument.ByteSizeLong());
+    key.append(" ").append(argument.SerializeAsString());
+  }
   if (Sound().Find(key)) return {};
   // Messages that are half made when memory ends cannot be destroyed; those of an arena need not be.
   google::protobuf::Arena arena;
