@@ -235,7 +235,7 @@ std::optional<Schedule> BatchSchedule(const StepPlan& plan, const Stage& stage, 
                     .min_steps = plan.target->min_steps_to_pack,
                     .steps_at_once = stage.steps_at_once};
   const Target& target = *plan.target;
-  const std::int64_t cache = target.second_cache_bytes > 0 ? target.second_cache_bytes : SecondCacheBytes();
+  const std::int64_t cache = SecondCacheBytes(target);
   double shared = 0;
   for (int i = stage.begin; i < stage.end; ++i) shared += BytesOfShared(plan.instructions[i]);
   const bool is_far = shared > static_cast<double>(cache);

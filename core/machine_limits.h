@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stepnet/core/expressions/expr.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 
@@ -13,6 +14,10 @@ namespace stepnet {
 std::int64_t FirstCacheBytes();
 std::int64_t SecondCacheBytes();
 std::int64_t ThirdCacheBytes();
+// As the target says where it does.
+inline std::int64_t SecondCacheBytes(const Target& target) {
+  return target.second_cache_bytes > 0 ? target.second_cache_bytes : SecondCacheBytes();
+}
 
 struct MachineLimits {
   // A cache, for one core that reads what lies in it.

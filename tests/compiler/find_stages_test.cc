@@ -299,28 +299,33 @@ TEST(Stages, AChunkHasUpTo64RowsInAPowerOfTwoOf4StepsAtLeast) {
 }
 
 // They read packed weights as fast as many steps at once would, where weights are neither small nor beyond the caches.
+// A large second cache is better without them, where as many steps as it takes at once pack weights, too.
 TEST(Stages, AProductOfManyRowsStaysInTheLoop) {
   NEEDS_USUAL_PLANS();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step(Product("h_next = FC(x_t, w)"));
   const NetDef def = net.Output("h_all", "h", 1).Build();
-  const auto stays = [&](std::int64_t rows, std::int64_t size) {
+  static constexpr Target kSmallCache = {.second_cache_bytes = 1 << 20}, kLargeCache = {.second_cache_bytes = 2 << 20};
+  const auto stays = [&](std::int64_t rows, std::int64_t size, const Target& target) {
     const Feeds feeds = {{"x", Tensor::Zeros(DType::kFloat, {2, rows, size})},
                          {"h0", Tensor::Zeros(DType::kFloat, {rows, size})},
                          {"w", Tensor::Zeros(DType::kFloat, {size, size})}};
-    return PlansOf(def, feeds).forward.chunk_steps == 0;
+    return PlansOf(def, feeds, {.target = &target}).forward.chunk_steps == 0;
   };
   const std::int64_t rows = kCpuTarget.min_rows_of_step;
-  EXPECT_TRUE(stays(rows, 512));
-  EXPECT_TRUE(stays(64, 512));
-  EXPECT_FALSE(stays(rows - 1, 512));
-  EXPECT_FALSE(stays(rows, 256)) << "small weights";
-  EXPECT_FALSE(stays(rows, 1536)) << "large weights";
+  EXPECT_TRUE(stays(rows, 512, kSmallCache));
+  EXPECT_TRUE(stays(64, 512, kSmallCache));
+  EXPECT_FALSE(stays(rows - 1, 512, kSmallCache));
+  EXPECT_FALSE(stays(rows, 256, kSmallCache)) << "small weights";
+  EXPECT_FALSE(stays(rows, 1536, kSmallCache)) << "large weights";
+  EXPECT_FALSE(stays(rows, 512, kLargeCache));
+  EXPECT_FALSE(stays(32, 512, kLargeCache));
+  EXPECT_TRUE(stays(33, 512, kLargeCache));
 }
 
 TEST(Stages, LoopsComeApartWhereAProductThatStaysIsBetweenThem) {
   NEEDS_USUAL_PLANS();
-  constexpr Target kStays = {.min_rows_of_step = 1, .min_bytes_in_loop = 0};
+  constexpr Target kStays = {.second_cache_bytes = 1 << 20, .min_rows_of_step = 1, .min_bytes_in_loop = 0};
   const NetDef net =
       Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
   const Plans plans = PlansOf(net, LayerFeeds(3, 4), {.executor = "serial", .target = &kStays});

@@ -57,7 +57,7 @@ std::set<std::string> PassToLeaveOut(const std::string& what) {
 // Plans of every fourth case are cut as for a GPU, others keep products in loops, or have blocks of one chunk.
 const Target* TargetFor(const std::string& what) {
   static constexpr Target kAtOnce = {.takes_all_over_time = true};
-  static constexpr Target kInLoops = {.min_rows_of_step = 1, .min_bytes_in_loop = 0};
+  static constexpr Target kInLoops = {.second_cache_bytes = 1 << 20, .min_rows_of_step = 1, .min_bytes_in_loop = 0};
   static constexpr Target kInShortBlocks = {.block_bytes = 1, .min_chunks_of_block = 1, .min_chunks_of_thread = 0};
   constexpr const Target* kTargets[] = {&kAtOnce, &kInLoops, &kInShortBlocks, &kCpuTarget};
   return kTargets[std::hash<std::string>{}(what) / 64 % std::size(kTargets)];
