@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "stepnet/cells/cell_layer.h"
@@ -13,6 +14,15 @@ namespace {
 
 // An operator with one input and one output, and other inputs that are there already; adds itself to the net.
 using Stage = std::function<void(const std::string& input, const std::string& output)>;
+
+// The option of a cell that a size of this name is meant as, which may be PyTorch's; empty: none.
+std::string OptionMeant(const std::string& name) {
+  static const std::map<std::string, std::string> of_pytorch = {
+      {"batch_first", "batch_major"}, {"bidirectional", "direction"}, {"num_layers", "layers"}};
+  const auto found = of_pytorch.find(name);
+  if (found != of_pytorch.end()) return found->second;
+  return CellOptions::descriptor()->FindFieldByName(name) != nullptr ? name : "";
+}
 
 class CellExpander {
  public:
@@ -70,12 +80,12 @@ class CellExpander {
     }
     for (const auto& [name, value] : use_.sizes) {
       if (std::ranges::find(names, name) == names.end()) {
-        const bool is_option = CellOptions::descriptor()->FindFieldByName(name) != nullptr;
+        const std::string option = OptionMeant(name);
         throw Error(ErrorCode::kInvalidArgument,
                     StrCat("cell \"", cell_.name(), "\" has no size ", name,
-                           is_option ? StrCat("; it is an option, which the cell says: option ", name, " = …")
-                                     : StrCat(DidYouMean(name, names), "; its sizes are ",
-                                              names.empty() ? "none" : Join(names, ", "))));
+                           !option.empty() ? StrCat("; it is an option, which the cell says: option ", option, " = …")
+                                           : StrCat(DidYouMean(name, names), "; its sizes are ",
+                                                    names.empty() ? "none" : Join(names, ", "))));
       }
       if (value <= 0)
         throw Error(ErrorCode::kInvalidArgument, StrCat("the size ", name, " is ", value, ", must be above 0"));

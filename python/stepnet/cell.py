@@ -48,7 +48,7 @@ class Cell:
         try:
             cell = _stepnet.make_cell(text, is_text, **options)
         except (InvalidArgumentError, TypeMismatchError) as error:
-            raise _with_known(error, options["sizes"], text, is_text) from None
+            raise _with_known(error, text, is_text, options) from None
         self._cell = cell
         self._call = cell.call
         self._outputs = outputs_type("Outputs", cell.outputs)
@@ -195,21 +195,23 @@ _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "disable_pass
 
 
 def _with_known(
-    error: InvalidArgumentError | TypeMismatchError, sizes: Mapping[str, int], source: str, is_text: bool
+    error: InvalidArgumentError | TypeMismatchError, source: str, is_text: bool, options: Mapping[str, Any]
 ) -> InvalidArgumentError | TypeMismatchError:
     """The error, with what was meant by a size that the cell does not have, or whose value is none: an option, or a size."""
     text = str(error)
-    names = [name for name in sizes if isinstance(name, str)]
-    options = ("sizes", "dtype", *_OPTIONS)
+    names = [name for name in options["sizes"] if isinstance(name, str)]
+    keywords = ("sizes", "dtype", *_OPTIONS)
     unknown = next((name for name in names if f" has no size {name}; its sizes are " in text), "")
     if unknown:
         fault = f" has no size {unknown}"
-        return type(error)(text.replace(fault, fault + did_you_mean(unknown, options), 1))
+        return type(error)(text.replace(fault, fault + did_you_mean(unknown, keywords), 1))
     meant = next((name for name in names if f"the size {name} is " in text), "")
-    hint = did_you_mean(meant, options)
-    if meant and not hint:
-        known = _stepnet.sizes_of_cell(source, is_text)
-        hint = "" if meant in known else f"; but the cell has no size {meant}; its sizes are {', '.join(known) or 'none'}"
+    hint = did_you_mean(meant, keywords)
+    if meant and not hint and meant not in _stepnet.sizes_of_cell(source, is_text):
+        try:
+            _stepnet.make_cell(source, is_text, **{**options, "sizes": {meant: 1}})
+        except InvalidArgumentError as of_whole_number:
+            hint = "; but the cell" + str(of_whole_number).partition('"')[2].partition('"')[2]
     return type(error)(text + hint)
 
 

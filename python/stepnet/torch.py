@@ -271,7 +271,8 @@ class Recurrent(Module):
     where the cell has several, in the cell's order; row 2 * layer + direction with two directions. Without ``hx`` states
     start as the cell says. A cell with an input ``lengths`` takes a ``PackedSequence``, too, and then gives one.
 
-    The cell's first output is ``output``, and each of its states ``h`` has an ``output h last``.
+    The cell's first output is ``output``, and each of its states ``h`` has an ``output h last``, under no other name. A state
+    has one row, not a window of several, and one size in all layers.
     """
 
     def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
@@ -287,10 +288,25 @@ class Recurrent(Module):
         self._directions = 1 + any(place.endswith("reverse") for place in self._places)
         self._has_lengths = any(each.name == "lengths" for each in cell.inputs)
         self._is_batch_major = cell.inputs[0].shape.startswith("[B, T")
-        missing = [name for state in self._states for name in self._lasts(state) if name not in cell.outputs]
-        if not self._states or missing:
-            fault = f"does not give {', '.join(missing)}: write `output STATE last`" if missing else "is given no initial state"
-            raise errors.InvalidArgumentError(f"invalid argument: {cell.name} cannot take the place of layers: it {fault}")
+        fault = self._fault()
+        if fault:
+            raise errors.InvalidArgumentError(f"invalid argument: {cell.name} cannot take the place of layers: {fault}")
+
+    def _fault(self) -> str | None:
+        """What keeps the cell from being called as PyTorch's modules are."""
+        if not self._states:
+            return "it is given no initial state"
+        missing = [name for state in self._states for name in self._lasts(state) if name not in self.cell.outputs]
+        if missing:
+            return f"it does not give {', '.join(missing)}: write `output STATE last`, without another name behind `as`"
+        for state in self._states:
+            name = f"{state}_init"
+            shapes = list(dict.fromkeys(each.shape for each in self.cell.inputs if each.name.rpartition("/")[2] == name))
+            if len(shapes) > 1:
+                return f"its state {state} is {' in one layer and '.join(shapes)} in another; PyTorch has one tensor for all layers"
+            if not shapes[0].startswith("[1, "):
+                return f"its state {state} starts from several rows, {shapes[0]}; PyTorch's states have one. Call it by Module"
+        return None
 
     @property
     def input_size(self) -> int:

@@ -341,6 +341,15 @@ def test_what_recurrent_cannot_do_is_told(cells):
     gru = (cells / "gru.cell").read_text()
     with pytest.raises(stepnet.InvalidArgumentError, match="gru cannot take the place of layers: it does not give h_last"):
         stepnet.torch.Recurrent(stepnet.cell(gru.replace("  output h last\n", "")))
+    renamed = stepnet.cell(gru.replace("output h last", "output h last as end"))
+    with pytest.raises(stepnet.InvalidArgumentError, match="write `output STATE last`, without another name behind `as`"):
+        stepnet.torch.Recurrent(renamed)
+    text = "cell c(x[D]; past[D]) { size D = 4; past = x; output past; output past last; %s }"
+    other_sizes = stepnet.cell(text % "option layers = 2; option direction = bidirectional")
+    with pytest.raises(stepnet.InvalidArgumentError, match=r"its state past is \[1, B, 4\] in one layer and \[1, B, 8\] in"):
+        stepnet.torch.Recurrent(other_sizes)
+    with pytest.raises(stepnet.InvalidArgumentError, match=r"past starts from several rows, \[2, B, 4\]; PyTorch's states have"):
+        stepnet.torch.Recurrent(stepnet.cell(text % "state past window=2"))
     module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.LSTM(5, 4)))
     x = torch.randn(7, 3, 5)
     with pytest.raises(stepnet.TypeMismatchError, match=r"is a PackedSequence, but it has no lengths; .*lengths=True"):

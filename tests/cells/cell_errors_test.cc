@@ -278,6 +278,12 @@ TEST(CellErrors, OfSizes) {
         ExpandCell(cell, {.sizes = {{"layers", 2}}});
       },
       "invalid argument: cell \"c\" has no size layers; it is an option, which the cell says: option layers = …");
+  ExpectError(
+      [&] {
+        ExpandCell(cell, {.sizes = {{"batch_first", 1}}});
+      },
+      "invalid argument: cell \"c\" has no size batch_first; it is an option, which the cell says: option batch_major "
+      "= …");
   ExpectError([&] { ExpandCell(cell, {.sizes = {{"H", 0}}}); }, "invalid argument: the size H is 0, must be above 0");
 }
 
