@@ -55,8 +55,8 @@ class Module(torch.nn.Module):
 
     ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
     its outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
-    ``double()`` it computes in float64. Gradients of gradients, forward mode, and the transforms of ``torch.func`` raise
-    InvalidArgumentError.
+    ``double()`` it computes in float64. Gradients of gradients, forward mode, the transforms of ``torch.func`` and
+    ``is_grads_batched`` raise InvalidArgumentError.
 
     It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
     into PyTorch's current stream. Inputs must be there, too. Those that are not contiguous are copied, and a

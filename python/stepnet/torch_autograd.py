@@ -38,7 +38,9 @@ class Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        refuse_transforms(ctx.cell, [each for each in output_gradients if each is not None])
+        given = [each for each in output_gradients if each is not None]
+        _refuse_batch(ctx.cell, given)
+        refuse_transforms(ctx.cell, given)
         tensors = ctx.saved_tensors[: len(ctx.names)]  # raises where one of the saved ones was written to
         if not torch.is_grad_enabled():  # nobody will differentiate the gradients
             return None, None, None, *_gradients(ctx, output_gradients)
@@ -189,17 +191,46 @@ def traced(cell: Cell, how: str) -> errors.InvalidArgumentError:
 
 
 _is_transformed: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+_is_batch_of_gradients: Callable[[torch.Tensor], bool] = getattr(
+    getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda _: False
+)  # what is_grads_batched makes
+
+
+def _transform() -> str:
+    """The transform of ``torch.func`` that is the innermost: Vmap, Grad, Jvp, …; nothing where none is under way."""
+    return torch._C._functorch.peek_interpreter_stack().key().name if _is_transformed() else ""
+
+
+def _other_ways(cell: Cell) -> dict[str, str]:
+    """What there is in place of transforms."""
+    first = cell.inputs[0]
+    return {
+        "Vmap": f"give what is mapped over as sequences of one batch, the input {first.name!r} as {first.shape}",
+        "Grad": "use backward() or torch.autograd.grad, or give the cell back by stepnet.to_torch first",
+        "Jvp": "use backward() or torch.autograd.grad, or take differences of outputs",
+    }
 
 
 def refuse_transforms(cell: Cell, tensors: Sequence[torch.Tensor]) -> None:
     """Raises InvalidArgumentError where tensors stand for more than their values: for batches, or tangents, too."""
-    what = ""
-    if _is_transformed():
-        what = "a transform of torch.func, as vmap, grad or jvp,"
-    elif forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(each).tangent is not None for each in tensors):
-        what = "forward mode (torch.autograd.forward_ad)"
-    if what:
+    if transform := _transform():
+        other_way = _other_ways(cell).get(transform, "call it outside of it")
         raise errors.InvalidArgumentError(
-            f"invalid argument: {cell.name} is called in {what} of which a cell knows nothing; use backward() and "
-            "torch.autograd.grad, and the cell's own batch, or give the cell back by stepnet.to_torch first"
+            f"invalid argument: {cell.name} is called in a transform of torch.func, {transform.lower()}, which does not go "
+            f"through a cell; {other_way}"
+        )
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(each).tangent is not None for each in tensors):
+        raise errors.InvalidArgumentError(
+            f"invalid argument: {cell.name} is called in forward mode (torch.autograd.forward_ad), which does not go through "
+            f"a cell; {_other_ways(cell)['Jvp']}"
+        )
+
+
+def _refuse_batch(cell: Cell, output_gradients: Sequence[torch.Tensor]) -> None:
+    """Raises InvalidArgumentError where each gradient stands for a batch of them: a cell computes for one."""
+    if _transform() == "Vmap" or any(map(_is_batch_of_gradients, output_gradients)):
+        raise errors.InvalidArgumentError(
+            f"invalid argument: {cell.name} is given many gradients of its outputs at once (is_grads_batched=True or "
+            "vectorize=True of torch.autograd, or vmap around it), and a cell computes for one; call "
+            "torch.autograd.grad(…, retain_graph=True) for each of them, or give the cell back by stepnet.to_torch first"
         )

@@ -163,17 +163,20 @@ def test_transforms_and_forward_mode_are_refused(module, is_grad_enabled):
             return module(x).h
 
     func, forward_ad = torch.func, torch.autograd.forward_ad
+    by_autograd = "use backward[(][)] or torch.autograd.grad, or give the cell back by stepnet.to_torch"
+    by_differences = "use backward[(][)] or torch.autograd.grad, or take differences"
     transforms = [
-        lambda: func.vmap(run)(torch.stack([x, x])),
-        lambda: func.grad(lambda given: run(given).sum())(x),
-        lambda: func.jvp(run, (x,), (x,)),
-        lambda: func.jacrev(run)(x),
-        lambda: func.jacfwd(run)(x),
-        lambda: func.hessian(lambda given: run(given).sum())(x),
-        lambda: func.functionalize(run)(x),
+        ("vmap", "as sequences of one batch, the input 'x' as [[]T, B, 5[]]", lambda: func.vmap(run)(torch.stack([x, x]))),
+        ("grad", by_autograd, lambda: func.grad(lambda given: run(given).sum())(x)),
+        ("jvp", by_differences, lambda: func.jvp(run, (x,), (x,))),
+        ("grad", by_autograd, lambda: func.jacrev(run)(x)),
+        ("jvp", by_differences, lambda: func.jacfwd(run)(x)),
+        ("grad", by_autograd, lambda: func.hessian(lambda given: run(given).sum())(x)),
+        ("functionalize", "call it outside of it", lambda: func.functionalize(run)(x)),
     ]
-    for transform in transforms:
-        with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in a transform of torch.func"):
+    for name, other_way, transform in transforms:
+        message = f"lstm is called in a transform of torch.func, {name}, which does not go through a cell; .*{other_way}"
+        with pytest.raises(stepnet.InvalidArgumentError, match=message):
             transform()
     with forward_ad.dual_level():
         assert torch.equal(run(x), module(x).h)  # no tangent is in it
@@ -188,10 +191,15 @@ def test_gradients_for_a_batch_of_gradients_are_refused(module):
     x = torch.randn(4, 2, 5, requires_grad=True)
     h = module(x).h_last
     seeds = torch.randn(3, *h.shape)
-    with pytest.raises(stepnet.InvalidArgumentError, match="lstm is called in a transform of torch.func"):
-        torch.func.vmap(lambda seed: torch.autograd.grad(h, x, seed, retain_graph=True)[0])(seeds)
-    with pytest.raises((RuntimeError, stepnet.TypeMismatchError)):  # of PyTorch, or of what its batch cannot be read as
-        torch.autograd.grad(h, x, seeds, is_grads_batched=True)
+    message = "lstm is given many gradients of its outputs at once .is_grads_batched=True.*for each of them"
+    batches = [
+        lambda: torch.autograd.grad(h, x, seeds, is_grads_batched=True),
+        lambda: torch.autograd.functional.jacobian(lambda given: module(given).h_last, x, vectorize=True),
+        lambda: torch.func.vmap(lambda seed: torch.autograd.grad(h, x, seed, retain_graph=True)[0])(seeds),
+    ]
+    for batch in batches:
+        with pytest.raises(stepnet.InvalidArgumentError, match=message):
+            batch()
 
 
 def test_initial_states_have_gradients(module):
