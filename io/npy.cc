@@ -12,6 +12,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/memory_limit_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
@@ -437,8 +438,10 @@ Tensor ReadNpy(const std::string& path) {
 }
 
 NpyBytes EncodeNpy(const Tensor& anywhere, const std::string& path) {
-  const Tensor tensor = anywhere.To({});
-  if (tensor.dtype() == DType::kBFloat16) return EncodeNpy(Widened(tensor), path);
+  const Tensor tensor = WithMemoryFor("a copy to be written to", path, [&] {
+    const Tensor on_host = anywhere.To({});
+    return on_host.dtype() == DType::kBFloat16 ? Widened(on_host) : on_host;
+  });
   if (tensor.dtype() != DType::kString) {
     return {.header = HeaderBytes(NumberDescr(tensor.dtype()), tensor.shape()), .elements = tensor};
   }

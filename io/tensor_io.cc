@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
@@ -19,7 +20,9 @@ namespace {
 
 constexpr std::string_view kChunkSeparator = "#%";
 
-Tensor NewPlace(const std::string&, DType dtype, const Shape& shape) { return Tensor(dtype, shape); }
+Tensor NewPlace(const std::string& name, DType dtype, const Shape& shape) {
+  return WithMemoryFor("the tensor", name, [&] { return Tensor(dtype, shape); });
+}
 Tensor NoPlace(const std::string&, DType, const Shape&) { return {}; }
 
 [[noreturn]] void Throw(const std::string& name, const std::string& message) {
@@ -127,7 +130,7 @@ void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
     if (place.dtype() != dtype || place.shape() != shape) {
       Throw(name, StrCat(" is ", dtype, " ", shape, ", ", place.Description(), " is needed"));
     }
-    return place.device().IsHost() ? place : read.emplace_back(place, Tensor(dtype, shape)).second;
+    return place.device().IsHost() ? place : read.emplace_back(place, NewPlace(name, dtype, shape)).second;
   };
   const auto is_wanted = [&](const std::string& name) { return place_of(name) != places.end(); };
   const FoundTensors found = ReadFound(path, is_wanted, find_place);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
@@ -167,7 +168,9 @@ BFloat16Weights StoreWeightsInBFloat16(const NetDef& net, const std::vector<std:
   if (result.stored.empty()) ThrowNothingStored(result.kept);
   for (const std::string& name : result.stored) {
     Blob& blob = workspace.GetBlob(name);
-    if (blob.GetTensor().dtype() == DType::kFloat) blob.SetTensor(Rounded(blob.GetTensor()));
+    if (blob.GetTensor().dtype() == DType::kFloat) {
+      blob.SetTensor(WithMemoryFor("the weights in bfloat16", name, [&] { return Rounded(blob.GetTensor()); }));
+    }
     result.bytes += blob.GetTensor().size_bytes();
   }
   return result;

@@ -1,6 +1,7 @@
 #include "stepnet/python/src/array_reading.h"
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 
 namespace nb = nanobind;
@@ -48,12 +49,8 @@ Tensor CopyOf(const LentArray& lent, const ArrayRole& role, bool warns) {
                                                     ", and NumPy, which would copy it, has no bfloat16; give a copy"));
   }
   if (warns) WarnOfCopy(role, lent.why_copied, "give it as numpy.ascontiguousarray makes it");
-  Tensor copy;
-  try {
-    copy = Tensor(dtype, lent.tensor.shape());
-  } catch (const Error& error) {
-    throw Error(error.code(), StrCat("there is no memory for a copy of ", Text(role), ": ", error.message()));
-  }
+  const Tensor copy =
+      WithMemoryFor(StrCat("a copy of the ", role.kind), role.name, [&] { return Tensor(dtype, lent.tensor.shape()); });
   const nb::module_ numpy = nb::module_::import_("numpy");
   nb::object source = lent.array;
   if (!PyObject_CheckBuffer(source.ptr())) source = numpy.attr("from_dlpack")(source);

@@ -42,8 +42,8 @@ nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb
               std::optional<std::uint64_t> draw, const TensorExchange* exchange) {
   const ArrayPlace place = cell.PlaceOf(stream, exchange);
   const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
-  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments, draw); }), /*read_only=*/false,
-                  place);
+  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments, draw); }), cell.outputs(),
+                  /*read_only=*/false, place);
 }
 
 nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
@@ -67,7 +67,7 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
   auto gradients =
       std::make_unique<CallGradients>(CallGradients::Of{.text = cell->name(), .device = place.device}, cell->outputs(),
                                       outputs, std::move(differentiated), std::move(pullback));
-  return nb::make_tuple(ArraysOf(outputs, read_only, place), nb::cast(std::move(gradients)));
+  return nb::make_tuple(ArraysOf(outputs, cell->outputs(), read_only, place), nb::cast(std::move(gradients)));
 }
 
 nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,

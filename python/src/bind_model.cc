@@ -10,6 +10,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/exact_number.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
@@ -34,7 +35,7 @@ nb::list Call(LoadedNet& net, const nb::dict& given) {
   return WithFile(net.file(), [&] {
     const std::vector<Tensor> inputs = net.TakeInputs(given);
     const std::vector<Tensor> outputs = CallOnDevice(net.place(), [&] { return net.program()->Run(inputs); });
-    return net.program()->BehindRun([&] { return ArraysOf(outputs, /*read_only=*/false); });
+    return net.program()->BehindRun([&] { return ArraysOf(outputs, net.outputs(), /*read_only=*/false); });
   });
 }
 
@@ -53,7 +54,7 @@ nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const 
     const CallGradients::Of of = {.text = net.Described(), .file = net.file(), .device = net.place().device};
     auto gradients =
         std::make_unique<CallGradients>(of, net.outputs(), outputs, std::move(differentiated), std::move(pullback));
-    return nb::make_tuple(ArraysOf(outputs, /*read_only=*/true), nb::cast(std::move(gradients)));
+    return nb::make_tuple(ArraysOf(outputs, net.outputs(), /*read_only=*/true), nb::cast(std::move(gradients)));
   });
 }
 
@@ -80,7 +81,9 @@ nb::dict Filled(LoadedNet& net) {
   for (const std::string& name : net.filled()) {
     const Blob* const blob = shared.workspace.FindBlob(name);
     const bool is_tensor = blob != nullptr && blob->HasTensor();
-    if (is_tensor) arrays[StrOf(name)] = ArrayOf(blob->GetTensor().To({}), /*read_only=*/true);
+    if (!is_tensor) continue;
+    const Tensor tensor = WithMemoryFor("a copy of the blob", name, [&] { return blob->GetTensor().To({}); });
+    arrays[StrOf(name)] = ArrayOf(tensor, /*read_only=*/true);
   }
   return arrays;
 }

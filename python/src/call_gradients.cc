@@ -4,6 +4,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/device_calls.h"
@@ -17,19 +18,18 @@ namespace stepnet::python {
 namespace {
 
 // Each with memory of its own: of those that show the same memory all but the first in it are copied.
-std::vector<Tensor> Apart(std::vector<Tensor> tensors) {
-  std::vector<Tensor*> in_memory;
-  for (Tensor& tensor : tensors) {
-    if (tensor.defined()) in_memory.push_back(&tensor);
+std::vector<Tensor> Apart(std::vector<Tensor> tensors, const std::vector<std::string>& names) {
+  std::vector<size_t> in_memory;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].defined()) in_memory.push_back(i);
   }
-  const auto begin_of = [](const Tensor* tensor) { return static_cast<const char*>(tensor->raw()); };
-  std::ranges::sort(in_memory, {},
-                    [&](const Tensor* tensor) { return std::pair(begin_of(tensor), -tensor->size_bytes()); });
+  const auto begin_of = [&](size_t i) { return static_cast<const char*>(tensors[i].raw()); };
+  std::ranges::sort(in_memory, {}, [&](size_t i) { return std::pair(begin_of(i), -tensors[i].size_bytes()); });
   const char* taken_to = nullptr;
-  for (Tensor* tensor : in_memory) {
-    const char* const begin = begin_of(tensor);
-    const char* const end = begin + tensor->size_bytes();
-    if (begin < taken_to) *tensor = tensor->Clone();
+  for (const size_t i : in_memory) {
+    const char* const begin = begin_of(i);
+    const char* const end = begin + tensors[i].size_bytes();
+    if (begin < taken_to) tensors[i] = WithMemoryFor("a copy of", names[i], [&] { return tensors[i].Clone(); });
     taken_to = std::max(taken_to, end);
   }
   return tensors;
@@ -58,7 +58,7 @@ nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& 
 nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& sums, const ArrayPlace& place) {
   const std::vector<Tensor> given = Take(output_gradients, place), before = TakeSums(sums);
   const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given, before); });
-  const nb::list arrays = ArraysOf(gradients, /*read_only=*/false, place);
+  const nb::list arrays = ArraysOf(gradients, NamesOf(differentiated_), /*read_only=*/false, place);
   nb::dict parameters, inputs;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     const By& by = differentiated_[i];
@@ -132,10 +132,11 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
   return sums;
 }
 
-nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, const ArrayPlace& place) {
+nb::list ArraysOf(const std::vector<Tensor>& tensors, const std::vector<std::string>& names, bool read_only,
+                  const ArrayPlace& place) {
   nb::list arrays;
   if (place.exchange != nullptr) {
-    for (const Tensor& tensor : Apart(tensors)) {
+    for (const Tensor& tensor : Apart(tensors, names)) {
       arrays.append(tensor.defined() ? place.exchange->Give(tensor) : nb::none());
     }
   } else {

@@ -53,8 +53,9 @@ class CallGradients {
   std::vector<bool> is_floating_;
 };
 
-// Does what ArrayOf does, for each. By `place.exchange` they are tensors of PyTorch that share no memory: of those that
-// do all but the first in memory are copied, since they are written to.
-nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only, const ArrayPlace& place = {});
+// Does what ArrayOf does, for each; errors have their names. By `place.exchange` they are tensors of PyTorch that share
+// no memory: of those that do all but the first in memory are copied, since they are written to.
+nanobind::list ArraysOf(const std::vector<Tensor>& tensors, const std::vector<std::string>& names, bool read_only,
+                        const ArrayPlace& place = {});
 
 }  // namespace stepnet::python

@@ -5,6 +5,7 @@
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/double_net.h"
@@ -70,7 +71,10 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
       argument.shape = tensor.shape();
       if (!is_parameter) argument.start = tensor;
       argument.start.SetConstant();
-      if (!is_parameter && !options_.device().IsHost()) argument.start_there = tensor.To(options_.device());
+      if (!is_parameter && !options_.device().IsHost()) {
+        argument.start_there =
+            WithMemoryFor("the initial state", input.blob, [&] { return tensor.To(options_.device()); });
+      }
     }
     arguments_.push_back(std::move(argument));
   };
@@ -133,7 +137,10 @@ std::map<std::string, Tensor> Cell::Init(std::uint64_t seed) const {
   Workspace filled;
   RunNetOnce(net_.init_net, filled, options);
   std::map<std::string, Tensor> parameters;
-  for (const std::string& parameter : net_.parameters) parameters[parameter] = filled.GetTensor(parameter).To({});
+  for (const std::string& parameter : net_.parameters) {
+    parameters[parameter] =
+        WithMemoryFor("a copy of the parameter", parameter, [&] { return filled.GetTensor(parameter).To({}); });
+  }
   return parameters;
 }
 

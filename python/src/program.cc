@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor_home.h"
 #include "stepnet/nets/backward.h"
@@ -270,7 +271,9 @@ void Program::GiveBack(std::unique_ptr<Session> session) {
 void Program::RunForward(Session& session, const std::vector<Tensor>& inputs, std::optional<std::uint64_t> draw) {
   TakeShared(session);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]));
+    session.inputs[i]->SetTensor(WithMemoryFor("a copy of the input", def_.inputs[i], [&] {
+      return is_overwritten_[i] ? inputs[i].Clone() : session.input_places[i].Settle(inputs[i]);
+    }));
   }
   session.is_on_device = std::ranges::any_of(inputs, [](const Tensor& input) { return !input.device().IsHost(); });
   session.run = draw ? *draw : (*def_.num_runs)++;
@@ -320,14 +323,18 @@ std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>
     const std::lock_guard lock(def_.shared->mutex);
     for (const std::string& blob : blobs) tensors[blob] = def_.shared->workspace.GetTensor(blob);
   }
-  for (auto& [blob, tensor] : tensors) tensor = tensor.To({}).Clone();
+  for (auto& [blob, tensor] : tensors) {
+    tensor = WithMemoryFor("a copy of the blob", blob, [&, &of = tensor] { return of.To({}).Clone(); });
+  }
   return tensors;
 }
 
 void Program::WriteShared(const std::map<std::string, Tensor>& tensors, std::optional<std::int64_t> num_runs) {
   const std::lock_guard turn(turn_);
   std::map<std::string, Tensor> copies;
-  for (const auto& [blob, tensor] : tensors) copies[blob] = tensor.Clone();
+  for (const auto& [blob, tensor] : tensors) {
+    copies[blob] = WithMemoryFor("a copy for the blob", blob, [&, &given = tensor] { return given.Clone(); });
+  }
   const std::lock_guard lock(def_.shared->mutex);
   std::vector<std::string> written;
   for (const auto& [blob, tensor] : copies) {
@@ -369,6 +376,19 @@ Tensor Pullback::ZerosOf(size_t output) {
   return zeros;
 }
 
+// Gradient `i` of the run, the caller's: it may be what was given, or that of another input too.
+Tensor Pullback::OwnGradient(size_t i, const std::vector<Tensor>& before) const {
+  const Device device = session_->is_on_device ? program_->def_.options.device() : Device{};
+  const TensorInfo& by = differentiated_[i];
+  const Blob* blob = session_->gradients[i];
+  if (blob == nullptr) return Tensor::Zeros(by.dtype, by.shape, device);
+  const Tensor& tensor = blob->GetTensor();
+  const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
+  const Tensor own = device.IsHost() || IsAdded(i) ? OwnOnHost(tensor, std::ranges::any_of(before, shares))
+                                                   : OwnOnDevice(tensor, device);
+  return own.Reshaped(by.shape);
+}
+
 std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums) {
   const std::lock_guard lock(mutex_);
   if (session_->written_back) session_->written_back->UseAll();
@@ -376,28 +396,21 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, c
     Blob* const blob = session_->output_gradients[i];
     if (blob == nullptr) continue;
     const Tensor& given = output_gradients[i];
-    blob->SetTensor(given.defined() ? session_->gradient_places[i].Settle(given) : ZerosOf(i));
+    blob->SetTensor(WithMemoryFor("the gradient of the output", program_->def_.outputs[i], [&] {
+      return given.defined() ? session_->gradient_places[i].Settle(given) : ZerosOf(i);
+    }));
   }
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     // The caller's memory is changed when everything is done.
-    if (IsAdded(i)) session_->gradients[i]->SetTensor(sums[i].Clone());
+    if (!IsAdded(i)) continue;
+    session_->gradients[i]->SetTensor(
+        WithMemoryFor("a sum of gradients of", program_->def_.differentiated[i], [&] { return sums[i].Clone(); }));
   }
   if (session_->backward != nullptr) session_->Run(*session_->backward);
-  const Device device = session_->is_on_device ? program_->def_.options.device() : Device{};
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
-    const TensorInfo& by = differentiated_[i];
-    const Blob* blob = session_->gradients[i];
-    if (blob == nullptr) {
-      gradients.push_back(Tensor::Zeros(by.dtype, by.shape, device));
-      continue;
-    }
-    const Tensor& tensor = blob->GetTensor();
-    // The gradient may be what was given, or that of another input too; each is the caller's to change.
-    const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
-    const Tensor own = device.IsHost() || IsAdded(i) ? OwnOnHost(tensor, std::ranges::any_of(gradients, shares))
-                                                     : OwnOnDevice(tensor, device);
-    gradients.push_back(own.Reshaped(by.shape));
+    gradients.push_back(
+        WithMemoryFor("the gradient of", program_->def_.differentiated[i], [&] { return OwnGradient(i, gradients); }));
   }
   for (Blob* blob : session_->output_gradients) {
     if (blob != nullptr) blob->Reset();

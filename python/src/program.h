@@ -131,6 +131,7 @@ class Pullback {
 
  private:
   Tensor ZerosOf(size_t output);
+  Tensor OwnGradient(size_t i, const std::vector<Tensor>& before) const;
   const std::shared_ptr<Program> program_;
   std::unique_ptr<Program::Session> session_;
   std::mutex mutex_;

@@ -262,7 +262,8 @@ TEST(Npz, TakesNoMoreMemoryThanIsAllowed) {
   const std::string path = dir.Put("a.npz", Zip({EntryOf("w.npy", Zeros("2000000", 2'000'000), 8)}));
   const LimitedMemory limited(TensorMemory().current + (1 << 20));
   ExpectError([&] { ReadTensors(path); },
-              "…out of memory: " + path + "/w.npy: a tensor uint8 [2000000] needs 2000000 bytes; ");
+              "…out of memory: " + path +
+                  "/w.npy: there is no memory for the tensor \"w\": a tensor uint8 [2000000] needs 2000000 bytes; ");
 }
 
 TEST(Npz, CountsCharactersOfStrings) {

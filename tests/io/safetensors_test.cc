@@ -203,7 +203,9 @@ TEST(Safetensors, TakeNoMoreMemoryThanIsAllowed) {
   const std::string large = dir.Path("large");
   dir.Put("large", WithHeader(R"({"w":{"dtype":"U8","shape":[2000000],"data_offsets":[0,2000000]}})"));
   std::filesystem::resize_file(large, std::filesystem::file_size(large) + 2'000'000);
-  ExpectError([&] { ReadTensors(large); }, "…out of memory: a tensor uint8 [2000000] needs 2000000 bytes; ");
+  ExpectError(
+      [&] { ReadTensors(large); },
+      "…out of memory: there is no memory for the tensor \"w\": a tensor uint8 [2000000] needs 2000000 bytes; ");
 }
 
 TEST(Safetensors, NoticeThatTheFileBecomesShorter) {

@@ -7,6 +7,7 @@
 
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/bfloat16_weights.h"
@@ -200,7 +201,7 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
     } else {
       const Tensor& tensor = blob.GetTensor();
       const bool fits = tensor.dtype() == workspace.GetTensor(name).dtype() || stays_bfloat16(name, tensor.dtype());
-      workspace.SetTensor(name, fits ? tensor : Widened(tensor));
+      workspace.SetTensor(name, WithMemoryFor("the parameter", name, [&] { return fits ? tensor : Widened(tensor); }));
     }
   }
   if (faults.empty()) return names;

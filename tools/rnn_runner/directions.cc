@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -17,7 +18,10 @@ namespace {
 // Operators may overwrite what they read, so every run gets copies.
 std::unique_ptr<Workspace> RunFrom(const TensorMap& tensors, const NetDef& net, const RunOptions& options) {
   auto workspace = std::make_unique<Workspace>();
-  for (const auto& [name, tensor] : tensors) workspace->SetTensor(name, tensor.Clone());
+  for (const auto& [name, tensor] : tensors) {
+    workspace->SetTensor(name,
+                         WithMemoryFor("a copy of the blob", name, [&, &given = tensor] { return given.Clone(); }));
+  }
   RunNetOnce(net, *workspace, options);
   return workspace;
 }

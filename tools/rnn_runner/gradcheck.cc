@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -56,7 +57,10 @@ struct Result {
 
 // Operators may overwrite their inputs, so every run gets copies.
 void Feed(const TensorMap& tensors, Workspace& workspace) {
-  for (const auto& [name, tensor] : tensors) workspace.SetTensor(name, tensor.Clone());
+  for (const auto& [name, tensor] : tensors) {
+    workspace.SetTensor(name,
+                        WithMemoryFor("a copy of the blob", name, [&, &given = tensor] { return given.Clone(); }));
+  }
 }
 
 void RunOnce(Net& net, const TensorMap& tensors, Workspace& workspace) {

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/npy.h"
 #include "stepnet/io/tensor_io.h"
@@ -222,7 +223,8 @@ NamedTensors ReadInputs() {
   for (const std::string& item : SplitList(FLAGS_shape)) {
     const Filled filled = ParseFilled(item);
     uses_fill = uses_fill || !filled.value;
-    fed.emplace_back(filled.blob, Generate(filled, number++));
+    fed.emplace_back(filled.blob,
+                     WithMemoryFor("the blob of --shape", filled.blob, [&] { return Generate(filled, number++); }));
   }
   if (!uses_fill && IsGiven("input_fill")) {
     throw UsageError(

@@ -6,6 +6,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -80,8 +81,10 @@ NamedTensors Split(const std::string& name, const Tensor& vector, PackedLayers l
   NamedTensors tensors;
   for (size_t i = 0; i < names.size(); ++i) {
     const PackedPart& part = layout.parts[i];
-    tensors.emplace_back(names[i],
-                         vector.At(part.offset * DTypeBytes(vector.dtype()), vector.dtype(), part.shape).Clone());
+    tensors.emplace_back(
+        names[i], WithMemoryFor("the tensor", names[i], [&] {
+          return vector.At(part.offset * DTypeBytes(vector.dtype()), vector.dtype(), part.shape).Clone();
+        }));
   }
   return tensors;
 }
@@ -125,7 +128,8 @@ Tensor Joined(const NamedTensors& tensors, PackedLayers layers) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("\"", names[i], "\" is ", parts[i].Description(), " and \"", names[0],
                                                  "\" ", first.Description(), "; a vector is of one type"));
   }
-  Tensor vector(first.dtype(), Shape({layout.size}));
+  const Tensor vector =
+      WithMemoryFor("the tensor", kPacked, [&] { return Tensor(first.dtype(), Shape({layout.size})); });
   for (size_t i = 0; i < parts.size(); ++i) {
     const PackedPart& part = layout.parts[i];
     const Tensor place = vector.At(part.offset * DTypeBytes(vector.dtype()), vector.dtype(), part.shape);

@@ -6,10 +6,13 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 
 namespace stepnet::runner {
@@ -36,7 +39,7 @@ void AddValues(const std::string& name, const Tensor& tensor, Argument* values) 
     case DType::kFloat:
     case DType::kFloat16:
     case DType::kBFloat16: {
-      const Tensor floats = Widened(tensor);
+      const Tensor floats = WithMemoryFor("a copy in float of the tensor", name, [&] { return Widened(tensor); });
       values->mutable_floats()->Add(floats.data<float>(), floats.data<float>() + floats.size());
       return;
     }

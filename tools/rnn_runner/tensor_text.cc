@@ -7,6 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
@@ -107,7 +108,8 @@ Summary Summarize(const Tensor& tensor) {
 std::vector<std::string> SummaryRow(const std::string& name, const Tensor& tensor) {
   std::vector<std::string> row = {NameText(name), DTypeName(tensor.dtype()), tensor.shape().ToString()};
   if (tensor.dtype() == DType::kString) return row;
-  const Summary summary = Summarize(tensor);
+  const Summary summary =
+      WithMemoryFor("a copy of the blob", name, [&] { return Summarize(tensor.To({})); });  // where it is on a device
   const bool any = summary.finite > 0;
   for (const double value : {summary.min, summary.max}) {
     row.push_back(!any ? "" : IsFloating(tensor.dtype()) ? Number(value) : NumberText(value));
@@ -131,7 +133,9 @@ TensorMap DoubleTensors(const Workspace& workspace) {
   TensorMap tensors;
   for (const std::string& name : workspace.LocalBlobs()) {
     const Blob& blob = *workspace.FindBlob(name);
-    if (blob.HasTensor()) tensors[name] = Converted(blob.GetTensor().To({}), DType::kFloat, DType::kDouble);
+    if (!blob.HasTensor()) continue;
+    tensors[name] = WithMemoryFor("a copy in double of the blob", name,
+                                  [&] { return Converted(blob.GetTensor().To({}), DType::kFloat, DType::kDouble); });
   }
   return tensors;
 }
