@@ -130,6 +130,7 @@ std::vector<std::string> SizesOfCell(const std::string& text_or_path, bool is_te
 
 void BindCell(nb::module_& module) {
   nb::class_<CallGradients>(module, "CallGradients")
+      .def("kept", &CallGradients::Kept)
       .def("__call__", &CallGradients::Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
            nb::arg().none() = nb::none());
   nb::class_<Cell>(module, "Cell")

@@ -35,6 +35,17 @@ std::vector<Tensor> Apart(std::vector<Tensor> tensors, const std::vector<std::st
   return tensors;
 }
 
+bool IsNumpys(const Tensor& tensor) {
+  return tensor.defined() && tensor.device().IsHost() && tensor.dtype() != DType::kString &&
+         tensor.dtype() != DType::kBFloat16;
+}
+
+std::vector<std::string> NamesOf(const std::vector<CallGradients::By>& differentiated) {
+  std::vector<std::string> names;
+  for (const CallGradients::By& by : differentiated) names.push_back(by.name);
+  return names;
+}
+
 }  // namespace
 
 CallGradients::CallGradients(Of of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
@@ -53,6 +64,14 @@ nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& 
                               const TensorExchange* exchange) {
   const ArrayPlace place = PlaceFor(of_.device, stream, exchange);
   return WithFile(of_.file, [&] { return Run(output_gradients, sums, place); });
+}
+
+nb::list CallGradients::Kept() const {
+  nb::list kept;
+  for (const auto& [what, tensor] : pullback_->Kept()) {
+    if (IsNumpys(tensor)) kept.append(nb::make_tuple(StrOf(what), ArrayOf(tensor, /*read_only=*/true)));
+  }
+  return kept;
 }
 
 nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& sums, const ArrayPlace& place) {

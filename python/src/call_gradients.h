@@ -40,6 +40,10 @@ class CallGradients {
   nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream,
                        const TensorExchange* exchange);
 
+  // What the run was given and has given, on the host, of which the gradients are computed: texts that name it, and
+  // arrays over its memory.
+  nanobind::list Kept() const;
+
  private:
   nanobind::tuple Run(const nanobind::dict& output_gradients, const nanobind::dict& sums, const ArrayPlace& place);
   std::vector<Tensor> Take(const nanobind::dict& given, const ArrayPlace& place) const;

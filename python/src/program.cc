@@ -291,8 +291,10 @@ std::vector<Tensor> Program::OutputsOf(const Session& session) const {
   for (size_t i = 0; i < session.outputs.size(); ++i) {
     const Blob& blob = *session.outputs[i];
     const Tensor tensor = blob.HasTensor() ? blob.GetTensor() : Tensor();
-    outputs.push_back(session.is_on_device ? OwnOnDevice(tensor, def_.options.device())
-                                           : OwnOnHost(tensor, /*is_others=*/is_kept_[i]));
+    outputs.push_back(WithMemoryFor("a copy of the output", def_.outputs[i], [&] {
+      return session.is_on_device ? OwnOnDevice(tensor, def_.options.device())
+                                  : OwnOnHost(tensor, /*is_others=*/is_kept_[i]);
+    }));
   }
   return outputs;
 }
@@ -361,6 +363,18 @@ Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Se
 }
 
 Pullback::~Pullback() { program_->GiveBack(std::move(session_)); }
+
+std::vector<std::pair<std::string, Tensor>> Pullback::Kept() const {
+  std::vector<std::pair<std::string, Tensor>> kept;
+  const auto add = [&](const char* what, const std::vector<std::string>& names, const std::vector<Blob*>& blobs) {
+    for (size_t i = 0; i < blobs.size(); ++i) {
+      if (blobs[i]->HasTensor()) kept.emplace_back(StrCat(what, " \"", names[i], "\""), blobs[i]->GetTensor());
+    }
+  };
+  add("what the call was given as", program_->def_.inputs, session_->inputs);
+  add("the output", program_->def_.outputs, session_->outputs);
+  return kept;
+}
 
 bool Pullback::IsAdded(size_t i) const { return program_->def_.is_added[i]; }
 

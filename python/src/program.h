@@ -125,6 +125,9 @@ class Pullback {
   // dtype and shape: what is returned is the sum, in memory of its own, and on the host.
   std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums = {});
 
+  // What the run was given and what it has given, with texts that name it.
+  std::vector<std::pair<std::string, Tensor>> Kept() const;
+
   // What is differentiated, by index, and whether the gradient is added.
   const TensorInfo& InfoOf(size_t i) const { return differentiated_[i]; }
   bool IsAdded(size_t i) const;

@@ -56,8 +56,8 @@ class Pullback:
                 or the gradients of a call before, where all are added.
 
         Raises:
-            InvalidArgumentError: without the gradient of any output; where an array is missing, is for another name, or
-                cannot be written to.
+            InvalidArgumentError: without the gradient of any output; where an array is missing, is for another name, cannot
+                be written to, or shares memory with what the call was given or gave.
             ShapeMismatchError, TypeMismatchError: for an array that is not as the gradient is.
         """
         if not output_gradients:
@@ -70,6 +70,8 @@ class Pullback:
         given = arrays_of("into", {} if into is None else into)
         targets = {name: _writable(name, given[name]) for name in names_of("into", given)}
         _refuse_overlap(targets)
+        if targets:
+            _refuse_kept(targets, self._gradients.kept())
         by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
         sums = {}
         for name, array in targets.items():
@@ -150,6 +152,19 @@ def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
                     f"invalid argument: into has for {other!r} and {name!r} arrays in the same memory; each needs its own"
                 )
         seen[name] = array
+
+
+def _refuse_kept(targets: Mapping[str, numpy.ndarray], kept: Iterable[tuple[str, numpy.ndarray]]) -> None:
+    """Raises InvalidArgumentError where an array is in memory of which the gradients are computed: the next call of the
+    pullback would compute them of the sum.
+    """
+    for what, other in kept:
+        for name, array in targets.items():
+            if numpy.may_share_memory(array, other, max_work=MOST_WORK):
+                raise InvalidArgumentError(
+                    f"invalid argument: into has for {name!r} an array in the memory of {what}, of which gradients are "
+                    "computed; give a copy"
+                )
 
 
 @contextlib.contextmanager

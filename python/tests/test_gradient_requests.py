@@ -1,3 +1,5 @@
+import ctypes
+
 import numpy
 import pytest
 
@@ -228,6 +230,53 @@ def test_arrays_of_into_may_get_another_shape_meanwhile(case):
     for name, array in total.items():
         assert array.shape == (array.size, 1)
         numpy.testing.assert_array_equal(array.reshape(params[name].shape), 1 + every.params[name])
+
+
+def writable(array):
+    """The memory of an array that may not be written to as one that may."""
+    return numpy.frombuffer((ctypes.c_char * array.nbytes).from_address(array.ctypes.data), array.dtype).reshape(array.shape)
+
+
+def test_arrays_of_into_share_no_memory_with_what_gradients_are_computed_of(case):
+    """The first call of the pullback would be right, and the second not."""
+    cell, params, x = case
+    names = [*params, "x"]
+    outputs, pullback = cell.vjp(params, gradient_requests=dict.fromkeys(names, "add"), x=x)
+    gradient = numpy.ones_like(outputs.h)
+    expected = by_name(pullback({name: numpy.zeros_like(each) for name, each in {**params, "x": x}.items()}, h=gradient))
+
+    def refused(name, array, what):
+        into = {each: numpy.zeros_like(expected[each]) for each in names} | {name: array}
+        with pytest.raises(stepnet.InvalidArgumentError, match=f"into has for '{name}' an array in the memory of {what}, of"):
+            pullback(into, h=gradient)
+
+    first = names[0]
+    refused("x", x, 'what the call was given as "x"')
+    refused(first, params[first], f'what the call was given as "{first}"')
+    weights = next(name for name in params if params[name].size >= x.size)
+    refused("x", params[weights].reshape(-1)[-x.size :].reshape(x.shape), f'what the call was given as "{weights}"')
+    start = next(name for name in names if expected[name].size <= outputs.h.size)
+    part = writable(outputs.h).reshape(-1)[: expected[start].size].reshape(expected[start].shape)
+    refused(start, part, 'the output "h"')
+    again = by_name(pullback({name: numpy.zeros_like(expected[name]) for name in names}, h=gradient))
+    for name in names:
+        numpy.testing.assert_array_equal(again[name], expected[name])
+
+
+def test_arrays_of_into_share_no_memory_with_inputs_of_a_net():
+    net = stepnet.load('op { type: "Mul" input: "x" input: "x" output: "y" } external_output: "y"')
+    both = numpy.arange(1, 9, dtype="float32")
+    x = both[1::2]  # copied, since it is not contiguous: the array of into may be here
+    with pytest.warns(stepnet.CopyWarning):
+        _, pullback = net.vjp(gradient_requests={"x": "add"}, x=x)
+    for _ in range(2):
+        pullback({"x": x}, y=numpy.ones(4, "float32"))
+    numpy.testing.assert_array_equal(x, [10, 20, 30, 40])
+    x = both[:4]
+    _, pullback = net.vjp(gradient_requests={"x": "add"}, x=x)
+    pullback({"x": both[4:]}, y=numpy.ones(4, "float32"))
+    with pytest.raises(stepnet.InvalidArgumentError, match='into has for .x. an array in the memory of what the call was given'):
+        pullback({"x": both[3:7]}, y=numpy.ones(4, "float32"))
 
 
 def test_memory_that_numpy_does_not_have_is_named():
