@@ -100,6 +100,22 @@ bool FitsParameter(const Blob& blob, const Tensor& parameter) {
   return dtype == parameter.dtype() || (IsStoredFloat(dtype) && parameter.dtype() == DType::kFloat);
 }
 
+// The tensor of this blob that somebody gave, null where nobody did.
+const Tensor* GivenIn(const Workspace& workspace, const std::string& name) {
+  const Blob* blob = workspace.FindBlob(name);
+  return blob != nullptr && blob->HasTensor() ? &blob->GetTensor() : nullptr;
+}
+
+// The batch of an initial state that has a row for each sequence, --batch where none has.
+std::int64_t BatchOfStarts(const CellNet& cell, const Workspace& workspace) {
+  for (const CellNetInput& start : cell.starts) {
+    const Tensor* given = GivenIn(workspace, start.blob);
+    const std::int64_t batch_dim = given == nullptr ? -1 : given->shape().rank() - (std::ssize(start.dims) - 1);
+    if (batch_dim >= 0 && given->dim(static_cast<int>(batch_dim)) != 1) return given->dim(static_cast<int>(batch_dim));
+  }
+  return FLAGS_batch;
+}
+
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
@@ -223,44 +239,48 @@ void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& 
               StrCat("the parameter ", Quoted(name), " is ", given.Description(), "; it must be ", shape));
 }
 
-std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengths, Workspace& workspace) {
-  std::vector<std::string> made_up;
-  std::int64_t steps = FLAGS_steps, batch = FLAGS_batch;
+SequenceSizes CheckCellInputs(const CellNet& cell, const Workspace& workspace) {
+  SequenceSizes sizes{.steps = FLAGS_steps, .batch = IsGiven("batch") ? FLAGS_batch : BatchOfStarts(cell, workspace)};
   // What was given says how long and how wide the others are; the first one decides.
   for (size_t i = cell.inputs.size(); i-- > 0;) {
     const CellNetInput& input = cell.inputs[i];
-    const Blob* blob = workspace.FindBlob(input.blob);
-    if (blob == nullptr || !blob->HasTensor() || blob->GetTensor().shape().rank() != std::ssize(input.dims)) continue;
-    for (int d = 0; d < blob->GetTensor().shape().rank(); ++d) {
-      const std::int64_t size = blob->GetTensor().dim(d);
-      if (input.dims[d] == CellNetInput::kSteps) steps = SizeOf("steps", FLAGS_steps, size, input);
-      if (input.dims[d] == CellNetInput::kBatch) batch = SizeOf("batch", FLAGS_batch, size, input);
+    const Tensor* given = GivenIn(workspace, input.blob);
+    if (given == nullptr || given->shape().rank() != std::ssize(input.dims)) continue;
+    for (int d = 0; d < given->shape().rank(); ++d) {
+      if (input.dims[d] == CellNetInput::kSteps) sizes.steps = SizeOf("steps", FLAGS_steps, given->dim(d), input);
+      if (input.dims[d] == CellNetInput::kBatch) sizes.batch = SizeOf("batch", FLAGS_batch, given->dim(d), input);
     }
   }
+  for (const CellNetInput& input : cell.inputs) {
+    if (const Tensor* given = GivenIn(workspace, input.blob)) CheckCellInput(input, *given, sizes.steps, sizes.batch);
+  }
+  for (const CellNetInput& start : cell.starts) {
+    if (const Tensor* given = GivenIn(workspace, start.blob)) CheckCellStart(start, *given, sizes.steps, sizes.batch);
+  }
+  return sizes;
+}
+
+TensorInfo MadeUpInfo(const CellNetInput& input, const SequenceSizes& sizes) {
+  std::vector<std::int64_t> dims = input.dims;
+  std::ranges::replace(dims, CellNetInput::kSteps, sizes.steps);
+  std::ranges::replace(dims, CellNetInput::kBatch, sizes.batch);
+  return {.dtype = input.dtype, .shape = Shape(dims)};
+}
+
+std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengths, Workspace& workspace) {
+  const SequenceSizes sizes = CheckCellInputs(cell, workspace);
+  std::vector<std::string> made_up;
   std::uint64_t number = 1'000'000;  // beyond those of --shape
   for (const CellNetInput& input : cell.inputs) {
     ++number;
-    const Blob* blob = workspace.FindBlob(input.blob);
-    if (blob != nullptr && blob->HasTensor()) {
-      CheckCellInput(input, blob->GetTensor(), steps, batch);
-      continue;
-    }
-    std::vector<std::int64_t> dims = input.dims;
-    for (std::int64_t& dim : dims) {
-      if (dim == CellNetInput::kSteps) dim = steps;
-      if (dim == CellNetInput::kBatch) dim = batch;
-    }
+    if (GivenIn(workspace, input.blob) != nullptr) continue;
     const RandomStream random(FLAGS_seed, number, /*run=*/0, /*step=*/0);
-    Tensor tensor(input.dtype, Shape(dims));
-    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, lengths, random, i, steps); });
-    std::cerr << PrintableLine(MadeUpText(input.blob, tensor, lengths, steps)) << "\n";
+    const TensorInfo info = MadeUpInfo(input, sizes);
+    Tensor tensor = WithMemoryFor("the input", input.blob, [&] { return Tensor(info.dtype, info.shape); });
+    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, lengths, random, i, sizes.steps); });
+    std::cerr << PrintableLine(MadeUpText(input.blob, tensor, lengths, sizes.steps)) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);
-  }
-  for (const CellNetInput& start : cell.starts) {
-    if (const Blob* blob = workspace.FindBlob(start.blob); blob != nullptr && blob->HasTensor()) {
-      CheckCellStart(start, blob->GetTensor(), steps, batch);
-    }
   }
   return made_up;
 }

@@ -52,9 +52,22 @@ void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& 
 // What lengths and masks are that nobody gives: of whole sequences, or random, from 0 to the number of steps.
 enum class MadeUpLengths { kWhole, kRandom };
 
+// What inputs that are made up have.
+struct SequenceSizes {
+  std::int64_t steps = 0;
+  std::int64_t batch = 0;
+};
+
+// Looks at the inputs and initial states that `workspace` holds. Returns what they say of the others: what they leave
+// open is as --steps and --batch say. Throws UsageError where one of these is given and an input says otherwise, and
+// kShapeMismatch where one has not the shape that the cell declares.
+SequenceSizes CheckCellInputs(const CellNet& cell, const Workspace& workspace);
+
+// What an input has that nobody gives.
+TensorInfo MadeUpInfo(const CellNetInput& input, const SequenceSizes& sizes);
+
 // Fills those inputs that `workspace` does not hold, and says so on standard error: random numbers, lengths and masks
-// as `lengths` says. Returns their names. Throws UsageError where --steps or --batch is given, and an input that the
-// workspace holds says otherwise, and kShapeMismatch where one has not the shape that the cell declares.
+// as `lengths` says. Returns their names. Throws as CheckCellInputs does.
 std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengths, Workspace& workspace);
 
 }  // namespace stepnet::runner

@@ -34,8 +34,9 @@ std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::s
 }
 
 // What --init_net fills, and what the flags of inputs give, as they give it to `run`. Throws as running the one, and as
-// ReadInputs and CheckRead do.
-std::map<std::string, TensorInfo> GivenTensors(const std::vector<NamedNet>& nets, const std::string& path) {
+// CheckRead does.
+std::map<std::string, TensorInfo> GivenTensors(const std::vector<NamedNet>& nets, const NamedTensors& fed,
+                                               const std::string& path) {
   std::map<std::string, TensorInfo> given;
   const auto add = [&](const std::string& name, const Tensor& tensor) {
     // Runs compute with the floats that weights of 16 bits are.
@@ -55,7 +56,6 @@ std::map<std::string, TensorInfo> GivenTensors(const std::vector<NamedNet>& nets
       if (blob.HasTensor()) add(name, blob.GetTensor());
     }
   }
-  const NamedTensors fed = ReadInputs();
   std::vector<const NetDef*> fed_nets;
   for (const NamedNet& named : nets) fed_nets.push_back(named.net);
   CheckRead(path, fed_nets, fed);
@@ -73,6 +73,25 @@ void CheckCellParameters(const CellNet& cell) {
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_init_net});
   }
+}
+
+// What `run` gives the net of a cell: `fed`, and for what is missing what it makes up. Throws as `run` does where that
+// is not as the cell declares it.
+std::map<std::string, TensorInfo> GivenToCell(const CellNet& cell, const NamedTensors& fed) {
+  Workspace workspace;
+  CellModel(cell).Initialize(workspace);
+  for (const auto& [name, tensor] : fed) {
+    CheckParameter(cell, name, tensor, workspace);
+    workspace.SetTensor(name, tensor);
+  }
+  const SequenceSizes sizes = CheckCellInputs(cell, workspace);
+  std::map<std::string, TensorInfo> given;
+  for (const CellNetInput& input : cell.inputs) given[input.blob] = MadeUpInfo(input, sizes);
+  for (const std::string& name : workspace.LocalBlobs()) {
+    const Blob& blob = workspace.GetBlob(name);
+    if (blob.HasTensor()) given[name] = {.dtype = blob.GetTensor().dtype(), .shape = blob.GetTensor().shape()};
+  }
+  return given;
 }
 
 void PrintWarnings(const std::string& path) {
@@ -97,7 +116,8 @@ void PrintFallbacks(const NetDef& net, const std::string& where, const RunOption
 
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
-  const std::optional<CellNet> cell = ExpandCellFile(path);
+  const NamedTensors fed = ReadInputs();
+  const std::optional<CellNet> cell = ExpandCellFile(path, {}, fed);
   if (cell) {
     if (!FLAGS_init_net.empty()) CheckCellParameters(*cell);
     PrintWarnings(path);
@@ -115,15 +135,16 @@ int Check(const std::vector<std::string>& operands) {
   }
   const std::vector<NamedNet> nets = NetsOf(file, path);
   std::set<std::string> given = GivenBlobs(nets, path);
-  const std::map<std::string, TensorInfo> tensors = GivenTensors(nets, path);
+  std::map<std::string, TensorInfo> tensors = GivenTensors(nets, fed, path);
   for (const auto& [name, tensor] : tensors) given.insert(name);
+  if (cell && !fed.empty()) tensors.merge(GivenToCell(*cell, fed));
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
     const RunOptions options = OnDevice({}, DeviceNamedByFlags());
     const NetDef net = Completed(*named.net);
     std::vector<NetProblem> found =
         CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
-    if (found.empty() && !cell) found = CheckShapes(net, tensors);
+    if (found.empty() && (!cell || !fed.empty())) found = CheckShapes(net, tensors);
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
@@ -141,6 +162,7 @@ int Check(const std::vector<std::string>& operands) {
 
 std::vector<FlagUse> CheckFlags() {
   std::vector<FlagUse> flags = InputFlags();
+  std::erase_if(flags, [](const FlagUse& flag) { return flag.name == "seed"; });  // values are not looked at
   flags.push_back({.name = "init_net",
                    .value = "F",
                    .doc = "what gives parameters that the net need not list as inputs",
