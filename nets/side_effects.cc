@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "stepnet/nets/gradient_request.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -47,8 +48,10 @@ bool OnlyWrites(const OperatorCall& op, int output) {
 
 bool DrawsRandomNumbers(const OperatorDef& op) {
   const DrawsRule& draws = GetOperator(op.type()).draws;
-  return (draws && draws(OperatorCall(op))) ||
-         std::ranges::any_of(op.arg(), [](const Argument& arg) { return arg.has_n() && DrawsRandomNumbers(arg.n()); });
+  return (draws && draws(OperatorCall(op))) || std::ranges::any_of(op.arg(), [](const Argument& arg) {
+           NetDef net;  // a step net may be a text
+           return NetOfArgument(arg, &net) && DrawsRandomNumbers(net);
+         });
 }
 
 bool DrawsRandomNumbers(const NetDef& net) {

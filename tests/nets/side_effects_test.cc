@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stepnet/io/proto_io.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -17,6 +18,10 @@ TEST(SideEffects, RandomNumbersAreFoundInStepNetsToo) {
   AddOp(&steps, "RecurrentNetwork", {"x"}, {"y"}).Net("step_net", fills);
   EXPECT_TRUE(DrawsRandomNumbers(steps));
   EXPECT_TRUE(DrawsRandomNumbers(steps.op(0)));
+
+  NetDef of_text;
+  AddOp(&of_text, "RecurrentNetwork", {"x"}, {"y"}).String("step_net", PrintMessageText(fills));
+  EXPECT_TRUE(DrawsRandomNumbers(of_text));
 
   AddOp(&tests, "Dropout", {"x"}, {"y", "mask"}).Int("is_test", 1);
   EXPECT_FALSE(DrawsRandomNumbers(tests));

@@ -17,7 +17,7 @@
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 
 DEFINE_string(size, "", "sizes of a cell, in place of those that it declares: H=128,D=65");
-DEFINE_bool(training, false, "a cell as it is trained: dropout drops, zoneout draws");
+DEFINE_bool(training, false, "a cell as it is trained: dropout drops, zoneout draws; for cells that have either");
 DEFINE_int64(steps, 5, "steps of the inputs that are generated for a cell");
 DEFINE_int64(batch, 3, "batch of the inputs that are generated for a cell");
 
@@ -87,6 +87,15 @@ std::string PrefixOf(const std::vector<std::string>& names, const std::vector<st
   return "";
 }
 
+// Throws where the cell is the same as it is used and as it is trained: whoever says --training expects a difference.
+void RefuseIdleTraining(const CellSource& source, CellUse use, const CellNet& trained, const std::string& path) {
+  use.training = false;
+  if (ExpandCell(source, use).net.SerializeAsString() != trained.net.SerializeAsString()) return;
+  throw UsageError(StrCat("--training changes nothing of ", path,
+                          ", which draws nothing: it has no dropout between layers or of a state, no zoneout, and no "
+                          "Dropout in its step; leave the flag out"));
+}
+
 // The size that an input was given with. Throws where the command line says another one, which would not be heeded.
 std::int64_t SizeOf(const char* flag, std::int64_t value, std::int64_t size, const CellNetInput& input) {
   if (!IsGiven(flag) || value == size) return size;
@@ -147,13 +156,16 @@ std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, cons
   use.training = FLAGS_training;
   const CellSource source = ReadCell(path);
   use.batch = BatchOf(source.def, fed).value_or(use.batch);
+  std::optional<CellNet> cell;
   try {
-    return ExpandCell(source, use);
+    cell = ExpandCell(source, use);
   } catch (...) {
     Error error = CurrentError();
     if (std::string_view(error.what()).find(path) != std::string_view::npos) throw error;
     throw error.At({.file = path});
   }
+  if (use.training) RefuseIdleTraining(source, use, *cell, path);
+  return cell;
 }
 
 AnyMessage ReadNetFile(const std::string& path) {

@@ -409,7 +409,8 @@ int Gradcheck(const std::vector<std::string>&) {
   options.quiet = true;
   std::vector<std::string> weights;
   for (const Loss& loss : ParseLosses(FLAGS_loss)) weights.push_back(loss.weights);
-  const Session session = OpenSession(options, {.also_read = weights, .lengths = MadeUpLengths::kRandom});
+  const Session session =
+      OpenSession(options, {.also_read = weights, .lengths = MadeUpLengths::kRandom, .draws = FLAGS_samples > 0});
   CheckInputs(session.def, *session.workspace);
   CheckAsWritten(session, options);
   TensorMap tensors = DoubleTensors(*session.workspace);

@@ -120,9 +120,10 @@ double Generated(const std::string& fill, const RandomStream& random, std::int64
   return radius * std::cos(2 * std::numbers::pi * random.Uniform(2 * i + 1));
 }
 
+bool IsRandomFill() { return FLAGS_input_fill == "uniform" || FLAGS_input_fill == "normal"; }
+
 Tensor Generate(const Filled& filled, std::uint64_t number) {
-  const bool random = FLAGS_input_fill == "uniform" || FLAGS_input_fill == "normal";
-  if (!filled.value && random && !IsFloating(filled.dtype)) {
+  if (!filled.value && IsRandomFill() && !IsFloating(filled.dtype)) {
     throw UsageError(StrCat("\"", filled.blob, "\" is ", filled.dtype, ", which --input_fill=", FLAGS_input_fill,
                             " cannot fill; give a value: --shape=", filled.blob, "=…:", filled.dtype, "=1"));
   }
@@ -202,6 +203,11 @@ std::vector<FlagUse> InputFlags() {
           {.name = "shape", .value = "BLOB=SIZES,…", .is_list = true},
           {.name = "input_fill", .value = Join(Fills(), "|")},
           {.name = "seed", .value = "N"}};
+}
+
+bool FillsAtRandom() {
+  const std::vector<std::string> items = SplitList(FLAGS_shape);
+  return IsRandomFill() && std::ranges::any_of(items, [](const std::string& item) { return !ParseFilled(item).value; });
 }
 
 NamedTensors ReadInputs() {

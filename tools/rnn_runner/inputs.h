@@ -17,6 +17,8 @@ std::vector<FlagUse> InputFlags();
 
 // What these flags say. Throws UsageError for flags that mean nothing, kInputOutput, kOutOfMemory.
 NamedTensors ReadInputs();
+// Whether blobs of --shape are filled with random numbers.
+bool FillsAtRandom();
 
 // Throws kInvalidArgument that lists every blob that the net reads before it writes it and that holds nothing in
 // `workspace`, each with the operator that reads it, and the flags that give it.

@@ -70,6 +70,15 @@ std::string FillOf(DType dtype) {
   }
 }
 
+void RefuseIdleSeed(const std::string& path) {
+  if (HoldsOnlyTensors(path))
+    throw UsageError(StrCat("--seed has no meaning: ", path, " holds tensors, which are not drawn"));
+  const bool is_bundle = LooksLikeMiniDb(path) ? HoldsBundle(path) : DetectKind(path) == MessageKind::kMetaNetDef;
+  const Model model = is_bundle ? LoadModel(path) : LoadParameters(path);
+  if (DrawsRandomNumbers(model.init_net)) return;
+  throw UsageError(StrCat("--seed has no meaning: nothing that fills parameters in ", path, " draws random numbers"));
+}
+
 }  // namespace
 
 NamedTensors ReadParameterFile(const std::string& path, const std::vector<std::string>& names) {
@@ -82,6 +91,7 @@ NamedTensors ReadParameterFile(const std::string& path, const std::vector<std::s
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(path, " is a cell; `rnn_runner expand --init` writes the net that fills its parameters"));
   }
+  if (IsGiven("seed")) RefuseIdleSeed(path);
   NamedTensors tensors = ReadParameterTensors(path, is_wanted, RunOptionsFromFlags());
   for (const std::string& name : names) {
     if (std::ranges::find(given, name) != given.end()) continue;

@@ -27,7 +27,7 @@ DEFINE_string(output_dir, "",
               "character \\xNN); made when absent");
 DEFINE_string(allow_files, "",
               "folder in which the net's operators may open files (Load, Save, DBExists, Print with to_file);\n"
-              "without the flag they open none");
+              "without the flag they open none. It is a permission: nets that open none may have it, too");
 
 namespace stepnet::runner {
 namespace {
@@ -102,12 +102,16 @@ int RunPlanFile(const RunOptions& options) {
   Workspace workspace;
   std::vector<const NetDef*> nets;
   for (const NetDef& net : plan.network()) nets.push_back(&net);
+  Model parameters;
   if (!FLAGS_init_net.empty()) {
-    const Model parameters = ReadParameters(FLAGS_init_net);
+    parameters = ReadParameters(FLAGS_init_net);
     RemarkOnUnread(nets, NamesGivenBy(parameters));
     parameters.Initialize(workspace, options);
   }
   const NamedTensors fed = ReadInputs();
+  std::vector<const NetDef*> that_may_draw = nets;
+  that_may_draw.push_back(&parameters.init_net);
+  RefuseIdleSeed(that_may_draw);
   for (const auto& [name, tensor] : fed) workspace.SetTensor(name, tensor);
   NetDef all;  // the nets of the plan as one, to see what goes in and out
   for (const NetDef& net : plan.network()) {
@@ -130,6 +134,10 @@ int RunPlanFile(const RunOptions& options) {
 int Run(const std::vector<std::string>&) {
   RunOptions options = RunOptionsFromFlags();
   options.allow_files = FLAGS_allow_files;
+  std::error_code fault;
+  if (IsGiven("allow_files") && !std::filesystem::is_directory(FLAGS_allow_files, fault)) {
+    throw UsageError(StrCat("--allow_files is ", FLAGS_allow_files, ", which is no folder"));
+  }
   if (DetectKind(FLAGS_net) == MessageKind::kPlanDef) return RunPlanFile(options);
   Session session = OpenSession(options);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);

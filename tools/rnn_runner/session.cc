@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -27,6 +28,15 @@ std::vector<FlagUse> SessionFlags() {
 }
 
 namespace {
+
+// Whether a run of the net draws random numbers; of one that is wrong the run says so.
+bool MayDraw(const NetDef& net) {
+  try {
+    return DrawsRandomNumbers(net);
+  } catch (const Error&) {
+    return true;
+  }
+}
 
 Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_host) {
   static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
@@ -65,15 +75,26 @@ Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_hos
   } catch (const Error&) {
     throw CurrentError().At({.file = FLAGS_net});
   }
-  if (!cell) return session;
+  if (!cell) {
+    if (!use.draws) RefuseIdleSeed({&model.init_net, &session.def});
+    return session;
+  }
   session.made_up = FeedCellInputs(*cell, use.lengths, *session.workspace);
   for (const std::string& name : FilledByCell(*cell)) {
     if (std::ranges::find(given, name) == given.end()) session.made_up.push_back(name);
   }
+  if (!use.draws && session.made_up.empty()) RefuseIdleSeed({&session.def});
   return session;
 }
 
 }  // namespace
+
+void RefuseIdleSeed(const std::vector<const NetDef*>& nets) {
+  const auto may_draw = [](const NetDef* net) { return MayDraw(*net); };
+  if (!IsGiven("seed") || FillsAtRandom() || std::ranges::any_of(nets, may_draw)) return;
+  throw UsageError(
+      StrCat("--seed has no meaning: nothing is drawn by ", FLAGS_net, ", nor for its parameters and inputs"));
+}
 
 Session OpenSession(const RunOptions& options, const SessionUse& use) {
   return Open(options, use, /*fills_on_host=*/false);

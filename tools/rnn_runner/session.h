@@ -28,11 +28,15 @@ struct Session {
 struct SessionUse {
   std::vector<std::string> also_read = {};  // inputs that somebody else takes care of
   MadeUpLengths lengths = MadeUpLengths::kWhole;
+  bool draws = false;  // random numbers of its own
 };
+
+// Throws UsageError where --seed is given, and neither these nets draw random numbers nor inputs are filled with such.
+void RefuseIdleSeed(const std::vector<const NetDef*>& nets);
 
 // Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are made up. Weights
 // become what --weights says. Throws what reading and running throw, with the file; kInvalidArgument for inputs on the
-// command line that the net does not read.
+// command line that the net does not read; UsageError for flags that would do nothing.
 Session OpenSession(const RunOptions& options, const SessionUse& use = {});
 // Does what OpenSession does, where no device needs to be there: what fills parameters runs on the CPU, whatever it
 // says itself.
