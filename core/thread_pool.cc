@@ -37,8 +37,18 @@ int MaxHelpers() {
 int NumCores() { return SystemCores(); }
 
 ThreadPool& ThreadPool::Process() {
-  static ThreadPool pool;
-  return pool;
+  // A process that was forked has none of the threads, and the state that they were in: it takes another pool, and that
+  // one is never destroyed, since its threads would be waited for.
+  static ThreadPool* pool = nullptr;
+  struct Owner {
+    Owner() {
+      pool = new ThreadPool;
+      pthread_atfork(nullptr, nullptr, [] { pool = new ThreadPool; });
+    }
+    ~Owner() { delete pool; }
+  };
+  static const Owner owner;
+  return *pool;
 }
 
 ThreadPool::~ThreadPool() {

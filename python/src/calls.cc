@@ -37,8 +37,11 @@ struct CallsUnderWay {
 CallsUnderWay* under_way = new CallsUnderWay;
 CallsUnderWay& UnderWay() { return *under_way; }
 
-// A process that was forked has one thread: the calls of others are not under way in it.
-void ForgetCalls() { under_way = new CallsUnderWay; }
+// A process that was forked has one thread, which handles its signals: the calls of others are not under way in it.
+void ForgetCalls() {
+  under_way = new CallsUnderWay;
+  signal_thread = PyThread_get_thread_ident();
+}
 
 [[noreturn]] void WaitForTheEnd() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));

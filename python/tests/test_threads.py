@@ -171,6 +171,73 @@ def test_an_interrupt_leaves_iterations_whole():
     assert done > 1
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("forks", ["fork(sys.exit)", "in_thread(lambda: fork(os._exit))"])
+def test_a_process_that_was_forked_goes_on_with_what_there_was(threads, forks):
+    """As workers of multiprocessing and of PyTorch's DataLoader do, with cells, nets and pullbacks made before."""
+    program = f"""
+        import os, sys, threading, numpy, stepnet
+        text = "cell a(x[D]; h[D]) {{ size D = 64\\n param w[D, D]\\n h = Tanh(x + h @ w)\\n output h }}"
+        net = stepnet.load('op {{ type: "Tanh" input: "x" output: "y" }} external_output: "y"', threads={threads})
+        cell = stepnet.cell(text, threads={threads})
+        params, x = cell.init(), numpy.ones((2000, 8, 64), "float32")
+        outputs, pullback = cell.vjp(params, x=x)
+        gradient = numpy.ones_like(outputs.h)
+        expected = pullback(h=gradient).inputs["x"]
+        y = net(x=x).y
+
+        def child(leave):
+            assert numpy.array_equal(net(x=x).y, y)
+            assert numpy.array_equal(cell(params, x=x).h, outputs.h)
+            assert numpy.array_equal(pullback(h=gradient).inputs["x"], expected)
+            another = stepnet.cell(text, threads={threads} + 1)  # wants a thread more than there were
+            assert numpy.array_equal(another(params, x=x).h, outputs.h)
+            leave(7)
+
+        def fork(leave):
+            number = os.fork()
+            return child(leave) if number == 0 else os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+        def in_thread(work):
+            given = []
+            thread = threading.Thread(target=lambda: given.append(work()))
+            thread.start()
+            thread.join()
+            return given[0]
+
+        sys.exit({forks})
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60)
+    assert done.returncode == 7, done.stderr
+
+
+def test_ctrl_c_ends_calls_of_a_process_that_was_forked_in_a_thread(cells):
+    program = f"""
+        import os, signal, threading, numpy, stepnet
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        cell = stepnet.cell({str(cells / "lstm.cell")!r}, D=64, H=256, threads=1)
+        params, x = cell.init(), numpy.zeros((60000, 8, 64), "float32")  # takes longer than three seconds
+
+        def child():
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            threading.Timer(3, lambda: os._exit(3)).start()
+            try:
+                cell(params, x=x)
+            except KeyboardInterrupt:
+                os._exit(7)
+
+        def fork():
+            number = os.fork()
+            if number == 0:
+                child()
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
+
+        threading.Thread(target=fork).start()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60)
+    assert done.returncode == 7, done.stderr
+
+
 def test_a_process_that_was_forked_runs_cells_and_ends():
     program = """
         import os, sys, threading, time, numpy, stepnet

@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <set>
+
+#include "stepnet/tests/core/sanitized.h"
 
 namespace stepnet {
 namespace {
@@ -67,6 +72,27 @@ TEST(ThreadPool, EveryHelperThatIsAskedForComesWhereTheCallerWaits) {
       EXPECT_EQ(work->seen(), helpers);
     }
   }
+}
+
+// It has no threads but the one that forked, and makes others. Its exit does not wait for those that there were.
+TEST(ThreadPool, AProcessThatWasForkedHasHelpersOfItsOwn) {
+  if constexpr (kIsSanitized) GTEST_SKIP() << "sanitizers look after threads of their own, which a fork loses";
+  const auto are_seen = [](int helpers) {
+    const auto work = std::make_shared<Visits>(helpers, helpers, /*invites=*/false);
+    ThreadPool::Process().Run(work, helpers);
+    return work->seen() == helpers;
+  };
+  ASSERT_TRUE(are_seen(2));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);
+    std::exit(are_seen(2) && are_seen(3) ? 7 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST(ThreadPool, HelpersThatHaveLeftAreCalledBack) {
