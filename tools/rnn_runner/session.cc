@@ -38,6 +38,16 @@ bool MayDraw(const NetDef& net) {
   }
 }
 
+// The operators of a net that fill others than these.
+NetDef FillingOthers(const NetDef& net, const std::vector<std::string>& given) {
+  NetDef others;
+  const auto is_given = [&](const std::string& name) { return std::ranges::find(given, name) != given.end(); };
+  for (const OperatorDef& op : net.op()) {
+    if (!std::ranges::all_of(op.output(), is_given)) *others.add_op() = op;
+  }
+  return others;
+}
+
 Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_host) {
   static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
   const NamedTensors fed = ReadInputs();
@@ -80,10 +90,11 @@ Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_hos
     return session;
   }
   session.made_up = FeedCellInputs(*cell, use.lengths, *session.workspace);
-  for (const std::string& name : FilledByCell(*cell)) {
-    if (std::ranges::find(given, name) == given.end()) session.made_up.push_back(name);
+  const NetDef filling = FillingOthers(cell->init_net, given);
+  if (!use.draws && session.made_up.empty()) RefuseIdleSeed({&filling, &session.def});
+  for (const OperatorDef& op : filling.op()) {
+    session.made_up.insert(session.made_up.end(), op.output().begin(), op.output().end());
   }
-  if (!use.draws && session.made_up.empty()) RefuseIdleSeed({&session.def});
   return session;
 }
 
