@@ -42,14 +42,20 @@ CellSizes SizesFromFlags() {
   return sizes;
 }
 
-// An element of an input: lengths are int32, masks bool.
-double Element(DType dtype, MadeUpLengths lengths, const RandomStream& random, std::int64_t i, std::int64_t steps) {
-  const bool is_whole = lengths == MadeUpLengths::kWhole;
-  if (dtype == DType::kInt32) {
-    return is_whole ? static_cast<double>(steps) : std::floor(random.Uniform(i) * static_cast<double>(steps + 1));
-  }
-  if (dtype == DType::kBool) return is_whole || random.Uniform(i) < 0.75F ? 1 : 0;
-  return 2.0 * random.Uniform(i) - 1;
+// Which sequence an element of lengths or of a mask is of.
+std::int64_t SequenceOf(const CellNetInput& input, const Shape& shape, std::int64_t i) {
+  const bool is_batch_first = input.dims.front() == CellNetInput::kBatch;
+  return is_batch_first ? i / shape.SizeFrom(1) : i % shape[1];
+}
+
+// An element of an input: lengths are int32, masks bool. Of random ones the first sequence has all steps, since short
+// ones say nothing about what several steps make of a parameter.
+double Element(const CellNetInput& input, const Shape& shape, MadeUpLengths lengths, const RandomStream& random,
+               std::int64_t i, std::int64_t steps) {
+  if (IsFloatOrDouble(input.dtype)) return 2.0 * random.Uniform(i) - 1;
+  const bool is_whole = lengths == MadeUpLengths::kWhole || SequenceOf(input, shape, i) == 0;
+  if (input.dtype == DType::kBool) return is_whole || random.Uniform(i) < 0.75F ? 1 : 0;
+  return is_whole ? static_cast<double>(steps) : std::floor(random.Uniform(i) * static_cast<double>(steps + 1));
 }
 
 // "x is random, float [5, 3, 8]", "lengths is 5 throughout, int32 [3]", "lengths is random, int32 [3]: 4, 0, 2".
@@ -125,6 +131,18 @@ std::int64_t BatchOfStarts(const CellNet& cell, const Workspace& workspace) {
   return FLAGS_batch;
 }
 
+// Whether all is double that a cell's nets are filled with and given, so that they compute in double.
+bool IsInDouble(const CellNet& cell, const Workspace& workspace) {
+  std::vector<std::string> names = FilledByCell(cell);
+  for (const CellNetInput& input : cell.inputs) {
+    if (input.dtype == DType::kFloat) names.push_back(input.blob);
+  }
+  return std::ranges::all_of(names, [&](const std::string& name) {
+    const Blob* blob = workspace.FindBlob(name);
+    return blob != nullptr && blob->HasTensor() && blob->GetTensor().dtype() == DType::kDouble;
+  });
+}
+
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
@@ -138,6 +156,13 @@ std::vector<FlagUse> CellFlags() {
           CellTrainingFlag(),
           {.name = "steps", .value = "N", .min = 0},
           {.name = "batch", .value = "N", .min = 0}};
+}
+
+std::string AdviceOnOptions(const std::string& flag) {
+  if (flag == "option" || flag == "options") return "options are lines of a cell's text: option layers = 2";
+  if (flag == "dtype") return "a cell computes in float";
+  if (CellOptions::descriptor()->FindFieldByName(flag) == nullptr) return "";
+  return StrCat("it is an option, a line of a cell's text: option ", flag, " = …");
 }
 
 void RefuseCellFlags(const std::string& path) {
@@ -251,6 +276,34 @@ void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& 
               StrCat("the parameter ", Quoted(name), " is ", given.Description(), "; it must be ", shape));
 }
 
+void CheckCellTypes(const CellNet& cell, const Workspace& workspace, bool becomes_double) {
+  const bool may_be_double = becomes_double || IsInDouble(cell, workspace);
+  const auto check = [&](const char* kind, const std::string& name, DType wanted) {
+    const Blob* blob = workspace.FindBlob(name);
+    if (blob == nullptr || !blob->HasTensor()) return;
+    const DType dtype = blob->GetTensor().dtype();
+    const bool is_lengths = wanted == DType::kInt32;
+    const bool fits = dtype == wanted || (is_lengths && dtype == DType::kInt64) ||
+                      (wanted == DType::kFloat && dtype == DType::kDouble && may_be_double);
+    if (fits) return;
+    const std::string as_float =
+        wanted == DType::kFloat
+            ? StrCat("; in NumPy ", name, ".astype(\"float32\") is it, in PyTorch ", name, ".float()")
+            : "";
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat("the ", kind, " ", Quoted(name), " is ", blob->GetTensor().Description(), "; it must be ",
+                       wanted, is_lengths ? " or int64" : "", as_float));
+  };
+  for (const CellNetInput& input : cell.inputs) {
+    check(input.is_state ? "initial state" : "input", input.blob, input.dtype);
+  }
+  for (const CellNetInput& start : cell.starts) check("initial state", start.blob, start.dtype);
+  for (const std::string& name : cell.parameters) {
+    const bool is_double = workspace.GetTensor(name).dtype() == DType::kDouble;  // others are as a fill makes them
+    if (is_double) check("parameter", name, DType::kFloat);
+  }
+}
+
 SequenceSizes CheckCellInputs(const CellNet& cell, const Workspace& workspace) {
   SequenceSizes sizes{.steps = FLAGS_steps, .batch = IsGiven("batch") ? FLAGS_batch : BatchOfStarts(cell, workspace)};
   // What was given says how long and how wide the others are; the first one decides.
@@ -289,7 +342,8 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengt
     const RandomStream random(FLAGS_seed, number, /*run=*/0, /*step=*/0);
     const TensorInfo info = MadeUpInfo(input, sizes);
     Tensor tensor = WithMemoryFor("the input", input.blob, [&] { return Tensor(info.dtype, info.shape); });
-    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, lengths, random, i, sizes.steps); });
+    FillFromNumbers(tensor,
+                    [&](std::int64_t i) { return Element(input, tensor.shape(), lengths, random, i, sizes.steps); });
     std::cerr << PrintableLine(MadeUpText(input.blob, tensor, lengths, sizes.steps)) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);

@@ -20,6 +20,10 @@ FlagUse CellTrainingFlag();
 // --size, --training, and --steps and --batch of generated inputs.
 std::vector<FlagUse> CellFlags();
 
+// Command::unknown_flag is this where a command takes cells. Says where the option of a cell is said that was taken for
+// a flag; "" for other flags.
+std::string AdviceOnOptions(const std::string& flag);
+
 // Throws UsageError where one of them is given: `path` is no cell.
 void RefuseCellFlags(const std::string& path);
 
@@ -49,7 +53,12 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
 // Throws kShapeMismatch where what is given for a parameter has another shape than what `workspace` holds.
 void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& given, const Workspace& workspace);
 
-// What lengths and masks are that nobody gives: of whole sequences, or random, from 0 to the number of steps.
+// Throws kTypeMismatch where something that `workspace` holds has not the dtype that the cell declares. A cell computes
+// in double where all that it is filled with and given is double, and where the caller makes it so (`becomes_double`).
+void CheckCellTypes(const CellNet& cell, const Workspace& workspace, bool becomes_double);
+
+// What lengths and masks are that nobody gives: of whole sequences or, but for the first one, random, from 0 to the
+// number of steps.
 enum class MadeUpLengths { kWhole, kRandom };
 
 // What inputs that are made up have.

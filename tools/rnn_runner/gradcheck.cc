@@ -18,8 +18,10 @@
 #include "stepnet/nets/double_net.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/differences.h"
+#include "stepnet/tools/rnn_runner/gradcheck_causes.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/progress.h"
@@ -228,6 +230,7 @@ class Checker {
     Feed(tensors_, workspace_);
     forward_ = CreateNet(problem_.forward, workspace_, options_);
     loss_ = Evaluate();
+    CheckLossIsFinite(loss_, problem_.forward, workspace_);
     Progress progress("gradcheck");
     for (auto& [input, tensor] : tensors_) {
       if (!problem_.gradients.contains(input)) continue;
@@ -360,7 +363,7 @@ std::string Status(const Result& result) {
 }
 
 // The exit status. To have compared nothing but zeros is no success.
-int Report(const std::vector<Result>& results, const TensorMap& tensors) {
+int Report(const std::vector<Result>& results, const TensorMap& tensors, const NetDef& net) {
   Table table({"input", "shape", "checked", "error", "relative", ""});
   std::int64_t ok = 0, zero = 0, unsure = 0, failed = 0;
   for (const Result& result : results) {
@@ -376,8 +379,16 @@ int Report(const std::vector<Result>& results, const TensorMap& tensors) {
   if (zero > 0) {
     std::cerr
         << "zero: the net and differences give no gradient beyond rounding, so that nothing is compared. Does the\n"
-           "loss depend on the input? The sum of a softmax is 1, whatever it is of; --loss=BLOB:WEIGHTS with\n"
-           "--shape=WEIGHTS=SIZES, the sizes of BLOB, multiplies its elements with random numbers.\n";
+           "loss depend on the input? Where sequences are too short (--steps, lengths), it does not: what a step "
+           "makes\n"
+           "of an input may be read several steps later. The sum of a softmax is 1, whatever it is of;\n"
+           "--loss=BLOB:WEIGHTS with --shape=WEIGHTS=SIZES, the sizes of BLOB, multiplies its elements with random\n"
+           "numbers.\n";
+  }
+  if (const std::string stops = failed > 0 ? NetWithStopGradient(net) : ""; !stops.empty()) {
+    std::cerr << Printable(StrCat("FAILED: the net ", Quoted(stops),
+                                  " has a StopGradient, which gradients do not pass and differences ",
+                                  "do; to check the\nrest of the net, put a Copy in its place.\n"));
   }
   if (unsure > 0) {
     std::cerr
@@ -409,8 +420,9 @@ int Gradcheck(const std::vector<std::string>&) {
   options.quiet = true;
   std::vector<std::string> weights;
   for (const Loss& loss : ParseLosses(FLAGS_loss)) weights.push_back(loss.weights);
-  const Session session =
-      OpenSession(options, {.also_read = weights, .lengths = MadeUpLengths::kRandom, .draws = FLAGS_samples > 0});
+  const Session session = OpenSession(
+      options,
+      {.also_read = weights, .lengths = MadeUpLengths::kRandom, .draws = FLAGS_samples > 0, .becomes_double = true});
   CheckInputs(session.def, *session.workspace);
   CheckAsWritten(session, options);
   TensorMap tensors = DoubleTensors(*session.workspace);
@@ -427,7 +439,12 @@ int Gradcheck(const std::vector<std::string>&) {
   }
   const std::vector<Result> results = Checker(problem, tensors, options).Run();
   if (results.empty()) throw Error(ErrorCode::kInvalidNet, "the net computes no gradient of any of its inputs");
-  return Report(results, tensors);
+  return Report(results, tensors, problem.forward);
+}
+
+std::string UnknownFlag(const std::string& name) {
+  const std::string advice = AdviceOnWeights(name);
+  return advice.empty() ? AdviceOnOptions(name) : advice;
 }
 
 std::vector<FlagUse> GradcheckFlags() {
@@ -448,20 +465,20 @@ const Command kGradcheck = {
     .doc = "compares a net's gradients with differences, in double",
     .details =
         "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
-        "The net and its inputs are rewritten to double. Lengths and masks of a cell that are not given are random. "
-        "The\n"
-        "loss is the sum of the blobs whose gradients the net starts with (or --loss, or its outputs); the gradient of "
-        "an\n"
-        "input x is what the net computes as x_grad. A\n"
-        "net without gradient operators gets them. Each input's largest error is printed, as it is and as a part of\n"
-        "the largest gradient; the exit status is 1 when one is beyond --tolerance, when differences of no step can "
-        "tell\n"
-        "(UNSURE), or when all gradients are zero within rounding, so that nothing was compared.",
+        "The net and its inputs are rewritten to double. Lengths and masks of a cell that are not given are random, "
+        "but\n"
+        "for the first sequence, which has all steps. The loss is the sum of the blobs whose gradients the net starts\n"
+        "with (or --loss, or its outputs); the gradient of an input x is what the net computes as x_grad. A net "
+        "without\n"
+        "gradient operators gets them. Each input's largest error is printed, as it is and as a part of the largest\n"
+        "gradient; the exit status is 1 when one is beyond --tolerance, when differences of no step can tell "
+        "(UNSURE), or\n"
+        "when all gradients are zero within rounding, so that nothing was compared.",
     .example = "rnn_runner gradcheck net.pb --input_pb=inputs.pb",
     .flags = GradcheckFlags(),
     .min_operands = 0,
     .max_operands = 0,
-    .unknown_flag = AdviceOnWeights,
+    .unknown_flag = UnknownFlag,
     .run = Gradcheck,
 };
 

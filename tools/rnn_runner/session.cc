@@ -89,6 +89,7 @@ Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_hos
     if (!use.draws) RefuseIdleSeed({&model.init_net, &session.def});
     return session;
   }
+  CheckCellTypes(*cell, *session.workspace, use.becomes_double);
   session.made_up = FeedCellInputs(*cell, use.lengths, *session.workspace);
   const NetDef filling = FillingOthers(cell->init_net, given);
   if (!use.draws && session.made_up.empty()) RefuseIdleSeed({&filling, &session.def});

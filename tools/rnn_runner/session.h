@@ -28,7 +28,8 @@ struct Session {
 struct SessionUse {
   std::vector<std::string> also_read = {};  // inputs that somebody else takes care of
   MadeUpLengths lengths = MadeUpLengths::kWhole;
-  bool draws = false;  // random numbers of its own
+  bool draws = false;           // random numbers of its own
+  bool becomes_double = false;  // what is float and what is double will both be double
 };
 
 // Throws UsageError where --seed is given, and neither these nets draw random numbers nor inputs are filled with such.
