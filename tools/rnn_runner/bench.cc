@@ -9,6 +9,7 @@
 #include "stepnet/core/tensor.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
@@ -50,6 +51,7 @@ struct OpTime {
   std::int64_t calls = 0;
   double seconds = 0;  // of all calls and threads, step nets within included
   double share = 0;    // of the time of the runs
+  double flops = 0;    // of all calls; 0 where they are not known
 };
 
 struct Measured {
@@ -62,7 +64,27 @@ struct Measured {
   std::int64_t peak_bytes = 0;
 };
 
-std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
+// How many steps the calls of an instruction were for.
+double StepsOf(const NetStats& net, int instruction) {
+  const StepPlan& plan = *net.plan;
+  const auto is_behind = [&](const Stage& stage) { return instruction < stage.end; };
+  const auto stage = std::ranges::find_if(plan.stages, is_behind);
+  const bool is_once = stage - plan.stages.begin() < plan.num_once_stages;
+  const bool takes_many = stage != plan.stages.end() && stage->steps_at_once != 1 && !is_once;
+  return static_cast<double>(takes_many ? net.steps : net.instructions[instruction].calls);
+}
+
+double FlopsInSteps(const NetStats& net, int instruction) {
+  return net.plan->instructions[instruction].cost.flops * StepsOf(net, instruction);
+}
+
+// What an operator of the net itself computes; 0 where it is not known.
+double FlopsOfNet(const Net& net, const InstructionStats& instruction) {
+  if (instruction.op_index >= static_cast<int>(net.operators().size())) return 0;
+  return net.operators()[instruction.op_index]->LastCost().flops * static_cast<double>(instruction.calls);
+}
+
+std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets, const Net& whole) {
   std::vector<OpTime> operators;
   double total = 0;  // of the net itself; step nets run within it
   for (const NetStats& net : nets) total += net.plan == nullptr ? net.seconds : 0;
@@ -78,7 +100,8 @@ std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
                            .in_step_net = net.plan != nullptr,
                            .calls = instruction.calls,
                            .seconds = instruction.seconds,
-                           .share = total > 0 ? std::min(1.0, net.SecondsOf(instruction) / total) : 0});
+                           .share = total > 0 ? std::min(1.0, net.SecondsOf(instruction) / total) : 0,
+                           .flops = net.plan != nullptr ? FlopsInSteps(net, i) : FlopsOfNet(whole, instruction)});
     }
   }
   std::ranges::stable_sort(operators, std::ranges::greater(), &OpTime::seconds);
@@ -114,7 +137,7 @@ Measured Measure(Net& net, const Device& device) {
   for (int i = 0; i < measured.observed_runs; ++i) RunNet(net);
   net.DetachObserver(&stats);
   measured.nets = stats.Nets();
-  measured.operators = OperatorsOf(measured.nets);
+  measured.operators = OperatorsOf(measured.nets, net);
   return measured;
 }
 
@@ -122,12 +145,6 @@ Measured Measure(Net& net, const Device& device) {
 std::string PlaceOf(const OpTime& time) {
   const char* step = !time.in_step_net ? "" : time.backward ? ", backward steps" : ", steps";
   return StrCat(NameText(time.net), " ", time.number, step);
-}
-
-// What an operator of the net itself computes; 0 where it is not known.
-double FlopsOf(const OpTime& time, const Net& net) {
-  if (time.in_step_net || time.op_index >= static_cast<int>(net.operators().size())) return 0;
-  return net.operators()[time.op_index]->LastCost().flops;
 }
 
 // What a device and the host each took of a run: the device goes on behind the host.
@@ -164,14 +181,18 @@ void PrintText(const Measured& measured, const Net& net, const RunOptions& optio
   for (size_t i = 0; i < measured.operators.size() && i < rows; ++i) {
     const OpTime& time = measured.operators[i];
     const double a_run = time.seconds / measured.observed_runs;
-    const double flops = FlopsOf(time, net);
     table.Add({time.type, PlaceOf(time), StrCat(time.calls / measured.observed_runs), Milliseconds(a_run),
-               StrCat(Number(100 * time.share, 3), "%"), flops > 0 && a_run > 0 ? Number(flops / a_run / 1e9, 3) : ""});
+               StrCat(Number(100 * time.share, 3), "%"),
+               time.flops > 0 && time.seconds > 0 ? Number(time.flops / time.seconds / 1e9, 3) : ""});
   }
   std::cout << Printable(table.Text());
   if (measured.operators.size() > rows) {
     std::cerr << Count(static_cast<std::int64_t>(measured.operators.size() - rows), "more operator")
               << " not shown; --rows=0 shows all\n";
+  }
+  if (std::ranges::any_of(measured.operators, &OpTime::in_step_net)) {
+    std::cerr
+        << "rows of steps are parts of the row of the operator that runs them, so shares add up to more than 100%\n";
   }
   if (FLAGS_stats) std::cout << "\n" << Printable(StatsText(measured.nets) + DeviceText(options.device()));
 }
@@ -201,7 +222,7 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
                                    {"backward", time.backward},
                                    {"calls", time.calls / measured.observed_runs},
                                    {"ms", time.seconds / measured.observed_runs * 1e3}};
-    if (const double flops = FlopsOf(time, net); flops > 0) item["flops"] = flops;
+    if (time.flops > 0) item["flops"] = time.flops / measured.observed_runs;
     json["operators"].push_back(std::move(item));
   }
   if (!options.device().IsHost()) {
@@ -265,7 +286,7 @@ const Command kBench = {
         "Wall-clock time of whole runs, and of a GPU its own, then, from further runs, the time of each operator; an "
         "operator with step\n"
         "nets includes them, and theirs are counted over all steps, by the numbers that explain has for them. GFLOP/s\n"
-        "where the operator states its work.\n"
+        "where the operator states its work, all threads together.\n"
         "Parameters of a net without gradients count as constant, as where a model serves: what the runs compute of "
         "them\n"
         "alone is computed once, in the runs before those that are timed.\n"
@@ -274,6 +295,7 @@ const Command kBench = {
     .flags = BenchFlags(),
     .min_operands = 0,
     .max_operands = 0,
+    .unknown_flag = AdviceOnOptions,
     .run = Bench,
 };
 
