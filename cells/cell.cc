@@ -70,12 +70,20 @@ void FindPlaces(const std::string& text, CellSource* source) {
   }
 }
 
+// The number of the operator that writes the blob; -1 for none.
+int WriterOf(const CellDef& cell, const std::string& blob) {
+  const auto writes = [&](const OperatorDef& op) { return std::ranges::count(op.output(), blob) > 0; };
+  const auto found = std::ranges::find_if(cell.op(), writes);
+  return found == cell.op().end() ? -1 : static_cast<int>(found - cell.op().begin());
+}
+
 }  // namespace
 
 std::optional<std::pair<int, int>> CellSource::Find(CellPart part, int index) const {
   if (const auto found = places.find({part, index}); found != places.end()) return found->second;
   if (part == CellPart::kOptions && index != 0) return Find(part, 0);
   if (part == CellPart::kStateOption) return Find(CellPart::kState, StateOfOption(index));
+  if (part == CellPart::kStateWrite) return Find(CellPart::kOperator, WriterOf(def, def.state(index).name()));
   return std::nullopt;
 }
 

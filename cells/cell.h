@@ -28,8 +28,21 @@
 namespace stepnet {
 
 // What of a CellDef something is about; with an index where there are several. The index of an option is the number of
-// its field in CellOptions, or 0 for all of them; that of a state's is StateOption(…).
-enum class CellPart { kCell, kSize, kInput, kState, kStateOption, kCapture, kParameter, kOperator, kOutput, kOptions };
+// its field in CellOptions, or 0 for all of them; that of a state's is StateOption(…). What a step writes of a state
+// has the state's index.
+enum class CellPart {
+  kCell,
+  kSize,
+  kInput,
+  kState,
+  kStateOption,
+  kStateWrite,
+  kCapture,
+  kParameter,
+  kOperator,
+  kOutput,
+  kOptions
+};
 
 // `field` is a field's number in CellState.
 inline constexpr int StateOption(int state, int field) { return 16 * state + field; }
@@ -47,7 +60,8 @@ struct CellSource {
   std::string Place(CellPart part, int index = 0) const;
   // The line of that place, as SourceLine shows it; "" where it is not known.
   std::string Line(CellPart part, int index = 0) const;
-  // Line and column of that part or, of an option that stands nowhere, of what it is an option of.
+  // Line and column of that part or, of an option that stands nowhere, of what it is an option of, and of a write whose
+  // name stands nowhere, of the operator.
   std::optional<std::pair<int, int>> Find(CellPart part, int index = 0) const;
   // `message` about that part, behind its place and with its line.
   std::string Fault(CellPart part, int index, const std::string& message) const;

@@ -74,7 +74,7 @@ class CellChecker {
       if (size.name() == "B" || size.name() == "T") {
         Report(CellPart::kSize, i,
                StrCat(size.name(), " stands for the ", size.name() == "B" ? "batch" : "steps",
-                      " and cannot be a size of the cell"));
+                      ", which shapes are declared without, and cannot be a size of the cell"));
       }
       if (size.has_value() && size.value() <= 0) {
         Report(CellPart::kSize, i, StrCat("the size ", size.name(), " is ", size.value(), ", must be above 0"));
@@ -92,8 +92,32 @@ class CellChecker {
         Report(part, index, error.message());
       }
     }
-    if (part == CellPart::kCapture) names.erase("B");
+    if (part == CellPart::kCapture) {
+      names.erase("B");
+    } else if (names.contains("B") || names.contains("T")) {
+      Report(part, index, WithoutBatch(part, message));
+      names.erase("B");
+      names.erase("T");
+    }
     CheckSizeNames(part, index, StrCat("the shape of \"", message.name(), "\""), names);
+  }
+
+  // What to write in place of a shape with the batch or the steps.
+  template <typename Message>
+  static std::string WithoutBatch(CellPart part, const Message& message) {
+    std::vector<std::string> item(message.shape().begin(), message.shape().end());
+    std::erase_if(item, [](const std::string& dimension) { return dimension == "B" || dimension == "T"; });
+    const std::string shape = StrCat(message.name(), "[", Join(item, ", "), "]");
+    std::string text = part == CellPart::kParameter
+                           ? StrCat("\"", message.name(), "\" is the same for all items and steps, ", shape,
+                                    ": it has no dimension of the batch, B, or of steps, T")
+                           : StrCat("\"", message.name(), "\" is declared by the shape of an item in a step, ", shape,
+                                    ": the batch, B, and the steps, T, are implied");
+    if (part == CellPart::kInput && item.empty()) {
+      text +=
+          StrCat("; the lengths of sequences are no input that the cell declares: option lengths = ", message.name());
+    }
+    return text;
   }
 
   static std::set<std::string> Set(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
@@ -257,8 +281,9 @@ class CellChecker {
       Report(CellPart::kCapture, i, StrCat("nothing reads \"", cell_.capture(i).name(), "\""));
     }
     for (int i = 0; i < cell_.input_size(); ++i) {
-      if (read_.contains(cell_.input(i).name())) continue;
-      Report(CellPart::kInput, i, StrCat("nothing reads the input \"", cell_.input(i).name(), "\""));
+      const std::string& name = cell_.input(i).name();
+      if (read_.contains(name) || name == cell_.options().lengths() || name == cell_.options().mask()) continue;
+      Report(CellPart::kInput, i, StrCat("nothing reads the input \"", name, "\""));
     }
   }
 
@@ -351,7 +376,11 @@ class CellChecker {
       report(CellOptions::kBeyondLengthFieldNumber, "beyond_length needs lengths or a mask: all steps count otherwise");
     }
     const auto check_name = [&](int field, const std::string& name) {
-      if (!name.empty() && names_.contains(name)) report(field, StrCat("the name \"", name, "\" is taken already"));
+      if (name.empty() || !names_.contains(name)) return;
+      const bool is_input = std::ranges::count(cell_.input(), name, [](const auto& input) { return input.name(); }) > 0;
+      const std::string advice =
+          is_input ? "; the option itself declares it, so that it does not stand among the inputs" : "";
+      report(field, StrCat("the name \"", name, "\" is taken already", advice));
     };
     check_name(CellOptions::kLengthsFieldNumber, options.lengths());
     check_name(CellOptions::kMaskFieldNumber, options.mask());

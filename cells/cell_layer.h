@@ -7,6 +7,7 @@
 
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/cells/recurrent_operator.h"
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/recurrent_spec.h"
 
@@ -89,6 +90,9 @@ class CellLayer {
   void InferShapes();
   void InferShapesOfBatch();
   void ThrowOfAnyBatch(ErrorCode code);
+  void CheckSlices(const StepGraph& graph) const;
+  void CheckStateWrites(const StepGraph& graph) const;
+  void CheckBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const;
   [[noreturn]] void ThrowAtOperator(const Error& error) const;
   void WriteParameters(CellNet* result) const;
   std::string WriteInitial(int state, CellNet* result) const;

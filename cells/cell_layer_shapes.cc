@@ -4,6 +4,8 @@
 #include "stepnet/cells/any_batch.h"
 #include "stepnet/cells/cell_layer.h"
 #include "stepnet/compiler/import_step.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/nets/op_arguments.h"
 
 namespace stepnet {
 namespace {
@@ -21,6 +23,15 @@ bool IsOfTheStep(const CellDef& cell, int k, const std::string& blob) {
   return of_step.contains(blob);
 }
 
+// What to do about an operator that works along another dimension than the last, as nothing was said: "" for others.
+std::string AdviceOnAxis(const OperatorDef& op) {
+  const ArgumentSpec* axis = GetOperator(op.type()).FindArgument("axis");
+  if (axis == nullptr || axis->default_value.i != 1 || FindArgument(op, "axis") != nullptr) return "";
+  if (FindArgument(op, "order") != nullptr) return "";
+  return StrCat("\n  ", op.type(),
+                " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1");
+}
+
 // What the sign `@` takes, for an error of shapes of the FC that it stands for: "" for other operators.
 std::string AdviceOnProduct(const CellSource& source, int k) {
   const OperatorDef& op = source.def.op(k);
@@ -30,6 +41,26 @@ std::string AdviceOnProduct(const CellSource& source, int k) {
            "matrices [1, B, M, K] and [1, B, K, N], or by a * b, element by element";
   }
   return "\n  `x @ w` takes parameters w[N, D], where D is the last size of x, and `x @ w + b` also b[N]";
+}
+
+// "along dimension 0, of 3, it goes from 3 to 3, …": why a slice of `x` has no elements, and what to write.
+std::string WhyEmpty(const OperatorDef& slice, const std::string& name, const Shape& x, const Shape& y) {
+  int d = 0;
+  while (y[d] != 0) ++d;
+  const auto bound = [&](const char* name) -> std::int64_t {
+    const Argument* bounds = FindArgument(slice, name);
+    return bounds != nullptr && d < bounds->ints_size() ? bounds->ints(d) : 0;
+  };
+  const std::int64_t start = bound("starts"), end = bound("ends"), size = x[d];
+  const auto resolved = [size](std::int64_t at) { return std::min(at < 0 ? at + size + 1 : at, size); };
+  const char* const meaning = d == 0 ? " (steps)" : d == 1 ? " (the batch)" : "";
+  const std::string range =
+      StrCat("along dimension ", d, meaning, ", of ", size, ", it goes from ", resolved(start), " to ", resolved(end));
+  if (start >= 0) return range;
+  std::vector<std::string> starts(d, "0"), ends(d + 1, "-1");
+  starts.emplace_back("-2");
+  return StrCat(range, "; -1 is the end itself, and the last is Slice(", name, ", starts=[", Join(starts, ", "),
+                "], ends=[", Join(ends, ", "), "])");
 }
 
 }  // namespace
@@ -102,14 +133,65 @@ std::map<std::string, TensorInfo> CellLayer::StepInputs() const {
   return inputs;
 }
 
+// Throws kShapeMismatch for slices without elements: operators take them, and what follows from them is nothing.
+void CellLayer::CheckSlices(const StepGraph& graph) const {
+  for (int k = 0; k < cell().op_size(); ++k) {
+    const OperatorDef& slice = step_.op(first_op_ + k);
+    const auto y = graph.last.find(slice.output(0));
+    if (slice.type() != "Slice" || y == graph.last.end() || graph.values[y->second].dynamic) continue;
+    const TensorInfo& info = graph.values[y->second].info;
+    if (std::ranges::count(info.shape.dims(), 0) == 0) continue;
+    const TensorInfo& x = graph.values[graph.last.at(slice.input(0))].info;
+    throw Error(
+        ErrorCode::kShapeMismatch,
+        context_.cell->Fault(CellPart::kOperator, k,
+                             StrCat("the slice of \"", cell().op(k).input(0), "\", ", x.Description(),
+                                    ", takes nothing: ", WhyEmpty(slice, cell().op(k).input(0), x.shape, info.shape))));
+  }
+}
+
+// Throws kShapeMismatch unless the cell's operators give states the shapes that are declared.
+void CellLayer::CheckStateWrites(const StepGraph& graph) const {
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const CellState& state = cell().state(i);
+    const StepValue& written = graph.values[graph.last.at(renamed_.at(state.name()))];
+    const TensorInfo wanted{.dtype = DType::kFloat, .shape = StateShape(i).Inserted(0, batch_).Inserted(0, 1)};
+    if (written.dynamic || written.info == wanted) continue;
+    const std::string advice =
+        state.window() == 1 || written.info.shape.rank() == 0 || written.info.shape[0] != state.window()
+            ? ""
+            : StrCat("; with window=", state.window(), " it reads ", state.window(), " rows of ", state.name(),
+                     ", the oldest first, and writes one: the newest is Slice(", state.name(),
+                     ", starts=[-2], ends=[-1])");
+    throw Error(
+        ErrorCode::kShapeMismatch,
+        context_.cell->Fault(CellPart::kStateWrite, i,
+                             StrCat("the state \"", state.name(), "\" is declared as [", Join(state.shape(), ", "),
+                                    "], which is ", wanted.Description(), " in a step of a batch of ", batch_,
+                                    ", and the step writes ", written.info.Description(), advice)));
+  }
+}
+
+// Throws where the operators before this one give what they themselves accept and a cell may not have: an error behind
+// them follows from that.
+void CellLayer::CheckBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const {
+  if (op_index < first_op_ || op_index >= step_.op_size()) return;
+  NetDef before = step_;
+  before.mutable_op()->DeleteSubrange(op_index, before.op_size() - op_index);
+  const StepGraph graph = ImportStep(before, inputs);
+  CheckSlices(graph);
+  if (op_index >= first_op_ + cell().op_size()) CheckStateWrites(graph);
+}
+
 // Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
 void CellLayer::ThrowAtOperator(const Error& error) const {
   const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
   const bool is_of_cell = k >= 0 && k < cell().op_size();
   const CellPart part = is_of_cell ? CellPart::kOperator : CellPart::kCell;
   const int index = is_of_cell ? k : 0;
-  const std::string advice =
-      is_of_cell && error.code() == ErrorCode::kShapeMismatch ? AdviceOnProduct(*context_.cell, k) : "";
+  const std::string advice = is_of_cell && error.code() == ErrorCode::kShapeMismatch
+                                 ? AdviceOnProduct(*context_.cell, k) + AdviceOnAxis(cell().op(k))
+                                 : "";
   Error told(error.code(), error.message() + advice + context_.cell->Line(part, index));
   for (const Place& place : error.places()) told.At(place);
   throw told.At({.file = context_.cell->Place(part, index)});
@@ -149,26 +231,12 @@ void CellLayer::InferShapesOfBatch() {
   try {
     graph = ImportStep(step_, inputs);
   } catch (const Error& error) {
+    if (!error.places().empty()) CheckBefore(error.places().front().op_index, inputs);
     ThrowAtOperator(error);
   }
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
-  for (int i = 0; i < cell().state_size(); ++i) {
-    const StepValue& written = value(next_[i]);
-    const TensorInfo wanted{.dtype = DType::kFloat, .shape = StateShape(i).Inserted(0, batch_).Inserted(0, 1)};
-    if (written.dynamic || written.info == wanted) continue;
-    const CellState& state = cell().state(i);
-    const std::string advice =
-        state.window() == 1 || written.info.shape.rank() == 0 || written.info.shape[0] != state.window()
-            ? ""
-            : StrCat("; with window=", state.window(), " it reads ", state.window(), " rows of ", state.name(),
-                     ", the oldest first, and writes one: the newest is Slice(", state.name(),
-                     ", starts=[-2], ends=[-1])");
-    throw Error(
-        ErrorCode::kShapeMismatch,
-        source.Fault(CellPart::kState, i,
-                     StrCat("the state \"", state.name(), "\" is ", wanted.Description(), " in a step of a batch of ",
-                            batch_, ", and the step writes ", written.info.Description(), advice)));
-  }
+  CheckSlices(graph);
+  CheckStateWrites(graph);
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();
     if (const int state = IndexOfName(cell().state(), blob); state >= 0) {

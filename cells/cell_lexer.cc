@@ -3,6 +3,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/name_characters.h"
@@ -43,22 +44,8 @@ constexpr Lookalike kLookalikes[] = {{0x00a0, "a no-break space", "a space"},
                                      {0x2299, "a circled dot", "*"},
                                      {0xfeff, "a byte order mark", ""}};
 
-// Signs that stand for operators in other languages, and what stands for those here.
-struct OtherLanguage {
-  std::string_view characters;
-  const char* remedy;
-};
-constexpr OtherLanguage kOtherLanguages[] = {{"^", "powers are Sqr(x) and Pow(x, exponent=3)"},
-                                             {"<>", "LT(a, b), LE, GT, GE and EQ compare"},
-                                             {"?", "Where(condition, a, b) chooses"},
-                                             {"!~", "Not(x) is true where x is false"},
-                                             {"&", "And(a, b) is true where both are"},
-                                             {"|", "Or(a, b) is true where one is"},
-                                             {":", "parts of a value are Slice(x, starts=[…], ends=[…])"},
-                                             {"%", "Mod(x, divisor=2) is the rest of a division"}};
-
 // What is wrong with a character where no word can begin; `text`, which starts with it, is not empty.
-std::string NoMeaning(std::string_view text) {
+std::string NoMeaning(std::string_view text, const SignPlace& place) {
   const Utf8Character character = FirstCharacter(text);
   if (character.bytes == 0) {
     return StrCat("the byte ", static_cast<int>(static_cast<unsigned char>(text[0])), " has no meaning here");
@@ -71,9 +58,7 @@ std::string NoMeaning(std::string_view text) {
     name = lookalike.name;
     remedy = *lookalike.meant == '\0' ? "; remove it" : StrCat("; write ", lookalike.meant);
   }
-  for (const OtherLanguage& other : kOtherLanguages) {
-    if (other.characters.find(text[0]) != std::string_view::npos) remedy = StrCat("; ", other.remedy);
-  }
+  if (std::string advice = AdviceOnSign(text[0], place); !advice.empty()) remedy = std::move(advice);
   std::string number;
   if (name[0] != '\'' || character.code >= 0x80) {
     number = " (U+";
@@ -102,6 +87,12 @@ class Lexer {
   [[noreturn]] void Fail(const std::string& why) const {
     throw Error(ErrorCode::kSyntaxError,
                 StrCat(what_, ":", line_, ":", Column(), ": ", why, SourceLine(text_, line_, Column())));
+  }
+  SignPlace Here() const {
+    return {.line = std::string_view(text_).substr(line_start_, at_ - line_start_),
+            .next = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0',
+            .is_in_index = !open_.empty() && open_.back().bracket == '[',
+            .is_in_header = open_.empty()};
   }
   int Column() const { return static_cast<int>(at_ - line_start_) + 1; }
 
@@ -138,7 +129,7 @@ class Lexer {
       Bracket(c);
       Add(CellToken::kPunctuation, std::string(1, c), 1);
     } else {
-      Fail(NoMeaning(std::string_view(text_).substr(at_)));
+      Fail(NoMeaning(std::string_view(text_).substr(at_), Here()));
     }
   }
 

@@ -1,13 +1,12 @@
 // The short form of cells: a parser by recursive descent that writes operators as it goes.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 
 #include "stepnet/cells/cell.h"
-#include "stepnet/cells/cell_reader.h"
+#include "stepnet/cells/cell_advice.h"
+#include "stepnet/cells/cell_argument_reader.h"
 #include "stepnet/cells/cell_step_writer.h"
-#include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/exact_number.h"
 #include "stepnet/core/name_characters.h"
@@ -17,9 +16,10 @@
 namespace stepnet {
 namespace {
 
-class CellParser : private CellReader {
+class CellParser : private CellArgumentReader {
  public:
-  CellParser(const std::string& text, const std::string& what) : CellReader(text, what) {
+  CellParser(const std::string& text, const std::string& what)
+      : CellArgumentReader(text, what, [this](const std::string& name) { return SizesOf(source_.def)(name); }) {
     source_.file = what;
     source_.text = text;
     if (!doc().empty()) source_.def.set_doc(doc());
@@ -55,7 +55,11 @@ class CellParser : private CellReader {
     source_.def.set_name(ExpectName("the name of the cell"));
     Expect('(');
     Declarations(CellPart::kInput, source_.def.mutable_input(), "an input");
-    if (!Next().Is(';')) Fail(StrCat("';' is expected between inputs and states, not ", Next().Description()));
+    if (!Next().Is(';')) {
+      const std::string advice =
+          Next().Is(')') ? StrCat("; a cell without states has it, too: cell ", source_.def.name(), "(…;)") : "";
+      Fail(StrCat("';' is expected between inputs and states, not ", Next().Description(), advice));
+    }
     Take();
     if (!Next().Is(')') && !Next().Is(';')) Declarations(CellPart::kState, source_.def.mutable_state(), "a state");
     if (TakeIf(';')) Declarations(CellPart::kCapture, source_.def.mutable_capture(), "a tensor");
@@ -102,9 +106,11 @@ class CellParser : private CellReader {
     if (is_declaration && Next().IsName("state")) return StateStatement();
     if (is_declaration && Next().IsName("output")) return OutputStatement();
     if (is_declaration && Next().IsName("option")) return OptionStatement();
-    if (is_declaration) {
-      Fail(StrCat("\"", Next().text, "\" is no statement",
-                  DidYouMean(Next().text, {"size", "param", "state", "output", "option"})));
+    const bool is_assignment = Next(1).Is('=') || Next(1).Is(',');
+    const std::string advice = Next().kind == CellToken::kName && !is_assignment ? AdviceOnWord(Next().text) : "";
+    if (is_declaration || !advice.empty()) {
+      const std::vector<std::string> known = {"size", "param", "state", "output", "option"};
+      Fail(StrCat("\"", Next().text, "\" is no statement", advice.empty() ? DidYouMean(Next().text, known) : advice));
     }
     Assignment();
   }
@@ -132,6 +138,10 @@ class CellParser : private CellReader {
     CheckNew(Next());
     CellParameter& parameter = *source_.def.add_parameter();
     parameter.set_name(ExpectName("the name of a parameter"));
+    if (!Next().Is('[')) {
+      Fail(StrCat("the shape of the parameter is expected, not ", Next().Description(), "; one number is param ",
+                  parameter.name(), "[]"));
+    }
     const std::vector<std::string> shape = Dimensions();
     parameter.mutable_shape()->Assign(shape.begin(), shape.end());
     // A single element is no bias of a product: it is repeated, as a number is.
@@ -139,19 +149,27 @@ class CellParser : private CellReader {
     step_.Declare(parameter.name(), StepBlob::kShared, is_single ? 0 : parameter.shape_size());
     if (!TakeIf('=')) return;
     OperatorDef& fill = *parameter.mutable_initializer();
-    const bool is_number = Next().IsName("sqrt") || (is_size_(Next().text) && !Next(1).Is('('));
+    const bool is_number = Next().IsName("sqrt") || (IsSizeName(Next().text) && !Next(1).Is('('));
     const bool is_type = Next().kind == CellToken::kName && !is_number;
     if (is_type) {
-      const CellToken& type = Take();
-      CheckType(type);
-      fill.set_type(type.text);
-      if (TakeIf('(')) ArgumentList(&fill);
+      fill.set_type(FillType());
+      if (TakeIf('(')) {
+        CheckFillNames(fill);
+        ArgumentList(&fill);
+      }
     } else {
       fill.set_type("ConstantFill");
       Argument& value = *fill.add_arg();
       value.set_name("value");
       InitialNumber(&fill, &value);
     }
+  }
+
+  std::string FillType() {
+    const CellToken& type = Take();
+    if (FindOperator(type.text) != nullptr) return type.text;
+    const std::string nearest = DidYouMean(type.text, OperatorTypes());
+    FailAt(type, StrCat("no operator type \"", type.text, "\"", nearest.empty() ? "; " + FillsText() : nearest));
   }
 
   // `0.1`, `1/sqrt(H)`: of a parameter, which is of floats.
@@ -195,8 +213,11 @@ class CellParser : private CellReader {
       } else if (key.text == "zoneout") {
         state->set_zoneout(ExpectFloat());
       } else {
-        FailAt(key, StrCat("a state has no \"", key.text, "\"",
-                           DidYouMean(key.text, {"initial", "window", "dropout", "zoneout"})));
+        const bool is_option = CellOptions::descriptor()->FindFieldByName(key.text) != nullptr;
+        const std::string nearest = DidYouMean(key.text, {"initial", "window", "dropout", "zoneout"});
+        const std::string option = StrCat(", which is an option of the cell: option ", key.text, " = …");
+        FailAt(key, StrCat("a state has no \"", key.text, "\"", is_option ? option : nearest,
+                           nearest.empty() ? "; it has initial, window, dropout and zoneout" : ""));
       }
     }
   }
@@ -278,6 +299,10 @@ class CellParser : private CellReader {
   // --- the step
 
   void CheckType(const CellToken& token) const {
+    if (FindOperator(token.text) != nullptr) return;
+    if (const std::string advice = AdviceOnType(token.text); !advice.empty()) {
+      FailAt(token, StrCat("no operator type \"", token.text, "\"", advice));
+    }
     At(token, [&] { GetOperator(token.text); });
   }
 
@@ -288,6 +313,22 @@ class CellParser : private CellReader {
     return At(token, body);
   }
 
+  void MarkWrite(const CellToken& target) {
+    for (int i = 0; i < source_.def.state_size(); ++i) {
+      if (source_.def.state(i).name() == target.text) Mark(CellPart::kStateWrite, i, target);
+    }
+  }
+
+  [[noreturn]] void FailBehindTarget(const CellToken& target) const {
+    std::string advice;
+    if (Next().Is('[')) advice = StrCat("; a blob is written whole, without an index: ", target.text, " = …");
+    const bool is_sign = Next().Is('+') || Next().Is('-') || Next().Is('*') || Next().Is('/') || Next().Is('@');
+    if (is_sign && Next(1).Is('=')) {
+      advice = StrCat("; write ", target.text, " = ", target.text, " ", Next().text, " …");
+    }
+    Fail(StrCat("'=' is expected, not ", Next().Description(), advice));
+  }
+
   // `i, f = Split(…)` or `h = expression`
   void Assignment() {
     const CellToken& first = Next();
@@ -296,7 +337,9 @@ class CellParser : private CellReader {
       targets.push_back(&Next());
       ExpectName("a blob");
     } while (TakeIf(','));
-    Expect('=');
+    for (const CellToken* target : targets) MarkWrite(*target);
+    if (!Next().Is('=')) FailBehindTarget(*targets.back());
+    Take();
     SkipLineBreaks();
     step_.Begin(targets.front()->text);
     const int first_op = step_.num_ops();
@@ -351,7 +394,7 @@ class CellParser : private CellReader {
     Take();
     if (Next().Is('(')) return Call(token, depth);
     if (Next().Is('[')) Fail("a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
-    if (is_size_(token.text)) {
+    if (IsSizeName(token.text)) {
       FailAt(token, StrCat(token.text, " is a size; a tensor of it is ConstantFill(x, value=", token.text,
                            ", dtype=1), of floats in the shape of x"));
     }
@@ -392,109 +435,10 @@ class CellParser : private CellReader {
       }
     }
     if (num_inputs < schema.min_inputs()) return;  // an input that needs a shape
-    std::vector<std::string> items = {"…"};
-    for (const ArgumentSpec& spec : schema.arguments) {
-      if (items.size() > numbers.size()) break;
-      const double number = numbers[items.size() - 1];
-      const bool takes_it = spec.type == ArgumentType::kFloat || spec.type == ArgumentType::kNumber ||
-                            (spec.type == ArgumentType::kInt && number == std::floor(number));
-      if (takes_it) items.push_back(StrCat(spec.name, "=", ShortestText(number)));
-    }
-    if (items.size() == 1) return;
-    FailAt(token, StrCat("arguments of operators are named: ", op.type(), "(", Join(items, ", "), ")"));
-  }
-
-  // `name=value, …)`
-  void ArgumentList(OperatorDef* op) {
-    while (!Next().Is(')')) {
-      const CellToken& token = Next();
-      const std::string name = ExpectName("an argument");
-      Expect('=');
-      for (const Argument& other : op->arg()) {
-        if (other.name() == name) FailAt(token, StrCat("the argument ", name, " is given twice"));
-      }
-      const ArgumentSpec* spec = GetOperator(op->type()).FindArgument(name);
-      Argument& argument = *op->add_arg();
-      argument.set_name(name);
-      if (TakeIf('[')) {
-        ListValue(spec, &argument);
-      } else {
-        Value(spec, &argument);
-      }
-      if (!TakeIf(',')) break;
-    }
-    Expect(')');
-  }
-
-  static bool IsFloat(const ArgumentSpec* spec) {
-    return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
-  }
-  // A string in quotes, where the argument takes some.
-  std::string StringValue(const ArgumentSpec* spec) {
-    const CellToken& token = Take();
-    if (spec == nullptr || !IsSizeExpression(*spec, token.text, is_size_)) return token.text;
-    FailAt(token, StrCat("the argument ", spec->name, " takes numbers and expressions of sizes, without quotes"));
-  }
-  // A number or an expression, of the form that the argument takes.
-  std::string NumberText(const ArgumentSpec* spec) {
-    const CellToken& token = Next();
-    std::string text = ValueText();
-    if (spec != nullptr && !FloatOf(text)) At(token, [&] { NamesInArgument(*spec, text); });
-    return text;
-  }
-  void CheckSizes(const CellToken& token, const std::vector<std::string>& names, const char* hint) {
-    for (const std::string& name : names) {
-      if (!is_size_(name)) FailAt(token, StrCat("there is no size ", name, " so far", hint));
-    }
-  }
-
-  void Value(const ArgumentSpec* spec, Argument* argument) {
-    const CellToken& token = Next();
-    if (token.kind == CellToken::kString) return argument->set_s(StringValue(spec));
-    if (token.IsName("true") || token.IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
-    const std::string text = NumberText(spec);
-    const std::optional<float> number = FloatOf(text);
-    const std::optional<std::int64_t> integer = IntegerOf(text);
-    if (number && (IsFloat(spec) || !integer)) {
-      SetWritten(*RealOf(text), argument);
-    } else if (integer) {
-      argument->set_i(*integer);
-    } else {
-      if (spec != nullptr && spec->type == ArgumentType::kAny)
-        CheckSizes(token, NamesInNumber(text), "; a string stands in quotes");
-      argument->set_s(text);
-    }
-  }
-
-  void ListValue(const ArgumentSpec* spec, Argument* argument) {
-    std::vector<std::string> texts;
-    bool all_strings = true;
-    while (!Next().Is(']')) {
-      if (Next().kind == CellToken::kString) {
-        texts.push_back(StringValue(spec));
-      } else {
-        texts.push_back(NumberText(spec));
-        all_strings = false;
-      }
-      if (!TakeIf(',')) break;
-    }
-    Expect(']');
-    const bool numbers =
-        !all_strings && std::ranges::all_of(texts, [](const auto& t) { return FloatOf(t).has_value(); });
-    const bool integers = std::ranges::all_of(texts, [](const auto& t) { return IntegerOf(t).has_value(); });
-    if (numbers && (IsFloat(spec) || !integers)) {
-      std::vector<double> values;
-      for (const std::string& text : texts) values.push_back(IsFloat(spec) ? *FloatOf(text) : *RealOf(text));
-      SetWritten(values, argument);
-    } else if (numbers) {
-      for (const std::string& text : texts) argument->add_ints(*IntegerOf(text));
-    } else {
-      argument->mutable_strings()->Assign(texts.begin(), texts.end());
-    }
+    FailUnlessNamed(token, WithNames(schema, /*has_inputs=*/true, numbers));
   }
 
   CellSource source_;
-  const IsSize is_size_ = SizesOf(source_.def);
   StepWriter step_;
   std::set<std::string> names_;  // declared
   std::set<std::string> given_;  // "STATE KEY", "option NAME"

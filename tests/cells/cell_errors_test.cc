@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
@@ -63,7 +64,9 @@ TEST(CellErrors, OfTheHeader) {
   ExpectFault("cell", "syntax error: c:1:5: the name of the cell is expected, not the end of the line");
   ExpectFault("cell c[", "syntax error: c:1:7: '(' is expected, not '['");
   ExpectFault("cell c(x; h[2]) {}", "syntax error: c:1:9: \"x\" needs a shape, as in x[D]");
-  ExpectFault("cell c(x[2], h[2]) {}", "syntax error: c:1:18: ';' is expected between inputs and states, not ')'");
+  ExpectFault("cell c(x[2], h[2]) {}",
+              "syntax error: c:1:18: ';' is expected between inputs and states, not ')'; a cell without states has it, "
+              "too: cell c(…;)");
   ExpectFault("cell c(x[2]; x[2]) {}", "syntax error: c:1:14: \"x\" is declared twice");
   ExpectFault("cell c(x[2; h[2]) {}", "syntax error: c:1:11: ']' is expected, not ';'");
   ExpectFault("cell c(x[]; h[,]) {}", "syntax error: c:1:15: a size is expected, not ','");
@@ -86,7 +89,7 @@ TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("size E = 99999999999999999999", "4:10: \"99999999999999999999\" is no size: it is too large");
   ExpectSyntaxFault("param w[H, D\nh = x", "4:8: '[' is not closed; ']' is missing");
   ExpectSyntaxFault("param w[H D]", "4:11: ']' is expected, not 'D'");
-  ExpectSyntaxFault("param w[H] = Unifrm()", "4:14: no operator type \"Unifrm\"");
+  ExpectSyntaxFault("param w[H] = Unifrm()", StrCat("4:14: no operator type \"Unifrm\"; ", FillsText()));
   ExpectSyntaxFault("param w[H] = UniformFil()",
                     "4:14: no operator type \"UniformFil\"; did you mean \"UniformFill\"?");
   ExpectSyntaxFault("param w[H] = -1e39", "4:14: -1e39 is beyond what a float can hold");
@@ -235,7 +238,9 @@ TEST(CellErrors, OfValues) {
       step + "state h initial=learnt",
       "7:9: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
       "mean \"learned\"?");
-  ExpectSyntaxFault(step + "option lengths = x", "7:8: the name \"x\" is taken already");
+  ExpectSyntaxFault(step + "option lengths = x",
+                    "7:8: the name \"x\" is taken already; the option itself declares it, so that it does not stand "
+                    "among the inputs");
   ExpectSyntaxFault(step + "option lengths = l\noption mask = m", "8:8: a cell has lengths or a mask, not both");
   ExpectSyntaxFault("param w[H, D] = Tanh\nh = Tanh(x @ w)\noutput h",
                     "4:7: Tanh cannot fill a parameter: it makes no tensor of a shape");
@@ -245,7 +250,8 @@ TEST(CellErrors, OfValues) {
                     "4:7: \"w\" has a shape already; its initializer needs none");
   ExpectSyntaxFault("param w[H, D]\nh = Softmax(x @ w, axes=2)\noutput h",
                     "5:5: `h = Softmax(h.1)`: Softmax has no argument \"axes\"; did you mean \"axis\"?");
-  ExpectSyntaxFault("size B = 2\nh = x\noutput h", "4:6: B stands for the batch and cannot be a size of the cell");
+  ExpectSyntaxFault("size B = 2\nh = x\noutput h",
+                    "4:6: B stands for the batch, which shapes are declared without, and cannot be a size of the cell");
   ExpectSyntaxFault("size E = 0\nh = x\noutput h", "4:6: the size E is 0, must be above 0");
 }
 
@@ -334,15 +340,15 @@ TEST(CellErrors, OfShapes) {
               "  `x @ w` takes parameters w[N, D], where D is the last size of x, and `x @ w + b` also b[N]\n"
               "  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, B, 3], u "
               "float [3, 2]\n  in net \"c_step\"\n  in file c:6:20");
-  ExpectFault(
-      CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
-      "shape mismatch: c:1:14: the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes float "
-      "[1, B, 6]");
+  ExpectFault(CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
+              "shape mismatch: c:5:1: the state \"h\" is declared as [H], which is float [1, B, 3] in a step of a "
+              "batch of B, and the step writes float "
+              "[1, B, 6]");
   // The batch is no size of the cell, so that dimensions in a wrong order are found.
-  ExpectFault(
-      "cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}",
-      "shape mismatch: c:1:14: the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes float "
-      "[1, 3, B]");
+  ExpectFault("cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}",
+              "shape mismatch: c:2:3: the state \"h\" is declared as [3], which is float [1, B, 3] in a step of a "
+              "batch of B, and the step writes float "
+              "[1, 3, B]");
   ExpectFault(
       CellOf("param w[H, D]\nh = Tanh(x @ w)\noutput h\nk = Reshape(h, shape=[-1])\noutput k"),
       "shape mismatch: c:8:8: the output \"k\" is float [B*3] in a step of a batch of B; it must be [1, B, …] or "
@@ -367,11 +373,11 @@ TEST(CellErrors, OfShapes) {
 }
 
 TEST(CellErrors, OfAWindowThatTheStepWrites) {
-  ExpectFault(
-      CellOf("param w[H, D]\nstate h window=4\nh = h + x @ w\noutput h"),
-      "shape mismatch: c:1:14: the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes "
-      "float [4, B, 3]; with window=4 it reads 4 rows of h, the oldest first, and writes one: the newest is "
-      "Slice(h, starts=[-2], ends=[-1])");
+  ExpectFault(CellOf("param w[H, D]\nstate h window=4\nh = h + x @ w\noutput h"),
+              "shape mismatch: c:6:1: the state \"h\" is declared as [H], which is float [1, B, 3] in a step of a "
+              "batch of B, and the step writes "
+              "float [4, B, 3]; with window=4 it reads 4 rows of h, the oldest first, and writes one: the newest is "
+              "Slice(h, starts=[-2], ends=[-1])");
 }
 
 // FC, x and w are words of the net that a cell becomes; the cell has `@`.

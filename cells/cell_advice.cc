@@ -1,0 +1,152 @@
+#include "stepnet/cells/cell_advice.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <map>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+std::string Lower(const std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+// The first word of a line.
+std::string FirstWordOf(std::string_view line) {
+  const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  const auto* const begin = std::ranges::find_if_not(line, [](char c) { return c == ' ' || c == '\t'; });
+  return {begin, std::find_if_not(begin, line.end(), is_letter)};
+}
+
+// What a colon is for elsewhere.
+const char* AdviceOnColon(const SignPlace& place) {
+  if (place.next == '=') return "; a value is given by =, as in h = x";
+  if (place.is_in_index) return "; parts of a value are Slice(x, starts=[…], ends=[…])";
+  if (place.is_in_header) return "; the lines of a cell stand in braces: cell NAME(inputs; states) { … }";
+  return "; types of values are not written";
+}
+
+// Operators by names that they have elsewhere, in lower case and without underscores.
+const std::map<std::string, const char*>& OtherNames() {
+  static const std::map<std::string, const char*> names = {{"bmm", "BatchMatMul"},
+                                                           {"cat", "Concat"},
+                                                           {"chunk", "Split"},
+                                                           {"clamp", "Clip"},
+                                                           {"concatenate", "Concat"},
+                                                           {"detach", "StopGradient"},
+                                                           {"divide", "Div"},
+                                                           {"dot", "BatchMatMul"},
+                                                           {"linear", "FC"},
+                                                           {"logicaland", "And"},
+                                                           {"logicalnot", "Not"},
+                                                           {"logicalor", "Or"},
+                                                           {"matmul", "FC"},
+                                                           {"mean", "ReduceMean"},
+                                                           {"mm", "FC"},
+                                                           {"multiply", "Mul"},
+                                                           {"narrow", "Slice"},
+                                                           {"neg", "Negative"},
+                                                           {"oneslike", "ConstantFill"},
+                                                           {"permute", "Transpose"},
+                                                           {"power", "Pow"},
+                                                           {"repeat", "Tile"},
+                                                           {"square", "Sqr"},
+                                                           {"subtract", "Sub"},
+                                                           {"unsqueeze", "ExpandDims"},
+                                                           {"view", "Reshape"},
+                                                           {"zeroslike", "ConstantFill"}};
+  return names;
+}
+
+// Whether names of functions begin so elsewhere; names of other operators begin with that of their library.
+bool IsModule(const std::string& name) {
+  constexpr std::array kModules = {"torch", "F", "nn", "np", "numpy", "jnp", "jax", "tf", "keras", "math"};
+  return std::ranges::find(kModules, name) != kModules.end();
+}
+
+}  // namespace
+
+std::string AdviceOnWord(const std::string& word) {
+  static const std::map<std::string, const char*> words = {
+      {"if", "there is no if: both values are computed, and Where(condition, a, b) selects"},
+      {"elif", "there is no if: both values are computed, and Where(condition, a, b) selects"},
+      {"else", "there is no if: both values are computed, and Where(condition, a, b) selects"},
+      {"for", "there are no loops: a cell is one step, which runs for each of a sequence"},
+      {"while", "there are no loops: a cell is one step, which runs for each of a sequence"},
+      {"return", "nothing is returned; blobs that shall be seen outside are listed: output h"},
+      {"def", "a cell calls operators alone, and begins with: cell NAME(inputs; states) {"},
+      {"class", "a cell begins with: cell NAME(inputs; states) {"},
+      {"import", "operators are there without it, and a cell begins with: cell NAME(inputs; states) {"},
+      {"from", "operators are there without it, and a cell begins with: cell NAME(inputs; states) {"},
+      {"let", "a value needs no word before its name: h = …"},
+      {"var", "a value needs no word before its name: h = …"},
+      {"const", "a value needs no word before its name: h = …"}};
+  const auto found = words.find(word);
+  return found == words.end() ? "" : StrCat("; ", found->second);
+}
+
+std::string AdviceOnSign(char sign, const SignPlace& place) {
+  if (std::string advice = AdviceOnWord(FirstWordOf(place.line)); !advice.empty()) return advice;
+  switch (sign) {
+    case '^': return "; powers are Sqr(x) and Pow(x, exponent=3)";
+    case '<':
+    case '>': return "; LT(a, b), LE, GT, GE and EQ compare";
+    case '?': return "; Where(condition, a, b) chooses";
+    case '!':
+    case '~': return "; Not(x) is true where x is false";
+    case '&': return "; And(a, b) is true where both are";
+    case '|': return "; Or(a, b) is true where one is";
+    case ':': return AdviceOnColon(place);
+    case '%': return "; Mod(x, divisor=2) is the rest of a division";
+    default: return "";
+  }
+}
+
+std::string AdviceOnType(const std::string& type) {
+  const size_t dot = type.rfind('.');
+  const bool is_of_module = dot != std::string::npos;
+  if (is_of_module && !IsModule(type.substr(0, type.find('.')))) return "";
+  std::string name = Lower(std::string_view(type).substr(is_of_module ? dot + 1 : 0));
+  std::erase(name, '_');
+  const std::vector<std::string> types = OperatorTypes();
+  const auto is_known = [&](const std::string& known) { return std::ranges::binary_search(types, known); };
+  const auto same = std::ranges::find(types, name, Lower);
+  const auto other = OtherNames().find(name);
+  std::string meant = other != OtherNames().end() ? other->second : same != types.end() ? *same : "";
+  // Sum is of several tensors, and that of a module along a dimension.
+  if (is_of_module && is_known("Reduce" + meant)) meant = "Reduce" + meant;
+  if (!is_known(meant)) return "";
+  if (meant == "FC") return "; did you mean `x @ w`, with a parameter w[N, D]?";
+  return StrCat("; did you mean \"", meant, "\"?");
+}
+
+std::string FillsText() {
+  return "a parameter starts as a number or as UniformFill(min=…, max=…), GaussianFill(mean=…, std=…), XavierFill(), "
+         "MSRAFill() or GivenTensorFill(values=[…])";
+}
+
+std::string WithNames(const OperatorSchema& schema, bool has_inputs, const std::vector<double>& numbers) {
+  std::vector<std::string> items;
+  size_t named = 0;
+  if (has_inputs) items.emplace_back("…");
+  for (const ArgumentSpec& spec : schema.arguments) {
+    if (named == numbers.size()) break;
+    const double number = numbers[named];
+    const bool is_real = spec.type == ArgumentType::kFloat || spec.type == ArgumentType::kNumber;
+    // A fill's integers are none of what it fills with, but its dtype.
+    const bool takes_it = has_inputs ? is_real || (spec.type == ArgumentType::kInt && number == std::floor(number))
+                                     : is_real || spec.type == ArgumentType::kAny;
+    if (!takes_it) continue;
+    items.push_back(StrCat(spec.name, "=", ShortestText(number)));
+    ++named;
+  }
+  return named == 0 ? "" : StrCat(schema.type, "(", Join(items, ", "), ")");
+}
+
+}  // namespace stepnet

@@ -1,0 +1,183 @@
+// What is said to people who write what other languages have, or what they expect of a cell.
+#include "stepnet/cells/cell_advice.h"
+
+#include <regex>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+// The first line of what is wrong with the text, and what the others say beside the source.
+std::string FaultOf(const std::string& text) {
+  static const std::regex kSource("\n *[0-9]* \\| .*");
+  try {
+    ExpandCell(ParseCell(text, "c"));
+  } catch (const Error& error) {
+    return std::regex_replace(error.message(), kSource, "");
+  }
+  return "nothing";
+}
+
+// A cell of sizes D = 2 and H = 3 with the lines in it, the first of which is line 4.
+std::string CellOf(const std::string& lines) {
+  return "cell c(x[D]; h[H]) {\n  size D = 2\n  size H = 3\n" + lines + "\n}\n";
+}
+void ExpectFault(const std::string& lines, const std::string& fault) {
+  EXPECT_EQ(FaultOf(CellOf(lines)), "c:" + fault);
+}
+
+TEST(CellAdvice, OfStatementsOfOtherLanguages) {
+  const std::string where = "there is no if: both values are computed, and Where(condition, a, b) selects";
+  ExpectFault("if timestep > 3: h = x", "4:13: '>' has no meaning here; " + where);
+  ExpectFault("if (timestep) h = x", "4:1: \"if\" is no statement; " + where);
+  ExpectFault("else: h = x", "4:5: ':' has no meaning here; " + where);
+  ExpectFault(
+      "for i in x: h = x",
+      "4:11: ':' has no meaning here; there are no loops: a cell is one step, which runs for each of a sequence");
+  ExpectFault(
+      "return h",
+      "4:1: \"return\" is no statement; nothing is returned; blobs that shall be seen outside are listed: output h");
+  ExpectFault(
+      "return (h)",
+      "4:1: \"return\" is no statement; nothing is returned; blobs that shall be seen outside are listed: output h");
+  ExpectFault("let h = x", "4:1: \"let\" is no statement; a value needs no word before its name: h = …");
+  ExpectFault("for = x\nh = y", "5:5: there is no blob \"y\" so far; if it is a parameter, add: param y[…]");
+}
+
+TEST(CellAdvice, OfColons) {
+  ExpectFault("h := x", "4:3: ':' has no meaning here; a value is given by =, as in h = x");
+  ExpectFault("h: float = x", "4:2: ':' has no meaning here; types of values are not written");
+  ExpectFault("h = x[:, 0]", "4:7: ':' has no meaning here; parts of a value are Slice(x, starts=[…], ends=[…])");
+  EXPECT_EQ(FaultOf("cell c(x[2]; h[2]):\n  h = x\n  output h\n"),
+            "c:1:19: ':' has no meaning here; the lines of a cell stand in braces: cell NAME(inputs; states) { … }");
+}
+
+TEST(CellAdvice, OfAssignments) {
+  ExpectFault("h += x", "4:3: '=' is expected, not '+'; write h = h + …");
+  ExpectFault("h[t] = x", "4:2: '=' is expected, not '['; a blob is written whole, without an index: h = …");
+  ExpectFault("h x = 2", "4:1: \"h\" is no statement");
+}
+
+TEST(CellAdvice, OfFills) {
+  ExpectFault("param a[H] = UniformFill(0, 3)", "4:26: arguments of operators are named: UniformFill(min=0, max=3)");
+  ExpectFault("param a[H] = UniformFill(-1, 3)", "4:26: arguments of operators are named: UniformFill(min=-1, max=3)");
+  ExpectFault("param a[H] = GaussianFill(0, 0.1)",
+              "4:27: arguments of operators are named: GaussianFill(mean=0, std=0.1)");
+  ExpectFault("param a[H] = ConstantFill(0.5)", "4:27: arguments of operators are named: ConstantFill(value=0.5)");
+  ExpectFault("param a[H] = XavierFill(0.5)", "4:25: an argument is expected, not '0.5'");
+  for (const std::string fill : {"normal(0, 0.1)", "orthogonal", "eye(H)", "nn.init.zeros_"}) {
+    const std::string type = fill.substr(0, fill.find('('));
+    ExpectFault("param a[H] = " + fill, StrCat("4:14: no operator type \"", type, "\"; ", FillsText()));
+  }
+  ExpectFault("param a[H] = UniformFil(min=0)", "4:14: no operator type \"UniformFil\"; did you mean \"UniformFill\"?");
+}
+
+TEST(CellAdvice, NamesFillsThatAreThere) {
+  const std::string text = FillsText();
+  const std::regex fill("([A-Za-z]+Fill)\\(([a-z]*)");
+  int found = 0;
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), fill); it != std::sregex_iterator(); ++it, ++found) {
+    const OperatorSchema* schema = FindOperator((*it)[1]);
+    ASSERT_NE(schema, nullptr) << (*it)[1];
+    const std::string argument = (*it)[2];
+    EXPECT_TRUE(argument.empty() || schema->FindArgument(argument) != nullptr) << argument;
+  }
+  EXPECT_EQ(found, 5);
+}
+
+TEST(CellAdvice, OfOperatorsOfModules) {
+  ExpectFault("h = torch.tanh(x)", "4:5: no operator type \"torch.tanh\"; did you mean \"Tanh\"?");
+  ExpectFault("h = F.layer_norm(x)", "4:5: no operator type \"F.layer_norm\"; did you mean \"LayerNorm\"?");
+  ExpectFault("h = torch.sum(x)", "4:5: no operator type \"torch.sum\"; did you mean \"ReduceSum\"?");
+  ExpectFault("h = Mean(x)", "4:5: no operator type \"Mean\"; did you mean \"ReduceMean\"?");
+  ExpectFault("h = np.matmul(x)",
+              "4:5: no operator type \"np.matmul\"; did you mean `x @ w`, with a parameter w[N, D]?");
+  ExpectFault("h = unsqueeze(x)", "4:5: no operator type \"unsqueeze\"; did you mean \"ExpandDims\"?");
+  ExpectFault("h = other.tanh(x)",
+              "4:5: no operator type \"other.tanh\"; types with a dot come from libraries of operators, which "
+              "--op_library, LoadOperatorLibrary or Python's load_operator_library loads");
+}
+
+TEST(CellAdvice, OfDeclarations) {
+  ExpectFault("param s = 0.5", "4:9: the shape of the parameter is expected, not '='; one number is param s[]");
+  ExpectFault(
+      "state h layers=2",
+      "4:9: a state has no \"layers\", which is an option of the cell: option layers = …; it has initial, window, "
+      "dropout and zoneout");
+  ExpectFault("state h windw=2", "4:9: a state has no \"windw\"; did you mean \"window\"?");
+  EXPECT_EQ(
+      FaultOf("cell f(x[2]) {\n}\n"),
+      "c:1:12: ';' is expected between inputs and states, not ')'; a cell without states has it, too: cell f(…;)");
+}
+
+TEST(CellAdvice, OfTheBatch) {
+  const std::string rest = "\n  param w[H, D]\n  h = x @ w\n  output h\n";
+  const std::string sizes = "  size D = 2\n  size H = 3";
+  const auto fault = [&](const std::string& header) { return FaultOf(header + " {\n" + sizes + rest + "}\n"); };
+  const std::string of_x =
+      "c:1:8: \"x\" is declared by the shape of an item in a step, x[D]: the batch, B, and the steps, T, are implied";
+  EXPECT_EQ(fault("cell c(x[B, D]; h[H])"), of_x);
+  EXPECT_EQ(fault("cell c(x[T, B, D]; h[H])"), of_x);
+  EXPECT_EQ(fault("cell c(x[D]; h[B, H])"),
+            "c:1:14: \"h\" is declared by the shape of an item in a step, h[H]: the batch, B, and the steps, T, are "
+            "implied");
+  ExpectFault(
+      "param w[B, D]\nh = x @ w\noutput h",
+      "4:7: \"w\" is the same for all items and steps, w[D]: it has no dimension of the batch, B, or of steps, T");
+  EXPECT_EQ(FaultOf("cell c(x[D], n[B]; h[H]) {\n" + sizes + rest + "  option lengths = n\n}\n"),
+            "c:1:14: \"n\" is declared by the shape of an item in a step, n[]: the batch, B, and the steps, T, are "
+            "implied; the lengths of sequences are no input that the cell declares: option lengths = n\n"
+            "c:7:10: the name \"n\" is taken already; the option itself declares it, so that it does not stand among "
+            "the inputs");
+}
+
+TEST(CellAdvice, OfSlicesThatTakeNothing) {
+  const std::string window = "state h window=3\n";
+  ExpectFault(window +
+                  "a = Slice(h, starts=[-1], ends=[-1])\ny = x + 1\nh = Tanh(ReduceSum(a, axes=[0], "
+                  "keepdims=1))\noutput h\noutput y",
+              "5:5: the slice of \"h_prev\", float [3, B, 3], takes nothing: along dimension 0 (steps), of 3, it goes "
+              "from 3 to 3; "
+              "-1 is the end itself, and the last is Slice(h_prev, starts=[-2], ends=[-1])");
+  ExpectFault(window +
+                  "a = Slice(h, starts=[3], ends=[5])\ny = x + 1\nh = Tanh(ReduceSum(a, axes=[0], keepdims=1))\noutput "
+                  "h\noutput y",
+              "5:5: the slice of \"h_prev\", float [3, B, 3], takes nothing: along dimension 0 (steps), of 3, it goes "
+              "from 3 to 3");
+  ExpectFault("a = Slice(x, starts=[0, 0, H], ends=[-1, -1, 2*H])\nh = Concat(a, h, axis=-1)\noutput h",
+              "4:5: the slice of \"x\", float [1, B, 2], takes nothing: along dimension 2, of 2, it goes from 2 to 2");
+  EXPECT_EQ(FaultOf(CellOf(window + "y = x + 1\nh = Slice(h, starts=[-2], ends=[-1]) + 1\noutput h\noutput y")),
+            "nothing");
+  // Also where an operator behind it is wrong because of that, be it one around the step.
+  ExpectFault("a = Slice(h, starts=[-1], ends=[-1])\nh = a\ny = x + 1\noutput h\noutput y\noption lengths = n",
+              "4:5: the slice of \"h_prev\", float [1, B, 3], takes nothing: along dimension 0 (steps), of 1, it goes "
+              "from 1 to 1; "
+              "-1 is the end itself, and the last is Slice(h_prev, starts=[-2], ends=[-1])");
+}
+
+TEST(CellAdvice, OfStatesOfAnotherShape) {
+  for (const std::string option : {"", "\noption lengths = n", "\noption mask = m", "\noption zoneout = 0.1"}) {
+    SCOPED_TRACE(option);
+    ExpectFault(
+        "y = Tanh(h)\nh = x\noutput y" + option,
+        "5:1: the state \"h\" is declared as [H], which is float [1, B, 3] in a step of a batch of B, and the step "
+        "writes float [1, B, 2]");
+  }
+}
+
+TEST(CellAdvice, OfAnAxisThatIsNotGiven) {
+  EXPECT_NE(
+      FaultOf(CellOf("h = Tanh(Concat(x, h))\noutput h"))
+          .find("\n  Concat has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1"),
+      std::string::npos);
+  EXPECT_EQ(FaultOf(CellOf("h = Tanh(Concat(x, h, axis=0))\noutput h")).find("where it is not given"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepnet
