@@ -80,6 +80,21 @@ std::string FieldHint(const std::string& wrong, const Descriptor& type) {
   return StrCat("; did you mean \"", *same, "\"?");
 }
 
+// Where a field of that name stands, if not in `enclosing`: in a message of which it has one, or in the whole, `type`.
+std::string BlockHint(const std::string& name, const Descriptor& enclosing, const Descriptor& type) {
+  std::vector<std::string> blocks;
+  for (int i = 0; i < enclosing.field_count(); ++i) {
+    const FieldDescriptor& field = *enclosing.field(i);
+    if (field.message_type() == nullptr || field.is_repeated() ||
+        field.message_type()->FindFieldByName(name) == nullptr)
+      continue;
+    blocks.push_back(StrCat(field.name(), " { ", name, ": … }"));
+  }
+  if (!blocks.empty()) return StrCat("; it stands in a block: ", Join(blocks, " or "));
+  if (&enclosing == &type || type.FindFieldByName(name) == nullptr) return "";
+  return StrCat("; it is a field of ", type.name(), ", outside of this block");
+}
+
 // The nearest value or, where none is near, all.
 std::string ValueHint(const std::string& wrong, const std::vector<std::string>& values) {
   const std::string nearest = DidYouMean(wrong, values);
@@ -92,8 +107,10 @@ std::string Suggestion(const std::string& message, const Descriptor& type) {
     const auto type_name = Quoted(message, "Message type \"");
     const Descriptor* enclosing = type_name ? type.file()->pool()->FindMessageTypeByName(*type_name) : nullptr;
     if (enclosing == nullptr) return "";
-    return FieldHint(*field_name, *enclosing);
+    const std::string block = BlockHint(*field_name, *enclosing, type);
+    return block.empty() ? FieldHint(*field_name, *enclosing) : block;
   }
+  if (message.starts_with("Expected string, got: ")) return "; strings stand in double quotes";
   if (const auto value = Quoted(message, "Unknown enumeration value of \"")) {
     const auto field_name = Quoted(message, "for field \"");
     std::set<const Descriptor*> seen;

@@ -84,7 +84,7 @@ TEST(ProtoIo, TextErrorsGivePlaceAndNearestName) {
   ExpectError([&] { Read(open); }, "input/output error: " + open + ":3:1: Expected identifier, got: ");
   NetDef net;
   ExpectError([&] { ParseMessageText("name: 3", "step_net of op 3", &net); },
-              "input/output error: step_net of op 3:1:7: Expected string, got: 3");
+              "input/output error: step_net of op 3:1:7: Expected string, got: 3; strings stand in double quotes");
 }
 
 // Later versions of Caffe2 call field 2 of DeviceOption so; that of a partition is another one.

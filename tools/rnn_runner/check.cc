@@ -192,6 +192,7 @@ const Command kCheck = {
     .flags = CheckFlags(),
     .min_operands = 1,
     .max_operands = 1,
+    .unknown_flag = AdviceOnOptions,
     .run = Check,
 };
 

@@ -35,11 +35,10 @@ DEFINE_string(cuda_graph, "on",
               "whether a GPU plays the kernels of a whole run as one graph, or is given each of them: off is what\n"
               "--executor=serial says, on --executor=cuda");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
-DEFINE_int32(
-    opt_level, stepnet::kMaxOptLevel,
-    "0: every operator of a step net runs step by step, in the order of the net; 1: operators become one, run once or "
-    "not "
-    "at all, where that changes no bit; 2: what need not wait runs for many steps at once, the same within rounding");
+DEFINE_int32(opt_level, stepnet::kMaxOptLevel,
+             "0: every operator of a step net runs step by step, in the order of the net; 1: operators become one,\n"
+             "run once or not at all, where that changes no bit; 2: what need not wait runs for many steps at once,\n"
+             "the same within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",
               "most memory that tensors may take, with K, M or G behind it, and 512M more for all else;\n"

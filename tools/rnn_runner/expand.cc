@@ -39,6 +39,7 @@ const Command kExpand = {
     .flags = WithCommonFlags({CellSizeFlag(), {.name = "init"}, CellTrainingFlag(), {.name = "carry"}}),
     .min_operands = 1,
     .max_operands = 1,
+    .unknown_flag = AdviceOnOptions,
     .run = Expand,
 };
 

@@ -9,6 +9,7 @@
 
 #include "stepnet/core/strings.h"
 #include "stepnet/report/explanation.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
@@ -116,6 +117,7 @@ const Command kExplain = {
     .flags = ExplainFlags(),
     .min_operands = 1,
     .max_operands = 1,
+    .unknown_flag = AdviceOnOptions,
     .run = ExplainNet,
 };
 

@@ -178,6 +178,7 @@ const Command kGrad = {
                               {.name = "gradient_requests", .value = "BLOB=write|add|none,…", .is_list = true}}),
     .min_operands = 1,
     .max_operands = 1,
+    .unknown_flag = AdviceOnOptions,
     .run = Grad,
 };
 

@@ -57,6 +57,41 @@ std::string Names(const std::vector<std::string>& blobs) {
   return Join(names, ", ");
 }
 
+std::vector<std::string> BlobsWritten(const NetDef& net) {
+  std::vector<std::string> blobs;
+  for (const OperatorDef& op : net.op()) blobs.insert(blobs.end(), op.output().begin(), op.output().end());
+  return blobs;
+}
+
+// The name of the step net of `net` that has a blob; "" where none has.
+std::string StepNetWith(const std::string& blob, const NetDef& net) {
+  for (const OperatorDef& op : net.op()) {
+    for (const Argument& argument : op.arg()) {
+      if (!argument.has_n()) continue;
+      for (const std::string& written : BlobsWritten(argument.n())) {
+        if (written == blob || written.ends_with("/" + blob)) return argument.n().name();  // of a layer: layer0/g
+      }
+    }
+  }
+  return "";
+}
+
+// Throws kInvalidArgument for a blob that --output names and nothing has written.
+void CheckWritten(const std::vector<std::string>& asked, const std::vector<std::string>& outputs, const NetDef& net,
+                  const Workspace& workspace) {
+  for (const std::string& blob : asked) {
+    if (workspace.HasBlob(blob)) continue;
+    std::vector<std::string> names = BlobsWritten(net);
+    names.insert(names.end(), outputs.begin(), outputs.end());
+    std::string advice = DidYouMean(blob, names);
+    if (const std::string step = StepNetWith(blob, net); !step.empty()) {
+      advice = StrCat("; it is one of the step net ", Quoted(step),
+                      ", and of those only outputs are there behind a run: a ", "cell says output ", blob);
+    }
+    throw Error(ErrorCode::kInvalidArgument, StrCat("no blob ", Quoted(blob), advice));
+  }
+}
+
 void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& blobs) {
   Table table(kSummaryHeader);
   for (const std::string& name : blobs) {
@@ -67,9 +102,9 @@ void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& 
   std::cout << Printable(table.Text());
 }
 
-// Runs --net by `run` and shows and writes what it leaves in the workspace: what --output asks for, otherwise
-// `outputs`.
-void RunAndReport(const Workspace& workspace, const std::vector<std::string>& outputs,
+// Runs --net, the operators of `net`, by `run` and shows and writes what it leaves in the workspace: what --output asks
+// for, otherwise `outputs`.
+void RunAndReport(const NetDef& net, const Workspace& workspace, const std::vector<std::string>& outputs,
                   const std::function<void()>& run) {
   const std::vector<std::string> asked = SplitList(FLAGS_output);
   const std::vector<std::string>& blobs = asked.empty() ? outputs : asked;
@@ -81,6 +116,7 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
   }
   const double start = Now();
   run();
+  CheckWritten(asked, outputs, net, workspace);
   LOG(INFO) << "ran in " << Milliseconds(Now() - start) << " ms";
   PrintSummaries(workspace, blobs);
   for (const auto& [name, path] : files) {
@@ -120,7 +156,7 @@ int RunPlanFile(const RunOptions& options) {
   }
   CheckRead(FLAGS_net, nets, fed);
   const std::vector<std::string> listed(all.external_output().begin(), all.external_output().end());
-  RunAndReport(workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
+  RunAndReport(all, workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
     try {
       CheckInputs(all, workspace);
       RunExecutionPlan(plan, workspace, {.run = options});
@@ -143,7 +179,7 @@ int Run(const std::vector<std::string>&) {
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   TraceOfRuns trace(*net);
   const StatsOfRuns stats(*net);
-  RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
+  RunAndReport(session.def, *session.workspace, session.outputs, [&] { RunNet(*net); });
   if (!session.made_up.empty()) {
     std::cout << PrintableLine(StrCat("not given, so made up or as the cell fills it: ", Names(session.made_up)))
               << "\n";
@@ -182,6 +218,7 @@ const Command kRun = {
     .flags = RunFlags(),
     .min_operands = 0,
     .max_operands = 0,
+    .unknown_flag = AdviceOnOptions,
     .run = Run,
 };
 

@@ -184,6 +184,7 @@ const Command kShow = {
     .flags = ShowFlags(),
     .min_operands = 1,
     .max_operands = 1,
+    .unknown_flag = AdviceOnOptions,
     .run = Show,
 };
 

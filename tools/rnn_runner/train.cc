@@ -320,10 +320,12 @@ int Train(const std::vector<std::string>& operands) {
 // Says of a field of the config that it is no flag; empty for other names.
 std::string UnknownFlag(const std::string& name) {
   if (std::string advice = AdviceOnWeights(name); !advice.empty()) return advice;
-  const bool is_of_optimizer = OptimizerDef::descriptor()->FindFieldByName(name) != nullptr;
-  if (!is_of_optimizer && TrainConfig::descriptor()->FindFieldByName(name) == nullptr) return "";
-  return StrCat("the config says it, as ", is_of_optimizer ? "optimizer { " : "", name, ": …",
-                is_of_optimizer ? " }" : "");
+  const auto is_of = [&](const google::protobuf::Descriptor* type) { return type->FindFieldByName(name) != nullptr; };
+  std::string block;
+  if (is_of(CellOptions::descriptor())) block = "options";
+  if (is_of(OptimizerDef::descriptor())) block = "optimizer";
+  if (block.empty() && !is_of(TrainConfig::descriptor())) return "";
+  return StrCat("the config says it, as ", block, block.empty() ? "" : " { ", name, ": …", block.empty() ? "" : " }");
 }
 
 std::vector<FlagUse> TrainFlags() {
