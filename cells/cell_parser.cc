@@ -106,6 +106,7 @@ class CellParser : private CellArgumentReader {
     if (is_declaration && Next().IsName("state")) return StateStatement();
     if (is_declaration && Next().IsName("output")) return OutputStatement();
     if (is_declaration && Next().IsName("option")) return OptionStatement();
+    if (Next().Is('/') && Next(1).Is('/')) Fail("a comment begins with #, not with //");
     const bool is_assignment = Next(1).Is('=') || Next(1).Is(',');
     const std::string advice = Next().kind == CellToken::kName && !is_assignment ? AdviceOnWord(Next().text) : "";
     if (is_declaration || !advice.empty()) {
@@ -140,7 +141,7 @@ class CellParser : private CellArgumentReader {
     parameter.set_name(ExpectName("the name of a parameter"));
     if (!Next().Is('[')) {
       Fail(StrCat("the shape of the parameter is expected, not ", Next().Description(), "; one number is param ",
-                  parameter.name(), "[]"));
+                  parameter.name(), Next().Is('=') ? "[] = …" : "[]"));
     }
     const std::vector<std::string> shape = Dimensions();
     parameter.mutable_shape()->Assign(shape.begin(), shape.end());
@@ -369,6 +370,7 @@ class CellParser : private CellArgumentReader {
     while (Next().Is('*') || Next().Is('/') || Next().Is('@')) {
       const CellToken& sign = Take();
       if (sign.Is('*') && Next().Is('*')) FailAt(sign, "powers are Sqr(x) and Pow(x, exponent=3), not x ** 3");
+      if (sign.Is('/') && Next().Is('/')) FailAt(sign, "a comment begins with #, and x // y is Floor(x / y)");
       SkipLineBreaks();
       const StepOperand right = Factor(depth);
       left = Write(sign, [&] { return step_.Binary(sign.text[0], left, right); });

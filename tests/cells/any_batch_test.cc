@@ -36,7 +36,8 @@ TEST(AnyBatch, IsSaidOfWhatIsRightByChance) {
   const CellSource cell = ParseCell("cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}", "c");
   for (const std::int64_t batch : {0, 3}) {
     ExpectError([&] { ExpandCell(cell, {.batch = batch}); },
-                "…the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes float [1, 3, B]");
+                "…the state \"h\" is declared as [3], which is float [1, B, 3] in a step of a batch of B, and the step "
+                "writes float [1, 3, B]");
   }
 }
 

@@ -61,6 +61,8 @@ TEST(CellAdvice, OfAssignments) {
   ExpectFault("h += x", "4:3: '=' is expected, not '+'; write h = h + …");
   ExpectFault("h[t] = x", "4:2: '=' is expected, not '['; a blob is written whole, without an index: h = …");
   ExpectFault("h x = 2", "4:1: \"h\" is no statement");
+  ExpectFault("// h", "4:1: a comment begins with #, not with //");
+  ExpectFault("h = x // h", "4:7: a comment begins with #, and x // y is Floor(x / y)");
 }
 
 TEST(CellAdvice, OfFills) {
@@ -104,7 +106,9 @@ TEST(CellAdvice, OfOperatorsOfModules) {
 }
 
 TEST(CellAdvice, OfDeclarations) {
-  ExpectFault("param s = 0.5", "4:9: the shape of the parameter is expected, not '='; one number is param s[]");
+  ExpectFault("param s = 0.5", "4:9: the shape of the parameter is expected, not '='; one number is param s[] = …");
+  ExpectFault("param s\nh = x",
+              "4:8: the shape of the parameter is expected, not the end of the line; one number is param s[]");
   ExpectFault(
       "state h layers=2",
       "4:9: a state has no \"layers\", which is an option of the cell: option layers = …; it has initial, window, "
