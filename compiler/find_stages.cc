@@ -99,10 +99,14 @@ bool LeavesRoomOverTime(std::int64_t rows, const Target& target) {
   return SecondCacheBytes(target) >= kLargeCache && rows * target.min_chunk_steps <= target.max_rows_to_pack;
 }
 
-// One step reads packed weights as fast as many at once would, and what it gives stays in the cache.
-bool IsAsFastInLoop(const Instruction& instruction, const Target& target) {
+// One step reads packed weights as fast as many at once would, and what it gives stays in the cache. Where memory is
+// short, a loop's products alone are computed again for the gradient (pass recompute), so they stay where it is kept
+// for.
+bool IsAsFastInLoop(const Instruction& instruction, const StepPlan& plan) {
+  const Target& target = *plan.target;
   const std::int64_t rows = RowsOf(instruction);
-  return !target.takes_all_over_time && instruction.can_pack && !LeavesRoomOverTime(rows, target) &&
+  const bool keeps = std::ranges::any_of(plan.arena, &ArenaPiece::IsKept);
+  return !target.takes_all_over_time && instruction.can_pack && (keeps || !LeavesRoomOverTime(rows, target)) &&
          target.IsAsFastInLoop(rows, OperandBytes(instruction).shared);
 }
 
@@ -192,7 +196,7 @@ class StageFinder {
     const int first = component.instructions.front();
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_take_steps) return Kind::kLoop;
-    if (IsAsFastInLoop(instruction, *plan_.target)) return Kind::kOpensLoop;
+    if (IsAsFastInLoop(instruction, plan_)) return Kind::kOpensLoop;
     if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =
         std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
@@ -362,11 +366,11 @@ std::string BrokenOrder(const StepPlan& plan) {
   return "";
 }
 
-std::string WhyInLoop(const Instruction& instruction, const Target& target) {
+std::string WhyInLoop(const Instruction& instruction, const StepPlan& plan) {
   if (!instruction.can_take_steps) return "it takes one step at a time";
   const OperandBytes bytes(instruction);
   const auto text = [](std::int64_t of) { return of < 1024 ? StrCat(of, " bytes") : StrCat(of >> 10, " KB"); };
-  if (IsAsFastInLoop(instruction, target)) {
+  if (IsAsFastInLoop(instruction, plan)) {
     return StrCat("with ", RowsOf(instruction), " rows it reads packed weights of ", text(bytes.shared),
                   " as fast in each step as for many at once, and what it gives stays in the caches");
   }

@@ -32,9 +32,9 @@ struct StageDraft {
 // Every instruction is in one of the stages, none of which is empty.
 std::vector<StageDraft> FindStages(const StepPlan& plan);
 
-// Why an instruction of such a plan that waits for no other step is in a loop all the same: "it takes one step at a
-// time".
-std::string WhyInLoop(const Instruction& instruction, const Target& target);
+// Why an instruction of a plan, as it is in such a draft, waits for no other step and is in a loop all the same: "it
+// takes one step at a time".
+std::string WhyInLoop(const Instruction& instruction, const StepPlan& plan);
 
 // Which order of two instructions the stages of `plan` do not keep that a loop over all instructions would; empty:
 // none.

@@ -337,8 +337,8 @@ class Explainer {
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
     if (stage.steps_at_once != 1 || graph_.nodes[i].kind != StepNode::Kind::kProduct) return;
     if (CyclesIn(stage)[i - stage.begin] == kNoCycle) {
-      notes->push_back(StrCat("waits for no other step, but ", forms_stages_ ? WhyInLoop(DraftOf(i), *plan_.target)
-                                                                             : "the pass form_stages has not run"));
+      notes->push_back(StrCat("waits for no other step, but ",
+                              forms_stages_ ? WhyInLoop(DraftOf(i), plan_) : "the pass form_stages has not run"));
       return;
     }
     if (!forms_stages_) return;
@@ -348,7 +348,7 @@ class Explainer {
     std::vector<std::string> names;
     for (const Operand& output : sums.outputs) names.push_back(NameText(draft_.slots[output.slot].blob));
     notes->push_back(
-        StrCat("adds up ", Join(names, ", "), " step by step, not after the loop: ", WhyInLoop(sums, *plan_.target)));
+        StrCat("adds up ", Join(names, ", "), " step by step, not after the loop: ", WhyInLoop(sums, plan_)));
   }
 
   // The instruction as form_stages sees it, before what it gives has memory of a few steps.

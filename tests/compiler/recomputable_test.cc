@@ -8,6 +8,7 @@
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recomputed_operators.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
@@ -62,6 +63,7 @@ std::vector<std::string> FoundIn(const std::vector<std::string>& step) { return 
 using Lines = std::vector<std::string>;
 
 TEST(Recomputable, IsWhatFollowsFromWhatIsThere) {
+  NEEDS_ALL_PASSES();
   // It follows from a row of a state, or from a value that is kept anyway, by another that is not.
   EXPECT_EQ(FoundIn({"c_t = Add(g, c_prev)", "t = Tanh(c_t)", "s = Sigmoid(g)", "h_t = Mul(s, t)"}),
             Lines{"t: 32 bytes"});
@@ -71,6 +73,7 @@ TEST(Recomputable, IsWhatFollowsFromWhatIsThere) {
 
 // A product of the step back reads t, so that it would be kept there.
 TEST(Recomputable, IsWhatAProductOfTheLoopGives) {
+  NEEDS_ALL_PASSES();
   RecurrentCase read = Case({"t = Tanh(c_prev)"});
   read.Step(Product("q = FC(t, p)")).Step("c_t = Mul(t, q)").Step("h_t = Mul(c_t, g)");
   EXPECT_EQ(Found(Forward(read)), Lines{"q: 32 bytes"});
@@ -88,6 +91,7 @@ TEST(Recomputable, IsLastWhatProductsAreNeededFor) {
 }
 
 TEST(Recomputable, IsNothingElse) {
+  NEEDS_ALL_PASSES();
   const Lines nothing;
   // What follows from a product of many steps that is not kept.
   EXPECT_EQ(FoundIn({"t = Tanh(g)", "c_t = Mul(t, c_prev)", "h_t = Mul(t, c_t)"}), nothing);

@@ -78,6 +78,7 @@ LastRun RunOn(const Target& target, int threads, int num_layers, std::int64_t ba
 }
 
 TEST(Blocks, GiveTheBitsOfStagesThatGoThroughAllSteps) {
+  NEEDS_ALL_PASSES();
   constexpr Target kWithout = {.block_bytes = 0};
   constexpr SchedulingCosts kTogether = {.inline_task = 0, .handed_task = 1e3, .round = 0};
   constexpr SchedulingCosts kFree = {.inline_task = 0, .handed_task = 0, .round = 1e3};

@@ -11,6 +11,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 
 namespace stepnet {
 namespace {
@@ -62,6 +63,7 @@ std::int64_t Count(const StepPlan& plan, const std::string& type) {
 }
 
 TEST(MergedGradients, AreThoseOfLevel0) {
+  NEEDS_ALL_PASSES();
   const NetDef def = TrainingNet();
   for (const std::int64_t steps : {0, 1, 5, 40}) {
     Workspace expected, given;

@@ -13,6 +13,7 @@
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/examples/cell_case.h"
@@ -278,6 +279,7 @@ TEST(RecomputeUnderALimit, IsDoneAsFarAsMemoryIsShort) {
 
 // Gates follow from products alone.
 TEST(RecomputeUnderALimit, IsDoneByProductsWhereNothingElseHelps) {
+  NEEDS_ALL_PASSES();
   const std::int64_t steps = 50, batch = 16, size = 256, bytes = steps * batch * size * 8;
   const TrainedCell cell(ReadExampleCell("lstm"), steps, batch, {{"D", 64}, {"H", size}});
   const LimitedRun whole = RunWithin(cell, kMuch);
@@ -316,6 +318,7 @@ TEST(RecomputeUnderALimit, ErrorsNumberOperatorsAsTheNetDoes) {
 }
 
 TEST(RecomputeUnderALimit, IsRefusedWhereItDoesNotHelp) {
+  NEEDS_ALL_PASSES();
   const TrainedCell cell = LargeLstm();
   const std::int64_t peak = RunWithin(cell, kMuch).peak;
   const std::string error = ErrorOf([&] { RunWithin(cell, peak - 2 * kBytesOfValue); });

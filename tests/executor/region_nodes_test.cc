@@ -14,6 +14,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/tests/compiler/join_regions.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/core/filled_memory.h"
 #include "stepnet/tests/examples/cell_case.h"
@@ -117,6 +118,7 @@ TEST_P(RegionNodes, GiveTheBitsOfTheirOperatorsBackward) {
 
 // What stands between two products goes over time with them, as regions with the rows of all steps.
 TEST(RegionNodesOverTime, HaveTheRowsOfTheirSteps) {
+  NEEDS_ALL_PASSES();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
   for (const char* weight : {"w", "b", "v"}) net.Captured(weight);

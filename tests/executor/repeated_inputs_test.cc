@@ -7,6 +7,7 @@
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 
 namespace stepnet {
 namespace {
@@ -68,6 +69,7 @@ TEST(RepeatedInputs, AreSummedInPlansAndOthersAreNot) {
 
 // What targets that take copies of many steps at once do with it.
 TEST(RepeatedInputs, OfAllStepsAreSummedAtOnce) {
+  NEEDS_ALL_PASSES();
   constexpr Target kAtOnce = {.takes_all_over_time = true};
   Workspace by_steps, at_once;
   for (const bool is_at_once : {false, true}) {

@@ -11,6 +11,7 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -204,6 +205,7 @@ TEST(BFloat16WeightsOfNets, AreRefusedWhereTheyMeanNothing) {
 
 // Plans keep them, laid out for kernels, in bfloat16, too.
 TEST(BFloat16WeightsOfNets, TakeHalfTheMemory) {
+  NEEDS_ALL_PASSES();
   const CellRun run("lstm", 192, 20, 8);
   const auto peak = [&](bool stores) {
     Workspace parameters;

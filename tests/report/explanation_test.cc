@@ -140,6 +140,7 @@ TEST(Explanations, SayWhatDidNotRun) {
 
 // Short runs have another schedule than long ones, and lay out no weights.
 TEST(Explanations, DescribeTheRunThatTheyAreToldOf) {
+  NEEDS_ALL_PASSES();
   const MadePlan made = ElmanPlans("x", {.threads = 2}).at(0);
   const auto text_of = [&](std::optional<std::int64_t> num_steps) {
     return ExplanationsText({Explain(made, num_steps, nullptr)});
@@ -216,6 +217,7 @@ TEST(Explanations, PrintNumbersAsPeopleWriteThem) {
 
 // A plan says of what runs once what a step has of it in a long run.
 TEST(Explanations, JudgeWhatRunsOnceByAllItsBytes) {
+  NEEDS_ALL_PASSES();
   const MadePlan made = ElmanPlans("x").at(0);
   ASSERT_EQ(made.plan.instructions[0].type, "pack");
   ASSERT_EQ(made.plan.stages[0].end, 1);
@@ -254,6 +256,7 @@ TEST(Explanations, GiveNoLimitThatIsBeaten) {
 }
 
 TEST(Explanations, CountFunctionsOfWhatRunsOnceOnce) {
+  NEEDS_ALL_PASSES();
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b").Captured("none");
   net.Step(Product("x_part = FC(x_t, w, b)")).Step("gate = Sigmoid(none)");
