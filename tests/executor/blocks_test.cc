@@ -124,6 +124,7 @@ TEST(Blocks, TakeTheSameMemoryForAnyNumberOfSteps) {
 }
 
 TEST(Blocks, HaveWorkForAllThreads) {
+  NEEDS_ALL_PASSES();
   const auto chunks = [](int threads) {
     const StepPlan plan = RunOn(kCpuTarget, threads, /*num_layers=*/1, /*batch=*/4).plan;
     return plan.block_steps / plan.chunk_steps;
@@ -134,6 +135,7 @@ TEST(Blocks, HaveWorkForAllThreads) {
 
 // The gradient reads what the first layer gives.
 TEST(Blocks, HoldNothingThatIsReadAfterTheLoop) {
+  NEEDS_ALL_PASSES();
   NetDef net = Layers(2);
   AddBackwardStepNets(&net);
   net = AddGradients(net, {"all2"}, {"w1", "u1", "w2", "u2"}).net;
@@ -158,6 +160,7 @@ TEST(Blocks, HoldNothingThatIsReadAfterTheLoop) {
 
 // What blocks pass on is where the run back has its temporaries.
 TEST(Blocks, OfAnyLengthTakeNoMemoryInTraining) {
+  NEEDS_ALL_PASSES();
   NetDef net = Layers(2);
   AddBackwardStepNets(&net);
   net = AddGradients(net, {"all2"}, {"w1", "u1", "w2", "u2"}).net;
@@ -241,6 +244,7 @@ struct RunWithin {
 };
 
 TEST(Blocks, AreShorterWhereMemoryIsShort) {
+  NEEDS_ALL_PASSES();
   constexpr Target kShort = {.block_bytes = 1, .min_chunks_of_block = 1, .min_chunks_of_thread = 0};
   constexpr std::int64_t kMuch = std::int64_t{1} << 30;
   const NetDef net = Layers(1);
