@@ -93,8 +93,8 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
 }
 
 // A large second cache keeps what else a loop reads again when such weights are out of it. Over time, where steps pack
-// them, too, lstm.cell takes 0.92 of its time on two threads with (B, H) = (32, 256), 0.85 with (16, 512), on a Xeon with
-// 2 MB (docs/performance.md).
+// them, too, lstm.cell takes 0.92 of its time on two threads with (B, H) = (32, 256), 0.85 with (16, 512), on a Xeon
+// with 2 MB (docs/performance.md).
 bool LeavesRoomOverTime(std::int64_t rows, const Target& target) {
   constexpr std::int64_t kLargeCache = 2 << 20;
   return SecondCacheBytes(target) >= kLargeCache && rows * target.min_chunk_steps <= target.max_rows_to_pack;
