@@ -8,6 +8,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/examples/cell_case.h"
 
@@ -85,6 +86,7 @@ TEST_P(LimitedRuns, WhatSucceededOnceSucceedsAgain) {
 
 // Two nets take turns: neither is under way while the other one runs.
 TEST(IdleMemory, IsThereForOtherNets) {
+  NEEDS_ALL_PASSES();
   const TrainedLayers layers;
   Workspace workspace;
   layers.Feed(workspace);

@@ -329,6 +329,7 @@ TEST(RecomputeUnderALimit, IsRefusedWhereItDoesNotHelp) {
 
 // Another operator's tensor needs the memory.
 TEST(RecomputeUnderALimit, MakesRoomForOthers) {
+  NEEDS_ALL_PASSES();
   const TrainedCell cell = LargeLstm();
   NetDef forward = cell.net, backward = cell.net;
   const auto is_gradient = [](const OperatorDef& op) { return op.type() == "RecurrentNetworkGradient"; };
@@ -376,6 +377,7 @@ TEST(RecomputeUnderALimit, MayBeAskedForFromAnyThread) {
 
 // Others may hold what a run has kept for longer than its operator.
 TEST(RecomputeUnderALimit, LeavesRecordsInUseAlone) {
+  NEEDS_ALL_PASSES();
   const TrainedCell cell = LargeLstm();
   Workspace workspace;
   cell.Feed(workspace);
