@@ -106,9 +106,9 @@ bool LeavesRoomOverTime(std::int64_t rows, const Target& target) {
 bool IsAsFastInLoop(const Instruction& instruction, const StepPlan& plan) {
   const Target& target = *plan.target;
   const std::int64_t rows = RowsOf(instruction);
-  const bool keeps = std::ranges::any_of(plan.arena, &ArenaPiece::IsKept);
-  return !target.takes_all_over_time && instruction.can_pack && (keeps || !LeavesRoomOverTime(rows, target)) &&
-         target.IsAsFastInLoop(rows, OperandBytes(instruction).shared);
+  const bool is_as_fast = !target.takes_all_over_time && instruction.can_pack &&
+                          target.IsAsFastInLoop(rows, OperandBytes(instruction).shared);
+  return is_as_fast && (!LeavesRoomOverTime(rows, target) || std::ranges::any_of(plan.arena, &ArenaPiece::IsKept));
 }
 
 std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
