@@ -6,8 +6,8 @@
 // all steps share: weights are then read once instead of once a step, and one product of many rows is faster than many
 // of few. So projections of sequences run before the loop of a layer, gradients of weights after it, and the loops of
 // two layers come apart where a projection lies between them. Projections that are as fast step by step
-// (Target::min_rows_of_step) are in the loop behind them, but where a core's second cache is large and steps keep nothing
-// for a gradient.
+// (Target::min_rows_of_step) are in the loop behind them, but where a core's second cache is large and steps keep
+// nothing for a gradient.
 //
 // Stages take some steps in turn, a chunk: the same ones on any number of threads, so that rounding is the same. What
 // one stage gives to the next is then still in a cache, and stages may work on different chunks at the same time. Sums
