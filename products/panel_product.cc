@@ -321,7 +321,7 @@ void PackPartOfPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, const Pan
     const std::int64_t begin_of_panel = BeginOfPanel(panel, n), width = BeginOfPanel(panel + 1, n) - begin_of_panel;
     const std::int64_t begin = std::max(begin_of_panel, part.column);
     const std::int64_t end = std::min(begin_of_panel + width, part.column + part.columns), columns = end - begin;
-    if (columns <= 0) continue;
+    if (columns <= 0 || part.rows == 0) continue;  // b may be null then
     const T* const from = b.From(0, begin - part.column).data;
     T* const to = panels + begin_of_panel * k + part.row * width + (begin - begin_of_panel);
     CountWork(columns * part.rows);
