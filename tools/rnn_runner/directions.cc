@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -15,13 +14,9 @@
 namespace stepnet::runner {
 namespace {
 
-// Operators may overwrite what they read, so every run gets copies.
 std::unique_ptr<Workspace> RunFrom(const TensorMap& tensors, const NetDef& net, const RunOptions& options) {
   auto workspace = std::make_unique<Workspace>();
-  for (const auto& [name, tensor] : tensors) {
-    workspace->SetTensor(name,
-                         WithMemoryFor("a copy of the blob", name, [&, &given = tensor] { return given.Clone(); }));
-  }
+  FeedCopies(tensors, *workspace);
   RunNetOnce(net, *workspace, options);
   return workspace;
 }

@@ -10,7 +10,6 @@
 #include <map>
 #include <set>
 
-#include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -57,16 +56,8 @@ struct Result {
   std::string doubt = {};  // where differences tell less than is asked
 };
 
-// Operators may overwrite their inputs, so every run gets copies.
-void Feed(const TensorMap& tensors, Workspace& workspace) {
-  for (const auto& [name, tensor] : tensors) {
-    workspace.SetTensor(name,
-                        WithMemoryFor("a copy of the blob", name, [&, &given = tensor] { return given.Clone(); }));
-  }
-}
-
 void RunOnce(Net& net, const TensorMap& tensors, Workspace& workspace) {
-  Feed(tensors, workspace);
+  FeedCopies(tensors, workspace);
   net.SetRunCounter(0);  // the same random numbers in every run
   RunNet(net);
 }
@@ -84,7 +75,7 @@ std::vector<std::string> DoubleInputs(const NetDef& net, const TensorMap& tensor
 std::vector<Loss> OutputLosses(const NetDef& net, const std::vector<std::string>& outputs, const TensorMap& tensors,
                                const RunOptions& options) {
   Workspace workspace;
-  Feed(tensors, workspace);
+  FeedCopies(tensors, workspace);
   const std::unique_ptr<Net> forward = CreateNet(net, workspace, options);
   RunOnce(*forward, tensors, workspace);
   std::vector<Loss> losses;
@@ -227,7 +218,7 @@ class Checker {
 
   std::vector<Result> Run() {
     const TensorMap analytic = Analytic();
-    Feed(tensors_, workspace_);
+    FeedCopies(tensors_, workspace_);
     forward_ = CreateNet(problem_.forward, workspace_, options_);
     loss_ = Evaluate();
     CheckLossIsFinite(loss_, problem_.forward, workspace_);
@@ -250,7 +241,7 @@ class Checker {
 
   TensorMap Analytic() {
     Workspace workspace;
-    Feed(tensors_, workspace);
+    FeedCopies(tensors_, workspace);
     const std::unique_ptr<Net> net = CreateNet(problem_.net, workspace, options_);
     RunOnce(*net, tensors_, workspace);
     TensorMap gradients;

@@ -140,4 +140,11 @@ TensorMap DoubleTensors(const Workspace& workspace) {
   return tensors;
 }
 
+void FeedCopies(const TensorMap& tensors, Workspace& workspace) {
+  for (const auto& [name, tensor] : tensors) {
+    workspace.SetTensor(name,
+                        WithMemoryFor("a copy of the blob", name, [&, &given = tensor] { return given.Clone(); }));
+  }
+}
+
 }  // namespace stepnet::runner

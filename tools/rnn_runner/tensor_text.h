@@ -39,5 +39,7 @@ using TensorMap = std::map<std::string, Tensor>;
 
 // All tensors of the workspace, float ones in double.
 TensorMap DoubleTensors(const Workspace& workspace);
+// Gives the blobs copies of these: operators may overwrite what they read, so each run has its own.
+void FeedCopies(const TensorMap& tensors, Workspace& workspace);
 
 }  // namespace stepnet::runner
