@@ -86,9 +86,9 @@ void FormulaProgram::UseDirect(const RegionDirect& direct) const {
 
 void FormulaProgram::UseSimple(const RegionSimple* simple) const {
   simple_ = simple;
-  if (simple == nullptr || simple->comparison == nullptr) return;
-  comparison_ = *simple->comparison;
-  for (RowComparison::Number* const number : {&comparison_->a, &comparison_->b}) {
+  if (simple == nullptr || simple->test == nullptr) return;
+  test_ = *simple->test;
+  for (RowTest::Number* const number : {&test_->a, &test_->b}) {
     number->input = formula_.inputs[number->input];
   }
 }
@@ -135,7 +135,7 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
   const auto output = data_of(run.outputs(), formula_.outputs);
   if (rows > 1) return RunSimpleRows(*simple_, input, output, 0, rows, columns);
   // Small operators wait for this: it is found with as few loads as can be.
-  const bool is_other = comparison_ && comparison_->Holds([&](int i) { return run.In(i).data; }, 0);
+  const bool is_other = test_ && test_->Holds([&](int i) { return run.In(i).data; }, 0);
   RunOnlyRow(*simple_, is_other, input, output, columns);
 }
 

@@ -74,8 +74,8 @@ class FormulaProgram {
   const int first_output_;
   mutable bool is_flat_ = false;                  // the program is one for any number of elements
   mutable const RegionSimple* simple_ = nullptr;  // null: the program is not, or reads values of the run
-  // Which rows of the operator's inputs it splits; none where that is not by one comparison.
-  mutable std::optional<RowComparison> comparison_;
+  // Which rows of the operator's inputs it splits; none where that is not by one test.
+  mutable std::optional<RowTest> test_;
   mutable RegionDirect direct_;  // that one instruction, with the operator's inputs and output; no kernel: it has more
   std::vector<Shape> shapes_;    // of the inputs
   bool have_keys_ = true;        // which tell apart all shapes that it was made for

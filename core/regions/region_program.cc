@@ -16,6 +16,12 @@ namespace {
 
 constexpr std::int64_t kMaxRows = 256;  // whose conditions are on the stack
 
+std::string TextOf(const RowTest& test) {
+  const std::string a = StrCat("input ", test.a.input);
+  if (test.kind == RowTest::Kind::kHolds) return StrCat(a, "\n");
+  return StrCat(a, test.kind == RowTest::Kind::kLess ? " < " : " <= ", "input ", test.b.input, "\n");
+}
+
 }  // namespace
 
 // Either one program, or those of the two kinds of rows and which kind a row is.
@@ -23,8 +29,8 @@ struct RegionProgram::Codes {
   RegionCode all;                     // where rows are of one kind
   std::optional<Region> stores_sums;  // what the program is for where it has floats in place of sums in 16 bits
   struct Kinds {
-    std::optional<RowComparison> comparison;
-    RegionCode condition;  // where there is no comparison
+    std::optional<RowTest> test;
+    RegionCode condition;  // where there is no test
     RegionCode then;
     RegionCode otherwise;
   };
@@ -44,18 +50,18 @@ struct RegionProgram::Codes {
       if (all.is_simple) simple = {.rows = all.NumRows(), .columns = all.sizes[3], .code = &all};
       return;
     }
-    kinds.emplace(Kinds{.comparison = split->comparison,
+    kinds.emplace(Kinds{.test = split->test,
                         .condition = {},
                         .then = CompileRegion(split->then, true),
                         .otherwise = CompileRegion(split->otherwise, true)});
-    if (!kinds->comparison) {
+    if (!kinds->test) {
       kinds->condition = CompileRegion(split->condition, true);
     } else if (kinds->then.is_simple && kinds->otherwise.is_simple) {
       simple = {.rows = kinds->then.NumRows(),
                 .columns = kinds->then.sizes[3],
                 .code = &kinds->otherwise,
                 .of_others = &kinds->then,
-                .comparison = &*kinds->comparison};
+                .test = &*kinds->test};
     }
   }
 
@@ -79,9 +85,8 @@ struct RegionProgram::Codes {
   // Runs the rows [begin, end), kMaxRows at most.
   void RunFewRows(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
     bool holds[kMaxRows];
-    if (kinds->comparison) {
-      for (std::int64_t row = begin; row < end; ++row)
-        holds[row - begin] = kinds->comparison->Holds(PointersOf(inputs), row);
+    if (kinds->test) {
+      for (std::int64_t row = begin; row < end; ++row) holds[row - begin] = kinds->test->Holds(PointersOf(inputs), row);
     } else {
       bool* const of_first = holds;
       void* const of_condition[] = {of_first - begin};  // where that of row 0 would be
@@ -141,13 +146,8 @@ void RegionProgram::RunFlat(RegionInputs inputs, RegionOutputs outputs, std::int
 std::string RegionProgram::Text() const {
   if (!codes_->kinds) return RegionCodeText(codes_->all);
   const Codes::Kinds& kinds = *codes_->kinds;
-  const auto input = [](const RowComparison::Number& of) { return StrCat("input ", of.input); };
-  const std::string condition =
-      kinds.comparison ? StrCat(input(kinds.comparison->a), " ", kinds.comparison->is_less ? "<" : "<=", " ",
-                                input(kinds.comparison->b), "\n")
-                       : RegionCodeText(kinds.condition);
-  return StrCat("rows where:\n", condition, "then:\n", RegionCodeText(kinds.then), "otherwise:\n",
-                RegionCodeText(kinds.otherwise));
+  return StrCat("rows where:\n", kinds.test ? TextOf(*kinds.test) : RegionCodeText(kinds.condition), "then:\n",
+                RegionCodeText(kinds.then), "otherwise:\n", RegionCodeText(kinds.otherwise));
 }
 
 }  // namespace stepnet

@@ -203,9 +203,9 @@ class SimpleRun {
 struct RegionSimple {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  const RegionCode* code = nullptr;       // of all rows, or of those of which `comparison` is not true
-  const RegionCode* of_others = nullptr;  // of the others; null: there is no comparison
-  const RowComparison* comparison = nullptr;
+  const RegionCode* code = nullptr;       // of all rows, or of those of which `test` does not hold
+  const RegionCode* of_others = nullptr;  // of the others; null: there is no test
+  const RowTest* test = nullptr;
 };
 
 // Runs rows of two kinds. Where those of one kind are copies, which memory is slow with, they are under way while
@@ -213,19 +213,19 @@ struct RegionSimple {
 template <typename Input, typename Output>
 [[gnu::noinline]] void RunSimpleKinds(const RegionSimple& simple, Input input, Output output, std::int64_t begin,
                                       std::int64_t end, std::int64_t columns) {
-  const RowComparison& comparison = *simple.comparison;
+  const RowTest& test = *simple.test;
   SimpleRun others(*simple.of_others), rows(*simple.code);  // which begin when there is a row of the kind
   for (std::int64_t row = begin; row < end;) {
-    const bool is_other = comparison.Holds(input, row);
+    const bool is_other = test.Holds(input, row);
     const std::int64_t first = row++;
-    while (row < end && comparison.Holds(input, row) == is_other) ++row;
+    while (row < end && test.Holds(input, row) == is_other) ++row;
     SimpleRun& run = is_other ? others : rows;
     if (!run.has_begun()) run.Begin(input, output, first, 0, columns);
     run.RunRows(first, row, columns);
   }
 }
 
-// The only row that the region has; `is_other`: its comparison holds.
+// The only row that the region has; `is_other`: its test holds.
 template <typename Input, typename Output>
 [[gnu::always_inline]] inline void RunOnlyRow(const RegionSimple& simple, bool is_other, const Input& input,
                                               const Output& output, std::int64_t columns) {
@@ -239,10 +239,10 @@ template <typename Input, typename Output>
 [[gnu::always_inline]] inline void RunSimpleRows(const RegionSimple& simple, const Input& input, const Output& output,
                                                  std::int64_t begin, std::int64_t end, std::int64_t columns) {
   if (simple.rows == 1) {
-    const bool is_other = simple.comparison != nullptr && simple.comparison->Holds(input, 0);
+    const bool is_other = simple.test != nullptr && simple.test->Holds(input, 0);
     return RunOnlyRow(simple, is_other, input, output, columns);
   }
-  if (simple.comparison != nullptr) return RunSimpleKinds(simple, input, output, begin, end, columns);
+  if (simple.test != nullptr) return RunSimpleKinds(simple, input, output, begin, end, columns);
   SimpleRun run(*simple.code);
   run.Begin(input, output, begin, 0, columns);
   run.RunRows(begin, end, columns);

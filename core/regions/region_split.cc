@@ -1,10 +1,12 @@
 #include "stepnet/core/regions/region_split.h"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
 #include <vector>
 
 #include "stepnet/core/target.h"
+
 namespace stepnet {
 namespace {
 
@@ -37,22 +39,28 @@ int NumComputed(const Region& region) {
   }));
 }
 
-std::optional<RowComparison> ComparisonOf(const Region& condition) {
+// None where rows of the condition's input begin again.
+std::optional<RowTest::Number> NumberOf(const Region& condition, const ExprNode& node, DType dtype) {
+  if (node.op != ExprOp::kInput) return {};
+  const int input = node.number;
+  const RegionOperand& of = condition.inputs[input];
+  const std::array<std::int64_t, 4>& sizes = condition.sizes;
+  const bool varies_outside = (of.strides[0] != 0 && sizes[0] > 1) || (of.strides[1] != 0 && sizes[1] > 1);
+  if (of.dtype != dtype || varies_outside || (of.strides[2] != 0 && sizes[0] * sizes[1] > 1)) return {};
+  return RowTest::Number{.input = input, .offset = of.offset, .stride = of.strides[2]};
+}
+
+std::optional<RowTest> TestOf(const Region& condition) {
   const ExprNode& node = *condition.outputs[0].value;
-  if (node.op != ExprOp::kLess && node.op != ExprOp::kLessEqual) return {};
-  RowComparison::Number operands[2];
-  for (int k = 0; k < 2; ++k) {
-    if (node.operands[k]->op != ExprOp::kInput) return {};
-    const int input = node.operands[k]->number;
-    const RegionOperand& of = condition.inputs[input];
-    if (of.dtype != DType::kInt32 || (of.strides[0] != 0 && condition.sizes[0] > 1) ||
-        (of.strides[1] != 0 && condition.sizes[1] > 1)) {
-      return {};
-    }
-    if (of.strides[2] != 0 && condition.sizes[0] * condition.sizes[1] > 1) return {};  // rows begin again
-    operands[k] = {.input = input, .offset = of.offset, .stride = of.strides[2]};
+  if (const auto holds = NumberOf(condition, node, DType::kBool)) {
+    return RowTest{.kind = RowTest::Kind::kHolds, .a = *holds, .b = *holds};
   }
-  return RowComparison{.is_less = node.op == ExprOp::kLess, .a = operands[0], .b = operands[1]};
+  if (node.op != ExprOp::kLess && node.op != ExprOp::kLessEqual) return {};
+  const auto a = NumberOf(condition, *node.operands[0], DType::kInt32);
+  const auto b = NumberOf(condition, *node.operands[1], DType::kInt32);
+  if (!a || !b) return {};
+  const bool is_less = node.op == ExprOp::kLess;
+  return RowTest{.kind = is_less ? RowTest::Kind::kLess : RowTest::Kind::kLessEqual, .a = *a, .b = *b};
 }
 
 }  // namespace
@@ -64,7 +72,6 @@ std::optional<RegionSplit> SplitByRows(const Region& region) {
   const ExprNode* condition = ConditionOf(region);
   if (condition == nullptr) return {};
   RegionSplit split{.condition = region, .then = WithValues(region, 1), .otherwise = WithValues(region, 2)};
-  if (NumComputed(split.then) + NumComputed(split.otherwise) < sizes.min_split_operations) return {};
   split.condition.in_place.clear();
   if (!condition->has_row_reduction()) split.condition.sizes[3] = 1;  // so that rows are looked at together
   const auto rows_of = [&](int d) { return std::max<std::int64_t>(1, region.sizes[d]); };  // also where there is none
@@ -73,7 +80,10 @@ std::optional<RegionSplit> SplitByRows(const Region& region) {
                                          .size = region.NumRows(),
                                          .strides = {rows_of(1) * rows_of(2), rows_of(2), 1, 0}},
                               .kind = RegionOutputKind::kRows}};
-  split.comparison = ComparisonOf(split.condition);
+  split.test = TestOf(split.condition);
+  const bool is_known = split.test && split.test->kind == RowTest::Kind::kHolds;
+  const int num_computed = NumComputed(split.then) + NumComputed(split.otherwise);
+  if (!is_known && num_computed < sizes.min_split_operations) return {};
   return split;
 }
 
