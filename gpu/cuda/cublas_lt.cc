@@ -1,8 +1,10 @@
 #include "stepnet/gpu/cuda/cublas_lt.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -56,13 +58,14 @@ const CublasLt& TheCublasLt() {
 
 namespace {
 
-// Begins when it is made. The program does not end before it has.
+// Begins when it is made. The program does not end before it has, but for a process that was forked: it has no such
+// thread.
 class Opener {
  public:
   Opener() {
     const SignalBlock none;
     try {
-      thread_ = std::jthread([] {
+      thread_ = std::make_unique<std::jthread>([] {
         try {
           TheCublasLt();
         } catch (const Error&) {  // the next one to ask looks for it again
@@ -71,9 +74,15 @@ class Opener {
     } catch (const std::system_error&) {  // no thread to be had
     }
   }
+  ~Opener() {
+    if (getpid() != process_) static_cast<void>(thread_.release());  // the C library has taken its stack back
+  }
+  Opener(const Opener&) = delete;
+  Opener& operator=(const Opener&) = delete;
 
  private:
-  std::jthread thread_;
+  const pid_t process_ = getpid();
+  std::unique_ptr<std::jthread> thread_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "stepnet/gpu/cuda/cuda_call.h"
 
 #include <cuda.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,11 @@ namespace {
 // What ended the contexts of devices.
 class LostContexts {
  public:
+  // Of all devices, for a process that was forked: no call before this tells CUDA that it is another one.
+  void LoseAll() {
+    are_all_lost_ = true;
+    any_ = true;
+  }
   // Keeps the first cause.
   void Add(int device, const std::string& cause) {
     const std::lock_guard lock(mutex_);
@@ -26,6 +32,10 @@ class LostContexts {
   // "" while there is a context.
   std::string CauseOf(int device) const {
     if (!any_) return "";
+    if (are_all_lost_) {
+      return "it was forked from one that had used a GPU, and CUDA goes on in no such process (in Python, "
+             "multiprocessing starts others with the method \"spawn\")";
+    }
     const std::lock_guard lock(mutex_);
     const auto found = causes_.find(device);
     return found == causes_.end() ? "" : found->second;
@@ -33,6 +43,7 @@ class LostContexts {
 
  private:
   std::atomic<bool> any_ = false;  // every call asks
+  std::atomic<bool> are_all_lost_ = false;
   mutable std::mutex mutex_;
   std::map<int, std::string> causes_;
 };
@@ -70,9 +81,7 @@ bool EndsContext(cudaError_t result) {
 void ExpectContext(int device) {
   const std::string cause = Lost().CauseOf(device);
   if (cause.empty()) return;
-  throw Error(
-      ErrorCode::kFailed,
-      StrCat("cuda:", device, " cannot be used any more by this process: an earlier error ended its context: ", cause));
+  throw Error(ErrorCode::kFailed, StrCat("cuda:", device, " cannot be used any more by this process: ", cause));
 }
 
 // Kernels run behind the host's back: the call that fails is not the one that is to blame.
@@ -88,7 +97,7 @@ void Check(int device, cudaError_t result, const char* call) {
   std::string text = StrCat(cudaGetErrorString(result), " (", cudaGetErrorName(result), ") in ", call);
   if (EndsContext(result)) {
     text += kHowToLocate;
-    Lost().Add(device, text);
+    Lost().Add(device, StrCat("an earlier error ended its context: ", text));
   }
   throw Error(result == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kFailed, text);
 }
@@ -132,6 +141,11 @@ DeviceOfThread::~DeviceOfThread() {
   device_of_thread = -1;
   static const auto set = DriverFunction<CUresult (*)(CUcontext)>("cuCtxSetCurrent");
   if (set != nullptr && ContextOfThread() != context_) static_cast<void>(set(static_cast<CUcontext>(context_)));
+}
+
+void LoseDevicesInForkedProcesses() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { Lost().LoseAll(); });
+  static_cast<void>(registered);  // without memory for it CUDA's own errors are told
 }
 
 void CheckCuda(cudaError_t result, const char* call) { Check(std::max(device_of_thread, 0), result, call); }

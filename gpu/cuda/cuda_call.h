@@ -11,8 +11,11 @@ void CheckCuda(cudaError_t result, const char* call);
 #define STEPNET_CUDA_CALL(call) ::stepnet::CheckCuda((call), #call)
 
 // Makes the device that a call works on the current one of the thread. Throws kFailed where an earlier error has ended
-// the device's context, with that cause.
+// the device's context, with that cause, and in a process that was forked after LoseDevicesInForkedProcesses.
 void UseCudaDevice(int index);
+
+// Processes that are forked from now on can use no device.
+void LoseDevicesInForkedProcesses();
 
 // Stands where other libraries, which have CUDA runtimes of their own, use the same thread: the next UseCudaDevice
 // makes its device the current one of the thread, whatever they have chosen; in the end the one that they have chosen

@@ -402,6 +402,7 @@ CudaRuntime& CudaRuntimeOf(int index) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("no device cuda:", index, "; there ", count == 1 ? "is 1 GPU" : StrCat("are ", count, " GPUs")));
   }
+  LoseDevicesInForkedProcesses();
   OpenCublasLtAhead();  // beside the context
   const DeviceOfThread thread;
   runtime = std::make_unique<CudaRuntime>(index);

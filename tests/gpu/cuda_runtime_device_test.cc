@@ -1,6 +1,8 @@
 // The runtime of a GPU: its limit of memory, its clock, its math, and what is left of it after a fault. Most of it
 // needs a GPU.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -56,6 +58,31 @@ TEST(CudaCall, OtherErrorsEndNothing) {
   EXPECT_TRUE(Contains(text, "(cudaErrorInvalidValue) in a call")) << text;
   EXPECT_EQ(ErrorOf([] { CheckCuda(cudaErrorMemoryAllocation, "a call"); }).substr(0, 15), "out of memory: ");
   EXPECT_EQ(ErrorOf([] { CheckCuda(cudaSuccess, "a call"); }), "no error");
+}
+
+// The exit status of a forked process that runs `child` and exits as usual; -1 where a signal ended it.
+template <typename Child>
+int ForkedExit(const Child& child) {
+  const pid_t process = fork();
+  if (process == 0) {
+    alarm(30);
+    child();
+    std::exit(0);
+  }
+  int status = 0;
+  if (process < 0 || waitpid(process, &status, 0) != process || !WIFEXITED(status)) return -1;
+  return WEXITSTATUS(status);
+}
+
+TEST_F(CudaFaults, AForkedProcessIsToldThatItHasNoDevice) {
+  const auto run = [] {
+    LoseDevicesInForkedProcesses();
+    const auto child = [] { Expect(Contains(ErrorOf([] { UseCudaDevice(0); }), "forked from one that had used"), 2); };
+    Expect(ForkedExit(child) == 0, 3);
+    Expect(!Contains(ErrorOf([] { UseCudaDevice(0); }), "forked"), 4);
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST(ProductChoices, AreMadeOnceAndKept) {
@@ -181,6 +208,27 @@ TEST_F(CudaRuntimeTest, AFaultOfAKernelEndsTheDeviceAndNothingElse) {
     const std::unique_ptr<Net> made = Net::Create(net, workspace, OnDevice({}, kGpu));
     Expect(Contains(ErrorOf([&] { made->Run(); }), "an earlier error ended its context"), 6);
     Net::Create(net, workspace)->Run();  // on the CPU
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(CudaRuntimeTest, AForkedProcessComputesOnTheCpuAndEnds) {
+  const auto run = [] {
+    const auto tensor = std::make_shared<Tensor>(Tensor::Zeros(DType::kFloat, Shape({1000}), kGpu));
+    RuntimeOf(kGpu).queue().Wait();
+    TheCublasLt();  // which a thread opens: the forked process has none to wait for
+    NetDef net;
+    *net.add_op() = ParseOp("y = Relu(x)");
+    Workspace workspace;
+    workspace.SetTensor("x", Tensor::Zeros(DType::kFloat, Shape({3})));
+    const auto child = [&] {
+      Expect(Contains(ErrorOf([&] { tensor->To({}); }), "forked from one that had used"), 2);
+      *tensor = Tensor();
+      Net::Create(net, workspace)->Run();
+    };
+    Expect(ForkedExit(child) == 0, 3);
+    Expect(tensor->To({}).data<float>()[999] == 0, 4);
     std::exit(0);
   };
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
