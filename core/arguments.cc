@@ -70,7 +70,7 @@ Constraint AtLeast(double low) { return {.min = low}; }
 Constraint Between(double low, double high) { return {.min = low, .max = high}; }
 Constraint OneOf(std::vector<std::string> values) { return {.one_of = std::move(values)}; }
 
-bool ArgumentSpec::Matches(const std::string& argument) const {
+bool ArgumentSpec::Matches(std::string_view argument) const {
   if (name.empty() || name[0] != '*') return argument == name;
   return argument.ends_with(std::string_view(name).substr(1));
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stepnet {
@@ -59,7 +60,7 @@ struct ArgumentSpec {
   Constraint constraint = {};
   bool names_blobs = false;  // its strings are blobs (RenameBlobs)
   // A declared name that starts with '*' stands for every argument with that ending ("*.rename").
-  bool Matches(const std::string& argument) const;
+  bool Matches(std::string_view argument) const;
 
   // What is wrong with `value`, as "alpha is -1, must be at least 0", or "".
   std::string Problem(const std::string& argument, const ArgumentValue& value) const;

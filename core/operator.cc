@@ -39,6 +39,20 @@ std::string ArgumentHint(const std::string& name, const OperatorSchema& schema) 
   return StrCat("; it has ", Join(names, ", "));
 }
 
+// Throws where an argument has two values.
+void CheckArgumentsGivenTwice(const OperatorDef& def) {
+  std::vector<const Argument*> arguments;
+  arguments.reserve(static_cast<size_t>(def.arg_size()));
+  for (const Argument& argument : def.arg()) arguments.push_back(&argument);
+  std::ranges::sort(arguments, {}, &Argument::name);
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const Argument &one = *arguments[i - 1], &other = *arguments[i];
+    if (one.name() != other.name() || one.SerializeAsString() == other.SerializeAsString()) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(def.type(), " has the argument \"", one.name(), "\" twice, with different values"));
+  }
+}
+
 }  // namespace
 
 OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vector<std::vector<std::string>> readers,
@@ -49,14 +63,9 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vect
                                                 .options = std::move(options),
                                                 .readers = std::move(readers)});
   said_ = said;
-  std::map<std::string_view, const Argument*> seen;
+  CheckArgumentsGivenTwice(def);
   for (const Argument& proto : def.arg()) {
     const std::string& name = proto.name();
-    const auto [earlier, is_new] = seen.emplace(name, &proto);
-    if (!is_new && earlier->second->SerializeAsString() != proto.SerializeAsString()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(def.type(), " has the argument \"", name, "\" twice, with different values"));
-    }
     const int num_kinds = (proto.has_f() || DoubleOf(proto) ? 1 : 0) + (proto.has_i() ? 1 : 0) +
                           (proto.has_s() ? 1 : 0) + (proto.has_n() ? 1 : 0) +
                           (proto.floats_size() > 0 || !DoublesOf(proto).empty() ? 1 : 0) +

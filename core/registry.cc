@@ -61,10 +61,8 @@ int OperatorSchema::max_outputs() const {
 }
 
 const ArgumentSpec* OperatorSchema::FindArgument(std::string_view name) const {
-  for (const ArgumentSpec& spec : arguments) {
-    if (spec.Matches(std::string(name))) return &spec;
-  }
-  return nullptr;
+  const auto found = std::ranges::find_if(arguments, [&](const ArgumentSpec& spec) { return spec.Matches(name); });
+  return found == arguments.end() ? nullptr : &*found;
 }
 
 bool OperatorSchema::ReadsShapeAlone(int input) const {

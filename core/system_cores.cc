@@ -20,10 +20,12 @@ int WholeCores(const std::string& quota, const std::string& period) {
   return static_cast<int>(std::clamp(of_period / length, 1.0, static_cast<double>(kMaxCores)));
 }
 
+// Those that the process may run on, of those that the machine has.
 int CoresOfAffinity() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : kMaxCores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 }  // namespace
@@ -39,10 +41,9 @@ int ControlGroupCores(std::string_view groups, const std::string& mount) {
 }
 
 int SystemCores() {
-  // Each plan asks, and to read these files takes a tenth of a millisecond.
+  // Each plan asks several times, and to read these files takes a tenth of a millisecond.
   static const int group_cores = ControlGroupCores(TextOfSystemFile("/proc/self/cgroup"), "/sys/fs/cgroup");
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::min({cores, CoresOfAffinity(), group_cores});
+  return std::min(CoresOfAffinity(), group_cores);
 }
 
 }  // namespace stepnet

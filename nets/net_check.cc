@@ -39,21 +39,28 @@ void CheckArity(const OperatorDef& op, const OperatorSchema& schema, std::vector
 
 void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, DeviceKind device,
                   std::vector<std::string>* messages) {
-  std::multimap<std::string_view, int> inputs;
-  for (int i = 0; i < op.input_size(); ++i) inputs.emplace(op.input(i), i);
-  std::map<std::string_view, int> outputs;
+  const auto by_name = [](const auto& names) {
+    std::vector<std::pair<std::string_view, int>> sorted;
+    sorted.reserve(static_cast<size_t>(names.size()));
+    for (const std::string& name : names) sorted.emplace_back(name, static_cast<int>(sorted.size()));
+    std::ranges::sort(sorted);
+    return sorted;
+  };
+  const auto inputs = by_name(op.input()), outputs = by_name(op.output());
+  const auto name_of = &std::pair<std::string_view, int>::first;
   for (int o = 0; o < op.output_size(); ++o) {
-    const auto [first, last] = inputs.equal_range(op.output(o));
+    const auto same = std::ranges::equal_range(inputs, std::string_view(op.output(o)), {}, name_of);
     const bool allowed =
-        std::any_of(first, last, [&](const auto& input) { return schema.AllowsInPlace(input.second, o); });
+        std::ranges::any_of(same, [&](const auto& input) { return schema.AllowsInPlace(input.second, o); });
     // Kernels that take blobs replace the tensor of a blob and never write into it.
-    if (first != last && !allowed && !schema.TakesBlobs(device)) {
+    if (!same.empty() && !allowed && !schema.TakesBlobs(device)) {
       messages->push_back(
           StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
     }
-    const auto [other, is_new] = outputs.emplace(op.output(o), o);
-    if (!is_new && !schema.outputs_may_repeat)
-      messages->push_back(StrCat("\"", op.output(o), "\" is output ", other->second, " and output ", o));
+    const int first = std::ranges::lower_bound(outputs, std::string_view(op.output(o)), {}, name_of)->second;
+    if (first != o && !schema.outputs_may_repeat) {
+      messages->push_back(StrCat("\"", op.output(o), "\" is output ", first, " and output ", o));
+    }
   }
   for (const auto& [i, o] : schema.enforced_in_place) {
     if (i < op.input_size() && o < op.output_size() && op.input(i) != op.output(o)) {
