@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
@@ -23,7 +24,10 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kWorkOfByte = 1;  // of a disk that gives a gigabyte a second
+constexpr std::int64_t kWorkOfByte = 1;   // that is written: of a disk that takes a gigabyte a second
+constexpr std::int64_t kBytesOfWork = 4;  // that are read: of a disk that gives four
+// The system reads ahead by what it is asked for: disks are faster with large blocks.
+constexpr std::int64_t kBytesAtOnce = kWorkOfBlock * kBytesOfWork;
 constexpr std::int64_t kMaxMessageBytes = std::numeric_limits<std::int32_t>::max();
 
 std::string SystemReason(int code) { return std::generic_category().message(code); }
@@ -220,14 +224,16 @@ void FileReader::Read(void* data, std::int64_t bytes, std::string_view what) {
     throw Error(ErrorCode::kInputOutput, StrCat(path_, " ends early: ", what, " at byte ", position_, " needs ", bytes,
                                                 " bytes, ", left(), " are left"));
   }
-  InBlocks(bytes, kWorkOfByte, [&](std::int64_t begin, std::int64_t end) {
-    const auto block = static_cast<size_t>(end - begin);
-    const size_t got = std::fread(static_cast<char*>(data) + begin, 1, block, file_.get());
+  for (std::int64_t begin = 0; begin < bytes;) {
+    const std::int64_t block = std::min(bytes - begin, kBytesAtOnce);
+    CountWork(block / kBytesOfWork);
+    const size_t got = std::fread(static_cast<char*>(data) + begin, 1, static_cast<size_t>(block), file_.get());
+    begin += static_cast<std::int64_t>(got);
     position_ += static_cast<std::int64_t>(got);
-    if (got == block) return;
+    if (std::cmp_equal(got, block)) continue;
     if (std::ferror(file_.get()) != 0) ThrowSystem("read", path_);
     throw Error(ErrorCode::kInputOutput, StrCat(path_, " became shorter while it was read"));
-  });
+  }
 }
 
 void FileReader::SeekTo(std::int64_t position) {

@@ -25,15 +25,29 @@ bool TakePages(std::uintptr_t begin, std::uintptr_t end) {
 #endif
 }
 
+// Addresses: the ends of the pages in which a place lies.
+struct Pages {
+  std::uintptr_t begin, end;
+};
+Pages PagesOf(const Tensor& place) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(place.raw());
+  return {.begin = first / page * page,
+          .end = (first + static_cast<std::uintptr_t>(place.size_bytes()) + page - 1) / page * page};
+}
+
+// Places that lie side by side have one page across their ends. The system may refuse; then pages stay small.
+void AskForLargePages(const Pages& pages) {
+  static_cast<void>(madvise(reinterpret_cast<void*>(pages.begin), pages.end - pages.begin, MADV_HUGEPAGE));
+}
+
 }  // namespace
 
 void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop) {
   constexpr auto kBytesAtOnce = static_cast<std::uintptr_t>(kCpuTarget.bytes_to_take_at_once);
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   for (const Tensor& place : places) {
-    const auto first = reinterpret_cast<std::uintptr_t>(place.raw());
-    const std::uintptr_t end = first + static_cast<std::uintptr_t>(place.size_bytes());
-    for (std::uintptr_t begin = first - first % page; begin < end; begin += kBytesAtOnce) {
+    const auto [first, end] = PagesOf(place);
+    for (std::uintptr_t begin = first; begin < end; begin += kBytesAtOnce) {
       if (stop.stop_requested() || !TakePages(begin, std::min(begin + kBytesAtOnce, end))) return;
     }
   }
@@ -44,6 +58,7 @@ MemoryAhead::MemoryAhead(std::vector<Tensor> places) : places_(std::move(places)
   std::int64_t bytes = 0;
   for (const Tensor& place : places_) bytes += place.size_bytes();
   if (bytes < kCpuTarget.min_bytes_to_take_ahead) return;
+  for (const Tensor& place : places_) AskForLargePages(PagesOf(place));
   const SignalBlock block;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { TakeMemory(places_, stop); });

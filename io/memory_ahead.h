@@ -1,7 +1,8 @@
 // MemoryAhead: takes memory of tensors from the system while another thread fills them from a file.
 //
 // The system gives pages when they are first written, each by an interruption of whoever writes, which costs more than
-// the copy from its cache of files does. Taken in one go, from a thread of their own, they cost the reader nothing.
+// the copy from its cache of files does. Large pages are 512 times as few. Taken in one go, from a thread of their own,
+// small ones cost the reader nothing either.
 #pragma once
 
 #include <span>
@@ -18,8 +19,8 @@ namespace stepnet {
 // nothing happens.
 void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop);
 
-// Calls TakeMemory on a thread, for as long as this lives. Undefined places are none. Where they are small, or no
-// thread can be had, nothing happens.
+// Asks the system for large pages, and calls TakeMemory on a thread, for as long as this lives. Undefined places are
+// none. Where they are small, nothing happens; where no thread can be had, the reader takes the memory.
 class MemoryAhead {
  public:
   explicit MemoryAhead(std::vector<Tensor> places);

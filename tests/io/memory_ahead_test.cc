@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
 
 #include "stepnet/tests/core/filled_memory.h"
 
@@ -44,6 +48,31 @@ bool CanTakeMemory() {
 #else
   return false;
 #endif
+}
+
+// Whether the system has been asked for large pages where `address` is.
+bool MayHaveLargePages(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  bool is_there = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      const auto at = reinterpret_cast<unsigned long>(address);
+      is_there = begin <= at && at < end;
+    } else if (is_there && line.starts_with("VmFlags:")) {
+      return line.find(" hg") != std::string::npos;
+    }
+  }
+  return false;
+}
+
+TEST_F(MemoryAheadTest, AsksForLargePagesFromTheFirstByteToTheLast) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the system has no large pages";
+  const Tensor place(DType::kInt8, {kBytes});
+  ASSERT_FALSE(MayHaveLargePages(place.raw()));
+  const MemoryAhead ahead({place});
+  EXPECT_TRUE(MayHaveLargePages(place.raw()));
+  EXPECT_TRUE(MayHaveLargePages(place.data<std::int8_t>() + kBytes - 1));
 }
 
 TEST_F(MemoryAheadTest, TakesThePagesOfAllPlaces) {
