@@ -37,31 +37,47 @@ int MaxHelpers() {
 int NumCores() { return SystemCores(); }
 
 ThreadPool& ThreadPool::Process() {
-  // A process that was forked has none of the threads, and the state that they were in: it takes another pool, and that
-  // one is never destroyed, since its threads would be waited for.
+  // Never destroyed: other threads may end the process, or go on, while one stops it.
   static ThreadPool* pool = nullptr;
+  // Of a process that was forked the thread that did it is all there is. Where it is not the one that ends the process,
+  // as a thread of Python whose function returns, the process lives for as long as other threads do.
+  struct StopAtEndOfThread {
+    ~StopAtEndOfThread() { pool->Stop(); }
+  };
   struct Owner {
     Owner() {
       pool = new ThreadPool;
-      pthread_atfork(nullptr, nullptr, [] { pool = new ThreadPool; });
+      pthread_atfork(nullptr, nullptr, [] {
+        pool = new ThreadPool;  // the other's threads are gone, and its state is the one that they were in
+        thread_local const StopAtEndOfThread stop;
+        static_cast<void>(stop);
+      });
     }
-    ~Owner() { delete pool; }
+    ~Owner() { pool->Stop(); }
   };
   static const Owner owner;
   return *pool;
 }
 
-ThreadPool::~ThreadPool() {
+namespace {
+// Made when the library is loaded: what is to be done in a process that is forked holds where nothing ran before, too.
+[[maybe_unused]] const ThreadPool& at_load = ThreadPool::Process();
+}  // namespace
+
+void ThreadPool::Stop() {
+  std::vector<std::thread> threads;
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
+    threads.swap(threads_);
   }
   offered_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads) thread.join();
 }
 
 // REQUIRES mutex_. Fewer where the system gives no more: callers can do without.
 void ThreadPool::MakeThreads(int count) {
+  if (stops_) return;
   count = std::min(count, MaxHelpers());
   const SignalBlock block;
   try {

@@ -54,7 +54,8 @@ class ThreadPool {
   };
 
   ThreadPool() = default;
-  ~ThreadPool();
+  // Ends the threads. From then on callers do their work alone.
+  void Stop();
   void MakeThreads(int count);
   void Wake(int count);
   void Help();

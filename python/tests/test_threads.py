@@ -255,6 +255,47 @@ def test_a_process_that_was_forked_runs_cells_and_ends():
     assert done.returncode == 7, done.stderr
 
 
+@pytest.mark.parametrize("runs", ["before and after it", "after it"])
+@pytest.mark.parametrize("ends", ["returns", "leaves_a_thread_that_goes_on"])
+def test_a_thread_that_forked_may_end_in_the_child(ends, runs):
+    """Then the process ends with its last thread, and those that help with runs do not keep it."""
+    program = f"""
+        import os, signal, threading, time, numpy, stepnet
+        cell = stepnet.cell("cell a(x[D]; h[D]) {{ size D = 64\\n h = Tanh(x + h)\\n output h }}", threads=2)
+        x = numpy.ones((2000, 8, 64), "float32")
+        expected = cell({{}}, x=x).h if {"before" in runs} else None
+        has_left = threading.Event()
+
+        def goes_on():
+            has_left.wait()
+            time.sleep(0.05)
+            for _ in range(3):
+                assert numpy.array_equal(cell({{}}, x=x).h, expected)
+            os._exit(7)
+
+        def leaves_a_thread_that_goes_on():
+            threading.Thread(target=goes_on, daemon=True).start()
+            has_left.set()
+
+        def returns():
+            pass
+
+        def fork():
+            global expected
+            child = os.fork()
+            if child == 0:
+                expected = cell({{}}, x=x).h if expected is None else expected
+                assert numpy.array_equal(cell({{}}, x=x).h, expected)
+                return {ends}()
+            threading.Timer(30, os.kill, (child, signal.SIGKILL)).start()
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+        threading.Thread(target=fork).start()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60)
+    assert done.returncode == (0 if ends == "returns" else 7), done.stderr
+
+
 def test_a_program_may_end_while_threads_run():
     program = """
         import threading, numpy, stepnet

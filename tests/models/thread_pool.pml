@@ -3,13 +3,14 @@
  * Names are those of the code. Up to two callers run works at the same time, and a thread that joins the work of caller
  * 0 may run another work from within it; one that joins a caller's work may invite a helper. A Join may leave at any
  * moment, as when a run has failed, or wait until nobody is busy in its work. Helpers come when they come. At last the
- * pool is destroyed. The look-out decides nothing and is left out. Memory is sequentially consistent.
+ * pool is stopped. The look-out decides nothing and is left out. Memory is sequentially consistent.
  *
  * Checked: a Join has a lane of its own that was asked for; an offer is listed until its caller has returned and no
  * longer, and helpers that leave later harm nobody; everything ends (the script searches for cycles too).
  *
  * Given by the script: CALLERS, HELPERS (1 or 2: that each caller wants; the run within a run wants one).
  * STALLS: a Join does not end while helpers are wanted and one is free: whoever waits must have been woken.
+ * STOPS_EARLY: the pool is stopped at any moment, as where the thread ends that has forked the process.
  * WAKES: a thread that waits for a condition looks again once for no reason.
  * MUTANT: one protection is missing, which must be found. */
 
@@ -114,7 +115,7 @@ inline BeginRun(offer) {
   LOCK();
   d_step {
     if
-    :: threads_ < HELPERS_OF(offer) ->
+    :: !stops_ && threads_ < HELPERS_OF(offer) ->
        free_helpers = free_helpers + HELPERS_OF(offer) - threads_;
        threads_ = HELPERS_OF(offer)
     :: else
@@ -191,6 +192,7 @@ proctype Caller(byte me) {
 
 proctype Help(byte me) {
   byte offer, lane, asked;
+end:
   threads_ > me - 2;
   LOCK();
   do
@@ -233,7 +235,7 @@ proctype Help(byte me) {
   gone++
 }
 
-/* The process: two runs, then the end of the pool. */
+/* The process: two runs, then the end of the pool; or that at any moment. */
 init {
   byte i;
   atomic {
@@ -247,8 +249,10 @@ init {
     :: else -> break
     od
   };
+#ifndef STOPS_EARLY
   /* Nothing is left behind, but what a helper does that has stayed. */
   done == CALLERS && wanted_ == 0 && !listed[0] && !listed[1] && !listed[NESTED];
+#endif
 #if MUTANT != STOPS_UNLOCKED
   LOCK();
 #endif
@@ -257,5 +261,5 @@ init {
 #if MUTANT != STOPS_SILENTLY
   NotifyAll(offered_);
 #endif
-  gone == HELPERS
+  gone == threads_ && done == CALLERS
 }
