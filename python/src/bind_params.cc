@@ -1,7 +1,13 @@
 // Parameters in files, for Python.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <set>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/parameter_names.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
@@ -28,15 +34,36 @@ bool IsSizeOfArray(const Tensor& tensor) {
   return true;
 }
 
-// NumPy's arrays by name: bfloat16 as float32, with `widen` float16, too.
-nb::dict LoadParams(const std::string& path, nb::handle widen, nb::handle seed) {
+[[noreturn]] void ThrowNoPrefix(const std::string& path, const std::string& prefix,
+                                const std::set<std::string>& names) {
+  constexpr size_t kShown = 10;
+  std::vector<std::string> starts;  // "encoder.lstm." of "encoder.lstm.weight_ih_l0"
+  for (const std::string& name : names) {
+    const size_t end = name.find_last_of("./");
+    if (end != std::string::npos) starts.push_back(name.substr(0, end + 1));
+  }
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  const std::string meant = DidYouMean(prefix, starts);
+  if (starts.size() > kShown) starts.resize(kShown);
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("no parameter in ", path, " has a name that begins with \"", prefix, "\"", meant,
+                     starts.empty() ? "" : "; names there begin with ", Join(starts, ", ")));
+}
+
+// NumPy's arrays by name, of names that begin with `prefix`: bfloat16 as float32, with `widen` float16, too.
+nb::dict LoadParams(const std::string& path, const std::string& prefix, nb::handle widen, nb::handle seed) {
   const bool is_widened = TruthOf("widen", widen);
   const RunRequest request{.seed = SeedOf(seed)};
   const NamedTensors tensors = CallWithoutGil([&] {
     if (!HoldsOnlyTensors(path) && !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path)) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(path, " is a cell; stepnet.cell(…).init() fills its parameters"));
     }
-    NamedTensors read = ReadParameterTensors(path, {}, MakeRunOptions(request));
+    std::set<std::string> others;
+    const NameFilter has_prefix = [&](const std::string& name) {
+      return name.starts_with(prefix) || (others.insert(name), false);
+    };
+    NamedTensors read = ReadParameterTensors(path, has_prefix, MakeRunOptions(request));
+    if (read.empty() && !prefix.empty()) ThrowNoPrefix(path, prefix, others);
     for (auto& [name, tensor] : read) {
       if (tensor.dtype() == DType::kString) {
         throw Error(ErrorCode::kTypeMismatch, StrCat(path, " has \"", name, "\", ", tensor.Description(),
@@ -77,7 +104,16 @@ void SaveParams(const nb::dict& params, const std::string& path) {
 }  // namespace
 
 void BindParams(nb::module_& module) {
-  module.def("load_params", &LoadParams, nb::arg(), Anything(), Anything());
+  module.def("load_params", &LoadParams, nb::arg(), nb::arg(), Anything(), Anything());
+  module.def("torch_name_of", &TorchNameOf);
+  module.def("other_names_text", [](const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
+    return parameters.empty() ? "" : OtherNamesText(FindOtherNames(names, parameters), parameters.front());
+  });
+  module.def("prefixes_of", [](const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
+    std::vector<std::string> prefixes;
+    for (const OtherNames& others : FindOtherNames(names, parameters)) prefixes.push_back(others.prefix);
+    return prefixes;
+  });
   module.def("save_params", &SaveParams);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/cells/cell_inputs.h"
+#include "stepnet/cells/parameter_names.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/memory_for.h"
@@ -41,6 +42,14 @@ std::string QuotedList(const std::vector<std::string>& names) {
   std::vector<std::string> quoted;
   for (const std::string& name : names) quoted.push_back(StrCat("\"", name, "\""));
   return Join(quoted, ", ");
+}
+
+// What to say where the cell's parameters are given under other names.
+std::string OtherNamesHint(const nb::dict& given, const std::vector<std::string>& parameters) {
+  std::vector<std::string> names;
+  for (const nb::handle key : given.keys()) names.push_back(Utf8Of(key));
+  const std::vector<OtherNames> found = FindOtherNames(names, parameters);
+  return found.empty() ? "" : StrCat("; ", OtherNamesText(found, parameters.front()));
 }
 
 }  // namespace
@@ -159,8 +168,10 @@ void Cell::CheckNames(const nb::dict& given, bool parameters) const {
     const std::string name = Utf8Of(key);
     if (std::ranges::count(names, name) > 0) continue;
     const char* what = parameters ? "parameter" : "input";
-    throw Error(ErrorCode::kInvalidArgument, StrCat(name_, " has no ", what, " \"", name, "\"", DidYouMean(name, names),
-                                                    "; its ", what, "s are ", QuotedList(names)));
+    const std::string others = parameters ? OtherNamesHint(given, names) : "";
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(name_, " has no ", what, " \"", name, "\"", others.empty() ? DidYouMean(name, names) : "",
+                       "; its ", what, "s are ", QuotedList(names), others));
   }
 }
 

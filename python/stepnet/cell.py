@@ -66,8 +66,12 @@ class Cell:
         """The names of what a call gives."""
 
     def __repr__(self) -> str:
+        return self._described(self._options["in_double"])
+
+    def _described(self, in_double: bool) -> str:
         given = ", ".join(f"{each.name}{each.shape}" for each in self.inputs)
-        return f"<stepnet.Cell {self.name}({given}) -> {', '.join(self.outputs)}>"
+        dtype = "float64" if in_double else "float32"
+        return f"<stepnet.Cell {self.name}({given}) -> {', '.join(self.outputs)} in {dtype}>"
 
     def with_options(self, **options: Any) -> Cell:
         """The same cell with other options, as :func:`cell` takes them, and otherwise those of this one."""

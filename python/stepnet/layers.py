@@ -15,7 +15,7 @@ import re
 import warnings
 from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
 
-from . import errors
+from . import _stepnet, errors
 from .cell import Cell, cell
 from .source import did_you_mean, kind_of, repr_of
 from .texts import expand
@@ -83,20 +83,19 @@ class Layers(NamedTuple):
         """The name of the class in ``torch.nn``: ``"LSTMCell"``."""
         return self.mode.partition("_")[0].upper() + "Cell" * self.is_cell
 
-    def places(self) -> Iterator[Tuple[int, str, str]]:
-        """Each layer and direction: its layer, what stands before its names in the cell, and behind them in PyTorch."""
+    def places(self) -> Iterator[Tuple[int, str]]:
+        """Each layer and direction: its layer, and what stands before its names in the cell."""
         for layer in range(self.num_layers):
             for is_reverse in (False, True)[: 1 + self.bidirectional]:
                 prefix = f"layer{layer}/" if self.num_layers > 1 else ""
-                suffix = "" if self.is_cell else f"_l{layer}"
-                yield layer, prefix + "reverse/" * is_reverse, suffix + "_reverse" * is_reverse
+                yield layer, prefix + "reverse/" * is_reverse
 
     def shapes(self) -> Shapes:
         """Those of the cell's parameters by name, layer by layer and direction by direction."""
         rows = GATES[self.mode] * self.hidden_size
         width = self.output_size * (1 + self.bidirectional)
         shapes: Shapes = {}
-        for layer, prefix, _ in self.places():
+        for layer, prefix in self.places():
             shapes[prefix + "weight_ih"] = (rows, width if layer else self.input_size)
             shapes[prefix + "weight_hh"] = (rows, self.output_size)
             if self.bias:
@@ -107,9 +106,7 @@ class Layers(NamedTuple):
 
     def torch_names(self) -> Dict[str, str]:
         """What PyTorch calls the parameter, by the name that it has in the cell: ``weight_ih_l1_reverse``."""
-        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
-        kinds += ["weight_hr"] if self.proj_size else []
-        return {prefix + kind: kind + suffix for _, prefix, suffix in self.places() for kind in kinds}
+        return {name: name if self.is_cell else _stepnet.torch_name_of(name) for name in self.shapes()}
 
     def text(self) -> str:
         """The cell in the short form."""

@@ -8,10 +8,11 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from . import errors
+from . import _stepnet, errors
 from .cell import Argument, Cell, module_name
 from .gradients import Array, arrays_of, inputs_of
 from .layers import is_for_one_step
+from .params import rename_from_torch
 from .source import did_you_mean, kind_of, with_article
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
 from .torch_layers import tensor_of
@@ -108,8 +109,10 @@ class Module(torch.nn.Module):
         unknown = [name for name in values if name not in {each.name for each in cell.params}]
         if unknown:
             known = ", ".join(each.name for each in cell.params)
+            others = _stepnet.other_names_text([str(name) for name in values], self._cell_names)
             raise errors.InvalidArgumentError(
                 f"invalid argument: {cell.name} has no parameter {unknown[0]!r}; its parameters are {known}"
+                + (f"; {others}" if others else "")
             )
         for each, name in zip(cell.params, self._param_names):
             value = self._checked(each, values).to(cell._options["device"], copy=True)
@@ -127,12 +130,46 @@ class Module(torch.nn.Module):
             for each, name in zip(self.cell.params, self._param_names):
                 getattr(self, name).copy_(torch.from_numpy(values[each.name]))
 
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Takes PyTorch's names, too: those of a model that was saved before the module was in it."""
+        rename_from_torch(self._param_names, state_dict, prefix)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+        """As that of any module. The error says where the state of a larger model has the parameters."""
+        try:
+            return super().load_state_dict(state_dict, *args, **options)
+        except RuntimeError as error:
+            starts = [start for start in _stepnet.prefixes_of(list(state_dict), self._param_names) if start]
+            if not starts:
+                raise
+            raise RuntimeError(
+                f"{error}\n\tAll parameters of {self.cell.name} are there behind {' or '.join(map(repr, starts))}: give "
+                f"{{name.removeprefix({starts[0]!r}): each for name, each in state_dict.items() "
+                f"if name.startswith({starts[0]!r})}}"
+            ) from None
+
     def _for_inference(self) -> tuple[Cell, dict[str, torch.Tensor]]:
         """The cell as it runs in evaluation, in the parameters' dtype and on the host, with its parameters."""
         params = {each.name: getattr(self, name).detach().cpu() for each, name in zip(self.cell.params, self._param_names)}
-        is_double = torch.float64 in [param.dtype for param in params.values()] if params else self.cell._options["in_double"]
-        dtype = "float64" if is_double else "float32"
+        dtype = "float64" if self._is_double() else "float32"
         return self.cell.with_options(training=False, dtype=dtype, device="cpu"), params
+
+    def _is_double(self) -> bool:
+        """By the parameters' dtype; without any, by that of the cell."""
+        dtypes = [getattr(self, name).dtype for name in self._param_names]
+        return torch.float64 in dtypes if dtypes else bool(self.cell._options["in_double"])
 
     def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
         """The value of a parameter, which is as the cell says."""
@@ -152,7 +189,7 @@ class Module(torch.nn.Module):
         )
 
     def extra_repr(self) -> str:
-        return repr(self.cell)
+        return self.cell._described(self._is_double())
 
     def _form(self, is_double: bool, device: str = "cpu") -> Cell:
         """The cell as it runs in this mode, in this dtype and on this device."""

@@ -277,6 +277,8 @@ def test_other_options_make_another_cell(lstm):
 
 def test_a_cell_says_what_it_is(lstm):
     assert repr(lstm).startswith("<stepnet.Cell lstm(x[T, B, 5], h_init[")
+    assert repr(lstm).endswith("-> h, h_last, c_last in float32>")
+    assert repr(lstm.with_options(dtype="float64")).endswith("-> h, h_last, c_last in float64>")
     assert "Long short-term memory" in lstm.__doc__
 
 

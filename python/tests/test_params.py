@@ -201,3 +201,75 @@ def test_names_of_files_of_pytorch_are_refused(ending, lstm, tmp_path):
     with pytest.raises(stepnet.InvalidArgumentError, match="as files of torch.save are called.*it must end in .safetensors"):
         stepnet.save_params(lstm.init(), path)
     assert not path.exists()
+
+
+GRU_IN_A_MODEL = {
+    "layer0/weight_ih": "encoder.gru.weight_ih_l0",
+    "layer0/weight_hh": "encoder.gru.weight_hh_l0",
+    "layer0/reverse/weight_ih": "encoder.gru.weight_ih_l0_reverse",
+    "layer0/reverse/weight_hh": "encoder.gru.weight_hh_l0_reverse",
+    "layer1/weight_ih": "encoder.gru.weight_ih_l1",
+    "layer1/weight_hh": "encoder.gru.weight_hh_l1",
+    "layer1/reverse/weight_ih": "encoder.gru.weight_ih_l1_reverse",
+    "layer1/reverse/weight_hh": "encoder.gru.weight_hh_l1_reverse",
+}
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A cell, the file of a larger model with its parameters by PyTorch's names, and these parameters by the cell's."""
+    cell = stepnet.layers("gru", 3, 4, num_layers=2, bias=False, bidirectional=True)
+    params = cell.init(seed=1)
+    others = {"encoder.norm.weight": numpy.ones(3, "float32"), "readout.weight": numpy.ones((2, 4), "float32")}
+    named = {GRU_IN_A_MODEL[name]: array for name, array in params.items()}
+    stepnet.save_params({**others, **named}, tmp_path / "model.safetensors")
+    return cell, tmp_path / "model.safetensors", params
+
+
+def test_the_parameters_of_a_cell_are_read_from_the_file_of_a_larger_model(model):
+    cell, file, params = model
+    expect_same(stepnet.load_params(file, cell=cell, prefix="encoder.gru."), params)
+    readout = stepnet.load_params(file, prefix="readout.")
+    assert {name: array.shape for name, array in readout.items()} == {"weight": (2, 4)}
+
+
+def test_parameters_behind_other_prefixes_are_not_read(tmp_path, set_max_memory):
+    file = tmp_path / "w.safetensors"
+    stepnet.save_params({"a.w": numpy.zeros(20_000, "float32"), "b.w": numpy.zeros(3, "float32")}, file)
+    set_max_memory(stepnet.memory().current + 60_000)
+    assert list(stepnet.load_params(file, prefix="b.")) == ["w"]
+    with pytest.raises(stepnet.OutOfMemoryError):
+        stepnet.load_params(file, prefix="a.")
+
+
+def test_a_cell_says_behind_which_prefix_its_parameters_are(model):
+    cell, file, _ = model
+    hint = (
+        'under other names, "encoder.gru.weight_ih_l0" for "layer0/weight_ih": '
+        'stepnet.load_params(PATH, cell=CELL, prefix="encoder.gru.") reads them'
+    )
+    with pytest.raises(stepnet.InvalidArgumentError) as raised:
+        stepnet.load_params(file, cell=cell)
+    assert str(raised.value).endswith(hint)
+    with pytest.raises(stepnet.InvalidArgumentError) as raised:
+        cell(stepnet.load_params(file), x=numpy.zeros((1, 1, 3), "float32"))
+    assert str(raised.value).endswith(hint)
+
+
+def test_parameters_that_are_not_those_of_the_cell_are_refused(model):
+    cell, file, _ = model
+    one = stepnet.layers("gru", 3, 4, bias=False)
+    faults = {
+        "encoder.": "encoder.' are not the parameters of gru: 'layer0/weight_ih' is missing; ",
+        "encoder.gr.": r'encoder.gr."; did you mean "encoder.gru."\?; names there begin with encoder.gru., encoder.norm., readout.$',
+    }
+    for prefix, message in faults.items():
+        with pytest.raises(stepnet.InvalidArgumentError, match=message):
+            stepnet.load_params(file, cell=cell, prefix=prefix)
+    # One of several layers and directions would be something else.
+    with pytest.raises(stepnet.InvalidArgumentError, match="gru has no parameter 'weight_hh_l0_reverse'"):
+        stepnet.load_params(file, cell=one, prefix="encoder.gru.")
+    with pytest.raises(stepnet.TypeMismatchError, match="prefix is 3; it must be a text"):
+        stepnet.load_params(file, prefix=3)
+    with pytest.raises(stepnet.TypeMismatchError, match="cell is 'gru'; stepnet.cell, layers and from_torch make cells"):
+        stepnet.load_params(file, cell="gru")

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "stepnet/cells/cell_inputs.h"
+#include "stepnet/cells/parameter_names.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
@@ -80,17 +81,15 @@ std::optional<std::int64_t> BatchOf(const CellDef& cell, const NamedTensors& fed
   return found->second.shape()[cell.options().batch_major() ? 0 : 1];
 }
 
-// What all `parameters` have before them among `names`, "" where there is no such thing.
-std::string PrefixOf(const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
-  for (const std::string& name : names) {
-    if (parameters.empty() || !name.ends_with(parameters.front())) continue;
-    const std::string prefix = name.substr(0, name.size() - parameters.front().size());
-    const auto is_there = [&](const std::string& parameter) {
-      return std::ranges::find(names, prefix + parameter) != names.end();
-    };
-    if (std::ranges::all_of(parameters, is_there)) return prefix;
+// What to do where a file has the cell's parameters under other names; "" where it has not.
+std::string OtherNamesHint(const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
+  const std::vector<OtherNames> found = FindOtherNames(names, parameters);
+  if (found.empty() || found.front().are_torch || !found.front().prefix.ends_with('/')) {
+    return OtherNamesText(found, parameters.empty() ? "" : parameters.front());
   }
-  return "";
+  return StrCat("all the cell's parameters are there with ", Quoted(found.front().prefix), " before their names, ",
+                Quoted(NameIn(found.front(), parameters.front())), " for ", Quoted(parameters.front()),
+                ": they are of a net with the cell in it; run that net, not the cell");
 }
 
 // Throws where the cell is the same as it is used and as it is trained: whoever says --training expects a difference.
@@ -258,11 +257,7 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
     }
   }
   if (faults.empty()) return names;
-  if (const std::string prefix = PrefixOf(names, cell.parameters); !prefix.empty()) {
-    faults.push_back(StrCat("all the cell's parameters are there with ", Quoted(prefix), " before their names, ",
-                            Quoted(prefix + cell.parameters.front()), " for ", Quoted(cell.parameters.front()),
-                            ": they are of a net with the cell in it; run that net, not the cell"));
-  }
+  if (std::string hint = OtherNamesHint(names, cell.parameters); !hint.empty()) faults.push_back(std::move(hint));
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("these are not the parameters of the cell:\n  ", Join(faults, "\n  ")));
 }

@@ -1,0 +1,57 @@
+"""States of models: what modules with cells load, and what they say that they hold."""
+
+import pytest
+
+import stepnet
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch import nn  # noqa: E402 - needs torch
+
+import stepnet.torch  # noqa: E402
+
+
+class Tagger(nn.Module):
+    """A model with a recurrent module in it."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.encoder = nn.Module()
+        self.encoder.lstm = nn.LSTM(5, 4, **options)
+        self.readout = nn.Linear(4, 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "proj_size": 3}])
+def test_a_model_reads_its_state_from_before_the_module_was_in_it(options):
+    old, model = Tagger(**options), Tagger(**options)
+    model.encoder.lstm = stepnet.torch.Recurrent(*stepnet.from_torch(model.encoder.lstm))
+    x = torch.randn(7, 2, 5)
+    model.load_state_dict(old.state_dict())
+    torch.testing.assert_close(model.encoder.lstm(x)[0], old.encoder.lstm(x)[0])
+    again = Tagger(**options)
+    again.encoder.lstm = stepnet.torch.Recurrent(*stepnet.from_torch(again.encoder.lstm))
+    again.load_state_dict(model.state_dict())  # by its own names
+    assert torch.equal(again.encoder.lstm(x)[0], model.encoder.lstm(x)[0])
+
+
+def test_the_state_of_a_larger_model_is_refused_with_where_it_has_the_parameters():
+    state = Tagger().state_dict()
+    module = stepnet.torch.Recurrent(stepnet.layers("lstm", 5, 4))
+    with pytest.raises(RuntimeError, match=r"Missing key.*\n.*Unexpected key.*\n.*All parameters of lstm are there behind") as raised:
+        module.load_state_dict(state)
+    advice = str(raised.value).partition(": give ")[2]
+    assert advice.startswith("{name.removeprefix('encoder.lstm.')")
+    module.load_state_dict(eval(advice.strip(), {"state_dict": state}))
+    assert torch.equal(module.weight_hh, state["encoder.lstm.weight_hh_l0"])
+    with pytest.raises(stepnet.InvalidArgumentError, match='"encoder.lstm.weight_ih_l0" for "weight_ih": stepnet.load_params'):
+        stepnet.torch.Recurrent(module.cell, state)
+    with pytest.raises(RuntimeError, match="Unexpected key.*weight_ih_l1"):
+        module.load_state_dict(nn.LSTM(5, 4, num_layers=2).state_dict())
+    module.load_state_dict({}, strict=False)
+
+
+@pytest.mark.parametrize("make", [stepnet.torch.Module, stepnet.torch.Recurrent])
+def test_a_module_says_its_dtype_as_it_is_now(make):
+    module = make(stepnet.layers("lstm", 5, 4))
+    assert repr(module).endswith("-> h, h_last, c_last in float32>)")
+    assert repr(module.double()).endswith("-> h, h_last, c_last in float64>)")
