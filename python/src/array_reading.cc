@@ -7,6 +7,16 @@
 namespace nb = nanobind;
 
 namespace stepnet::python {
+namespace {
+
+// A module; nothing where nobody has imported it.
+nb::object Imported(const char* name) {
+  nb::object module = nb::steal(PyImport_GetModule(nb::str(name).ptr()));
+  if (!module.is_valid() && PyErr_Occurred() != nullptr) nb::raise_python_error();
+  return module;
+}
+
+}  // namespace
 
 std::optional<DType> DTypeOf(char kind, std::int64_t bytes) {
   switch (kind) {
@@ -58,12 +68,14 @@ Tensor CopyOf(const LentArray& lent, const ArrayRole& role, bool warns) {
   return copy;
 }
 
+bool IsTracedByJax(nb::handle array) {
+  const nb::object core = Imported("jax.core");
+  return core.is_valid() && nb::hasattr(core, "Tracer") && nb::isinstance(array, core.attr("Tracer"));
+}
+
 bool HasTangent(nb::handle array) {
-  const nb::object forward_ad = nb::steal(PyImport_GetModule(nb::str("torch.autograd.forward_ad").ptr()));
-  if (!forward_ad.is_valid()) {
-    if (PyErr_Occurred() != nullptr) nb::raise_python_error();
-    return false;  // PyTorch has not been imported
-  }
+  const nb::object forward_ad = Imported("torch.autograd.forward_ad");
+  if (!forward_ad.is_valid()) return false;
   const nb::object level = nb::getattr(forward_ad, "_current_level", nb::none());
   if (PyLong_Check(level.ptr()) && nb::cast<int>(level) < 0) return false;
   return !forward_ad.attr("unpack_dual")(array).attr("tangent").is_none();

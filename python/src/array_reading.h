@@ -36,6 +36,9 @@ std::string TypeNameWithArticle(nanobind::handle object);
 // nothing.
 bool HasTangent(nanobind::handle array);
 
+// Whether it is what JAX computes with where a function is traced or differentiated, which has no elements.
+bool IsTracedByJax(nanobind::handle array);
+
 // What the elements of an array are, as it says itself; of one that does not, its type.
 std::string ElementsOf(nanobind::handle array);
 [[noreturn]] void ThrowNoDType(const ArrayRole& role, const std::string& elements);

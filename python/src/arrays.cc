@@ -74,9 +74,10 @@ std::optional<DType> FormatDType(const Py_buffer& view) {
   }
 }
 
-LentArray LentByBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, const ArrayRole& role) {
+LentArray LentByBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, const ArrayRole& role,
+                       std::optional<DType> known = {}) {
   const Py_buffer& view = buffer->view();
-  const std::optional<DType> dtype = FormatDType(view);
+  const std::optional<DType> dtype = known ? known : FormatDType(view);
   if (!dtype) ThrowNoDType(role, ElementsOf(array));
   const Shape shape = ShapeOf({view.shape, static_cast<size_t>(view.ndim)}, role);
   LentArray lent{.tensor = Tensor::Wrap(view.buf, *dtype, shape, WithGil([buffer] { buffer->Release(); })),
@@ -87,6 +88,13 @@ LentArray LentByBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, 
     lent.why_copied = "not aligned";
   }
   return lent;
+}
+
+// An array of NumPy with bfloat16, which the package ml_dtypes brings and of which buffers and NumPy's DLPack know
+// nothing, as one of whole numbers; nothing for any other.
+nb::object BFloat16BitsOf(nb::handle array) {
+  if (!nb::isinstance(array, nb::module_::import_("numpy").attr("ndarray"))) return {};
+  return ElementsOf(array) == "bfloat16" ? array.attr("view")("uint16") : nb::object();
 }
 
 template <typename Array>
@@ -138,6 +146,9 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
                                                  ", some of whose elements may be masked; give array.filled(value)"));
   }
   if (const std::shared_ptr<Buffer> buffer = Buffer::Of(array)) return LentByBuffer(array, buffer, role);
+  if (const nb::object bits = BFloat16BitsOf(array); bits.is_valid()) {
+    return LentByBuffer(array, Buffer::Of(bits), role, DType::kBFloat16);
+  }
   // Capsules are for callers who order streams themselves.
   const bool is_ordered = place.stream && PyCapsule_CheckExact(array.ptr()) != 0;
   if (is_ordered || nb::hasattr(array, "__dlpack__")) return LentByDlpack(array, role, place);

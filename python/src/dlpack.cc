@@ -74,6 +74,13 @@ nb::dict OptionsFor(const Device& device, const ArrayPlace& place) {
 }
 
 [[noreturn]] void ThrowCannotBeRead(nb::handle array, const ArrayRole& role, const std::string& why) {
+  if (IsTracedByJax(array)) {
+    throw Error(
+        ErrorCode::kTypeMismatch,
+        StrCat(Text(role),
+               " is traced by JAX, as within jax.jit, grad and vmap, and has no elements; call it outside, or by "
+               "jax.pure_callback"));
+  }
   const bool is_leaf = nb::hasattr(array, "requires_grad") && nb::bool_(array.attr("requires_grad"));
   const char* const better = is_leaf ? "; stepnet.torch.Module is a cell with gradients of PyTorch" : "";
   throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, better));

@@ -89,7 +89,7 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
     """The memory of ``given`` as an array of its own, which stays as it is when ``given`` gets another shape meanwhile."""
     what = f"into has for {name!r}"
     where = str(getattr(given, "device", "cpu"))
-    if where != "cpu" and not isinstance(given, numpy.ndarray):
+    if where.partition(":")[0] != "cpu" and not isinstance(given, numpy.ndarray):
         raise InvalidArgumentError(
             f"invalid argument: {what} an array on {where}; it must be in the host's memory"
         )

@@ -277,3 +277,19 @@ def test_arrays_that_lie_are_found_out(lstm, lender, error, message):
 def test_an_array_that_tells_the_truth_by_dlpack_alone_is_read(lstm):
     params = lstm.init()
     assert numpy.array_equal(lstm(params, x=Lender([2, 3, 5])).h, lstm(params, x=numpy.zeros((2, 3, 5), "float32")).h)
+
+
+def test_numpy_arrays_of_bfloat16_are_read_where_they_are(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="the package ml_dtypes is not installed")
+    values = numpy.array([[1.5, -2.0, 0.0], [3.0, 1e30, -0.25]], "float32")
+    x = values.astype(ml_dtypes.bfloat16)
+    x.flags.writeable = False
+    assert address_of(x) == x.ctypes.data
+    net = stepnet.load('op { type: "Copy" input: "x" output: "y" } external_output: "y"')
+    assert numpy.array_equal(net(x=x).y.numpy(), x.astype("float32"))
+    with pytest.raises(stepnet.InvalidArgumentError, match="is not contiguous, and NumPy, which would copy it, has no bfloat16"):
+        net(x=x.T)
+    with pytest.raises(stepnet.TypeMismatchError, match='the input "x" cannot be read: '):
+        net(x=values.astype(ml_dtypes.float8_e4m3fn))
+    stepnet.save_params({"x": x}, tmp_path / "x.safetensors")
+    assert numpy.array_equal(stepnet.load_params(tmp_path / "x.safetensors")["x"], x.astype("float32"))
