@@ -93,6 +93,7 @@ LentArray LentByBuffer(nb::handle array, const std::shared_ptr<Buffer>& buffer, 
 // An array of NumPy with bfloat16, which the package ml_dtypes brings and of which buffers and NumPy's DLPack know
 // nothing, as one of whole numbers; nothing for any other.
 nb::object BFloat16BitsOf(nb::handle array) {
+  if (PyObject_CheckBuffer(array.ptr()) == 0) return {};
   if (!nb::isinstance(array, nb::module_::import_("numpy").attr("ndarray"))) return {};
   return ElementsOf(array) == "bfloat16" ? array.attr("view")("uint16") : nb::object();
 }
