@@ -39,8 +39,8 @@ int NumCores() { return SystemCores(); }
 ThreadPool& ThreadPool::Process() {
   // Never destroyed: other threads may end the process, or go on, while one stops it.
   static ThreadPool* pool = nullptr;
-  // Of a process that was forked the thread that did it is all there is. Where it is not the one that ends the process,
-  // as a thread of Python whose function returns, the process lives for as long as other threads do.
+  // The thread that forked a process is the child's first. Where it ends without the process, as a thread of Python
+  // whose function returns, the process lives for as long as other threads do.
   struct StopAtEndOfThread {
     ~StopAtEndOfThread() { pool->Stop(); }
   };
