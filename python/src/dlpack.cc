@@ -37,6 +37,23 @@ Device DeviceOf(std::int64_t type, std::int64_t index, const ArrayRole& role, co
               StrCat(Text(role), " lies on ", found, "; it must be in the host's memory", also));
 }
 
+[[noreturn]] void ThrowCannotBeRead(nb::handle array, const ArrayRole& role, const std::string& why) {
+  if (IsTracedByJax(array)) {
+    throw Error(
+        ErrorCode::kTypeMismatch,
+        StrCat(Text(role),
+               " is traced by JAX, as within jax.jit, grad and vmap, and has no elements; call it outside, or by "
+               "jax.pure_callback"));
+  }
+  if (nb::hasattr(array, "is_deleted") && nb::bool_(array.attr("is_deleted")())) {
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat(Text(role), " has been deleted, as JAX does with an array that is donated to a function"));
+  }
+  const bool is_leaf = nb::hasattr(array, "requires_grad") && nb::bool_(array.attr("requires_grad"));
+  const char* const better = is_leaf ? "; stepnet.torch.Module is a cell with gradients of PyTorch" : "";
+  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, better));
+}
+
 // Where the array says that it lies.
 Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (!nb::hasattr(array, "__dlpack_device__")) return {};
@@ -46,7 +63,7 @@ Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
     said = array.attr("__dlpack_device__")();
   } catch (nb::python_error& raised) {
     if (!raised.matches(PyExc_Exception)) throw;
-    throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", Utf8Of(raised.value())));
+    ThrowCannotBeRead(array, role, Utf8Of(raised.value()));
   }
   const bool is_device = nb::isinstance<nb::tuple>(said) && nb::len(said) == 2 && nb::try_cast(said[0], type) &&
                          nb::try_cast(said[1], index);
@@ -71,19 +88,6 @@ nb::dict OptionsFor(const Device& device, const ArrayPlace& place) {
     options["stream"] = own;
   }
   return options;
-}
-
-[[noreturn]] void ThrowCannotBeRead(nb::handle array, const ArrayRole& role, const std::string& why) {
-  if (IsTracedByJax(array)) {
-    throw Error(
-        ErrorCode::kTypeMismatch,
-        StrCat(Text(role),
-               " is traced by JAX, as within jax.jit, grad and vmap, and has no elements; call it outside, or by "
-               "jax.pure_callback"));
-  }
-  const bool is_leaf = nb::hasattr(array, "requires_grad") && nb::bool_(array.attr("requires_grad"));
-  const char* const better = is_leaf ? "; stepnet.torch.Module is a cell with gradients of PyTorch" : "";
-  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, better));
 }
 
 // The array, with the elements that its memory holds: a tensor of PyTorch may be the negative of these, or have a

@@ -56,6 +56,13 @@ def test_a_tracer_is_refused_with_what_to_do(lstm, transform):
     refuses(lambda: transform(lambda x: lstm(params, x=x).h.sum())(x), stepnet.TypeMismatchError, message)
 
 
+def test_an_array_that_was_donated_is_told(lstm):
+    x = jnp.ones((3, 2, 5))
+    jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+    message = 'the input "x" has been deleted, as JAX does with an array that is donated to a function'
+    refuses(lambda: lstm(lstm.init(), x=x), stepnet.TypeMismatchError, message)
+
+
 def test_a_cell_runs_within_jit_by_a_callback(lstm):
     params, x = lstm.init(), jnp.ones((3, 2, 5))
     like = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
