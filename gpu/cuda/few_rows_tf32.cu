@@ -178,8 +178,8 @@ template <int kRowTiles, int kColumnTiles, bool kTransposed, typename Of = Block
 constexpr TileKernel kKernel = {Multiply<kRowTiles, kColumnTiles, kTransposed>, Of::kRows, Of::kColumns, kTransposed,
                                 Of::Sums::kBytes};
 constexpr TileKernel kKernels[] = {kKernel<1, 1, true>,  kKernel<2, 1, true>,  kKernel<4, 1, true>,
-                                   kKernel<8, 2, true>,  kKernel<1, 2, false>, kKernel<2, 2, false>,
-                                   kKernel<4, 2, false>, kKernel<8, 2, false>};
+                                   kKernel<4, 2, true>,  kKernel<8, 2, true>,  kKernel<1, 2, false>,
+                                   kKernel<2, 2, false>, kKernel<4, 2, false>, kKernel<8, 2, false>};
 
 }  // namespace
 

@@ -92,7 +92,7 @@ TEST(FewRowsProduct, IsCutSoThatAllProcessorsWork) {
   const auto text_in_tf32 = [](const ProductSizes& sizes) {
     return FewRowsProduct::Make(sizes, Math::kTf32, kWithClusters)->Text();
   };
-  EXPECT_EQ(text_in_tf32({64, 2048, 512, true}), "tiles of 32 x 16, 1 block each");
+  EXPECT_EQ(text_in_tf32({64, 2048, 512, true}), "tiles of 32 x 32, 1 block each");
   EXPECT_EQ(text_in_tf32({64, 512, 2048, false}), "tiles of 32 x 32, 4 blocks each");
   ProductDevice without = kWithClusters;
   without.has_clusters = false;
