@@ -1,10 +1,12 @@
 // Where: z = x where the condition holds, y elsewhere.
 #include <algorithm>
+#include <climits>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/target.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -82,19 +84,67 @@ Expr Condition(Formula& f, const char* input) {
   return f.Row("condition");
 }
 
-// For types that formulas do not have: an element of the condition decides about as many elements of x and y.
-void Choose(const OpRun& run) {
-  const std::int64_t size = run.In(0).size(), length = size == 0 ? 0 : run.Out(0).size() / size;
-  const bool* condition = run.In(0).As<bool>();
+// Calls fn(whether the condition, input 0, holds, first element, the one past the last) for each run of elements of `x`
+// that an element of it decides about.
+template <typename Fn>
+void ForRuns(const OpRun& run, const TensorView& x, const Fn& fn) {
+  const TensorView& condition = run.In(0);
+  const std::int64_t length = condition.size() == 0 ? 0 : x.size() / condition.size();
+  const auto [begin, end] = run.Share(condition.size());
+  for (std::int64_t n = begin; n < end; ++n) {
+    CountWork(length);
+    fn(condition.As<bool>()[n], n * length, (n + 1) * length);
+  }
+}
+
+void ChooseRuns(const OpRun& run) {
   ForDType(run.Out(0).dtype, [&](auto zero) {
     using T = decltype(zero);
     const T *x = run.In(1).As<T>(), *y = run.In(2).As<T>();
     T* z = run.Out(0).As<T>();
-    for (std::int64_t n = 0; n < size; ++n) {
-      CountWork(length);
-      std::copy_n((condition[n] ? x : y) + n * length, length, z + n * length);
-    }
+    ForRuns(run, run.Out(0), [&](bool holds, std::int64_t begin, std::int64_t end) {
+      const T* chosen = holds ? x : y;
+      if (end - begin >= kCpuTarget.min_run_for_call) {
+        std::copy(chosen + begin, chosen + end, z + begin);
+        return;
+      }
+      for (std::int64_t i = begin; i < end; ++i) z[i] = chosen[i];
+    });
   });
+}
+
+void SplitRuns(const OpRun& run) {
+  ForFloatType(run.Out(0).dtype, "WhereGradient", [&](auto zero) {
+    using T = decltype(zero);
+    const T* dz = run.In(1).As<T>();
+    T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
+    ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
+      T *to = holds ? dx : dy, *other = holds ? dy : dx;
+      if (end - begin >= kCpuTarget.min_run_for_call) {
+        std::copy(dz + begin, dz + end, to + begin);
+        std::fill(other + begin, other + end, zero);
+        return;
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        to[i] = dz[i];
+        other[i] = 0;
+      }
+    });
+  });
+}
+
+// Runs are copied faster than the formula chooses elements.
+Kernel FormulaOrRuns(RunFn of_runs) {
+  Kernel kernel = FormulaKernelOr([of_runs](const OperatorCall&) { return of_runs; });
+  kernel.max_parts = [of_elements = std::move(kernel.max_parts)](const ShapeQuery& query,
+                                                                 std::span<const TensorInfo> outputs) {
+    if (!query.op().Bool("broadcast_on_rows")) return of_elements(query, outputs);
+    return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape.size(), 1, INT_MAX));
+  };
+  kernel.make = [of_elements = std::move(kernel.make), of_runs](const OperatorCall& op) {
+    return op.Bool("broadcast_on_rows") ? of_runs : of_elements(op);
+  };
+  return kernel;
 }
 
 const Registration where =
@@ -112,7 +162,7 @@ const Registration where =
           const Expr condition = Condition(f, "x");
           f.Out({Where(condition, f.In("x"), f.In("y"))});
         })
-        .Cpu(FormulaKernelOr([](const OperatorCall&) { return Choose; }));
+        .Cpu(FormulaOrRuns(ChooseRuns));
 
 // By hand, because x and y are not given: what decides about rows is read over the shape of dz.
 const Registration where_gradient =
@@ -128,7 +178,8 @@ const Registration where_gradient =
           const Expr condition = Condition(f, "dz");
           const Expr dz = f.In("dz");
           f.Out({Where(condition, dz, 0), Where(condition, 0, dz)});
-        });
+        })
+        .Cpu(FormulaOrRuns(SplitRuns));
 
 }  // namespace
 }  // namespace stepnet

@@ -72,6 +72,7 @@ std::optional<RegionSplit> SplitByRows(const Region& region) {
   const ExprNode* condition = ConditionOf(region);
   if (condition == nullptr) return {};
   RegionSplit split{.condition = region, .then = WithValues(region, 1), .otherwise = WithValues(region, 2)};
+  if (NumComputed(split.then) + NumComputed(split.otherwise) < sizes.min_split_operations) return {};
   split.condition.in_place.clear();
   if (!condition->has_row_reduction()) split.condition.sizes[3] = 1;  // so that rows are looked at together
   const auto rows_of = [&](int d) { return std::max<std::int64_t>(1, region.sizes[d]); };  // also where there is none
@@ -81,9 +82,6 @@ std::optional<RegionSplit> SplitByRows(const Region& region) {
                                          .strides = {rows_of(1) * rows_of(2), rows_of(2), 1, 0}},
                               .kind = RegionOutputKind::kRows}};
   split.test = TestOf(split.condition);
-  const bool is_known = split.test && split.test->kind == RowTest::Kind::kHolds;
-  const int num_computed = NumComputed(split.then) + NumComputed(split.otherwise);
-  if (!is_known && num_computed < sizes.min_split_operations) return {};
   return split;
 }
 

@@ -174,6 +174,20 @@ TEST(Parts, AnyNumberGivesTheBitsOfOne) {
             }));
 }
 
+TEST(Parts, AnyNumberGivesTheBitsOfOneWhereAKernelStandsBesideAFormula) {
+  const Tensor x = Random({7, 3}, 1), y = Random({7, 3}, 2);
+  const Tensor condition = Tensor::Of<bool>({7}, {true, false, false, true, true, false, true});
+  for (const auto& [type, inputs, outputs] :
+       {std::tuple("Where", std::vector{condition, x, y}, 1), {"WhereGradient", std::vector{condition, x}, 2}}) {
+    OperatorDef def = Def(type, static_cast<int>(inputs.size()), outputs);
+    AddInt(&def, "broadcast_on_rows", 1);
+    const KernelCase kernel(def, inputs);
+    EXPECT_EQ(kernel.MaxParts(), 7) << type;
+    const std::vector<Tensor> whole = kernel.Run(), cut = kernel.Run(3);
+    for (size_t o = 0; o < whole.size(); ++o) ExpectSame(cut[o], whole[o], StrCat(type, " output ", o));
+  }
+}
+
 TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
   std::set<std::string> types;
   std::vector<KernelCase> cases = CasesOfSplitTypes();

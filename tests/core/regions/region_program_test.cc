@@ -280,14 +280,14 @@ TEST(RegionProgram, RunsRowsByTheirKind) {
     EXPECT_TRUE(RegionProgram(steps).Text().starts_with("rows where:\ninput 1 <= input 2\n"));
     ExpectLikeDefinition(steps, 6);
 
-    // A bool for each row: rows are copied.
+    // A bool for each row.
     RegionOperand bools = dense.Rows();
     bools.dtype = DType::kBool;
     const Expr holds = Expr::Input(1, "holds", DType::kBool), y = Expr::Input(2, "y", DType::kFloat);
     const Region chosen{.sizes = dense.Sizes(),
                         .inputs = {dense.Elements(), bools, dense.Elements()},
-                        .outputs = {{.value = Where(holds, x, y), .memory = dense.Elements()},
-                                    {.value = Where(holds, 0, y), .memory = dense.Elements()}},
+                        .outputs = {{.value = Where(holds, x, Tanh(y) * x + y), .memory = dense.Elements()},
+                                    {.value = Where(holds, 0, y * 2), .memory = dense.Elements()}},
                         .in_place = {{.input = 0, .output = 0}}};
     EXPECT_TRUE(RegionProgram(chosen).Text().starts_with("rows where:\ninput 1\n"));
     ExpectLikeDefinition(chosen, 6);
