@@ -410,10 +410,9 @@ TEST(ExpandCell, GradientsGoThroughChance) {
   Tensor weights(DType::kDouble, RunCell(net, given).at("h").shape());
   for (std::int64_t i = 0; i < weights.size(); ++i) weights.data<double>()[i] = std::cos(static_cast<double>(i));
   for (const auto& [name, gradient] : CellGradients(net, given, {{"h", weights}})) {
-    const std::vector<double> numeric = Differences(given.at(name), loss);
-    ASSERT_EQ(gradient.size(), static_cast<std::int64_t>(numeric.size())) << name;
-    for (size_t i = 0; i < numeric.size(); ++i) {
-      ASSERT_NEAR(gradient.data<double>()[i], numeric[i], 1e-7) << name << ", element " << i;
+    ASSERT_EQ(gradient.size(), given.at(name).size()) << name;
+    for (const auto& [i, numeric] : Differences(given.at(name), loss)) {
+      ASSERT_NEAR(gradient.data<double>()[i], numeric, 1e-7) << name << ", element " << i;
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/devices/tested_devices.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
@@ -161,18 +162,10 @@ void ExpectGradientsOfReference(const CellCase& test, const ReferenceStep& step)
   for (auto& [name, weight] : weights) weight = RandomTensor(outputs.at(name).shape(), random);
   const Tensors gradients = CellGradients(net, given, weights);
   for (const std::string& parameter : net.parameters) EXPECT_TRUE(gradients.contains(parameter)) << parameter;
+  const auto loss = [&] { return WeightedSum(RunReference(test.cell.def, step, given), weights); };
   for (const auto& [name, gradient] : gradients) {
-    double* values = given.at(name).data<double>();
     ASSERT_EQ(gradient.shape(), given.at(name).shape()) << name;
-    for (std::int64_t i = 0; i < gradient.size(); ++i) {
-      constexpr double kStep = 1e-5;
-      const double before = values[i];
-      values[i] = before + kStep;
-      const double above = WeightedSum(RunReference(test.cell.def, step, given), weights);
-      values[i] = before - kStep;
-      const double below = WeightedSum(RunReference(test.cell.def, step, given), weights);
-      values[i] = before;
-      const double numeric = (above - below) / (2 * kStep);
+    for (const auto& [i, numeric] : Differences(given.at(name), loss)) {
       ASSERT_NEAR(gradient.data<double>()[i], numeric, 1e-7 * (1 + std::abs(numeric)))
           << "gradient of " << name << ", element " << i << " of " << gradient.shape();
     }

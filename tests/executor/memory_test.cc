@@ -147,7 +147,7 @@ TEST(Memory, StaysFlatOverManyRunsOfAnyLength) {
   RecurrentCase net = LstmCase(true);
   std::mt19937 rng(7);
   std::int64_t peak_early = 0;
-  for (int run = 0; run < 10000; ++run) {
+  for (int run = 0; run < FewerIfSanitized(10000); ++run) {
     FeedLstm(net, static_cast<std::int64_t>(rng() % 40), 2, 4);
     net.Run();
     if (run == 200) {

@@ -105,7 +105,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
 
 TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {
   constexpr int kSteps = 12;
-  ForEachPlan(120, 3, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(120), 3, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
     const std::set<Edge> conflicts = ConflictsOf(plan, kSteps);
     const Dependencies found = FindDependencies(AccessesOf(plan));
     EXPECT_LT(found.max_delta, kSteps);
@@ -206,7 +206,7 @@ TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
   constexpr int kSteps = 9;
   std::mt19937 rng(1);
   int num_reordered = 0;
-  ForEachPlan(150, 3, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(150), 3, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
     const Dependencies dependencies = FindDependencies(AccessesOf(plan));
     PlanRun serial(plan, kSteps);
     serial.RunOn({.executor = "serial"});
@@ -233,7 +233,7 @@ TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
       expect_same(StrCat("random order ", round), [&](const std::vector<int>& ready) { return rng() % ready.size(); });
     }
   });
-  EXPECT_GT(num_reordered, 300);
+  EXPECT_GT(num_reordered, FewerIfSanitized(300));
 }
 
 // Whatever can be cut up is, also where it is not worth it.
@@ -292,7 +292,7 @@ TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
   NEEDS_ALL_PASSES();
   constexpr int kChunks = 4;
   int num_free = 0;  // stages that may take a chunk beside another
-  ForEachPlan(80, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(80), 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
     const std::set<Edge> conflicts = ConflictsOfChunks(plan, kChunks);
     const Dependencies found = FindChunkDependencies(plan);
@@ -308,14 +308,14 @@ TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
       num_free += plan.stages[s].steps_at_once != kAllSteps && !found.Orders(s, s, 1) ? 1 : 0;
     }
   });
-  EXPECT_GT(num_free, 20);
+  EXPECT_GT(num_free, FewerIfSanitized(20));
 }
 
 TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
   NEEDS_USUAL_PLANS();
   std::mt19937 rng(1);
   int num_reordered = 0;
-  ForEachPlan(100, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(100), 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
@@ -343,13 +343,13 @@ TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
       ASSERT_EQ(run.Memory(), serial.Memory()) << "round " << round << ", " << what;
     }
   });
-  EXPECT_GT(num_reordered, 100);
+  EXPECT_GT(num_reordered, FewerIfSanitized(100));
 }
 
 TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
   NEEDS_ALL_PASSES();
   int num_overlapping = 0, num_of_many = 0;
-  ForEachPlan(150, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(150), 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
@@ -366,8 +366,8 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
       ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
     }
   });
-  EXPECT_GT(num_overlapping, 100);
-  EXPECT_GT(num_of_many, 50);
+  EXPECT_GT(num_overlapping, FewerIfSanitized(100));
+  EXPECT_GT(num_of_many, FewerIfSanitized(50));
 }
 
 // Chunks and sums over all steps in as many parts as they may have, also where that is not worth it.
@@ -405,7 +405,7 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
 // Loops that threads go through together, as many as there are, or by rows of the batch, where steps keep those apart.
 TEST(ParallelRandomPlans, LoopsInStepGiveTheSameValues) {
   int num_parts = 0, num_of_batch = 0;
-  ForEachPlan(120, 64, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(FewerIfSanitized(120), 64, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
     for (const int threads : {2, 3, 5}) {
@@ -435,9 +435,9 @@ TEST(ParallelRandomPlans, LoopsInStepGiveTheSameValues) {
     }
   });
   if (TestedOptLevel() == kMaxOptLevel) {
-    EXPECT_GT(num_parts, 30);
+    EXPECT_GT(num_parts, FewerIfSanitized(30));
   }
-  EXPECT_GT(num_of_batch, 100);
+  EXPECT_GT(num_of_batch, FewerIfSanitized(100));
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,8 +34,9 @@ Tensor One(double value);
 // Uniform in [-1, 1).
 Tensor Random(const Shape& shape, unsigned seed, DType dtype = DType::kDouble);
 std::vector<double> Values(const Tensor& tensor);
-// Central differences of `loss` by every element of `tensor`, which is double and as it was when this returns.
-std::vector<double> Differences(const Tensor& tensor, const std::function<double()>& loss);
+// Central differences of `loss` by the elements of `tensor` that a build tries (IsTried), by their numbers. The tensor
+// is double, and as it was when this returns.
+std::map<std::int64_t, double> Differences(const Tensor& tensor, const std::function<double()>& loss);
 // Bit for bit.
 void ExpectSame(const Tensor& a, const Tensor& b, const std::string& what);
 

@@ -16,6 +16,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/core/sanitized.h"
 #include "stepnet/tests/core/source_path.h"
 #include "trials.h"
 
@@ -123,9 +124,9 @@ TEST_F(DamagedNets, RunOrAreRefusedWhateverNumbersRecurrentOperatorsHold) {
           SCOPED_TRACE(entry.path().string() + ", " + op.type() + ", " + arg.name());
           const std::int64_t whole = number;
           for (const std::int64_t other : {whole - 1, whole + 1, whole + 2, std::int64_t{1} << 39}) {
+            if (!IsTried(changed++)) continue;
             number = other;
             RunWithInputs(net, {});
-            ++changed;
           }
           number = whole;
         }

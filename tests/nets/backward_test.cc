@@ -60,8 +60,9 @@ void ExpectGradientsOfNet(const NetDef& net, const std::vector<std::string>& los
     ASSERT_TRUE(made.gradients.contains(name)) << name;
     const std::vector<double> gradient = Values(workspace.GetTensor(made.gradients.at(name).dense));
     ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
-    const std::vector<double> numeric = Differences(tensor, loss);
-    for (size_t i = 0; i < numeric.size(); ++i) EXPECT_NEAR(gradient[i], numeric[i], 1e-7) << name << " element " << i;
+    for (const auto& [i, numeric] : Differences(tensor, loss)) {
+      EXPECT_NEAR(gradient[i], numeric, 1e-7) << name << " element " << i;
+    }
   }
 }
 

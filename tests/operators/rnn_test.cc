@@ -75,10 +75,9 @@ void ExpectGradientsMatch(const NetDef& forward, const Feeds& feeds, const std::
   for (const auto& [name, tensor] : feeds) {
     if (tensor.dtype() != DType::kDouble) continue;
     const std::vector<double> gradient = Values(training.GetTensor(made.gradients.at(name).dense));
-    const std::vector<double> numeric = Differences(tensor, loss);
-    ASSERT_EQ(gradient.size(), numeric.size()) << name;
-    for (size_t i = 0; i < numeric.size(); ++i) {
-      EXPECT_NEAR(gradient[i], numeric[i], 2e-7 * (1 + std::abs(numeric[i]))) << name << " element " << i;
+    ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
+    for (const auto& [i, numeric] : Differences(tensor, loss)) {
+      EXPECT_NEAR(gradient[i], numeric, 2e-7 * (1 + std::abs(numeric))) << name << " element " << i;
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "stepnet/tests/core/every_stored.h"
 #include "stepnet/tests/core/expressions/random_exprs.h"
 #include "stepnet/tests/core/for_each_target.h"
+#include "stepnet/tests/core/sanitized.h"
 
 namespace stepnet {
 namespace {
@@ -25,7 +26,7 @@ void ExpectLikeDefinition(const Region& region, unsigned seed) {
 }
 
 TEST(RegionProgram, ComputesWhatIsDefined) {
-  for (unsigned seed = 0; seed < 1500; ++seed) {
+  for (unsigned seed = 0; seed < FewerIfSanitized(1500); ++seed) {
     std::mt19937 random(seed);
     ExpectLikeDefinition(RandomRegion({}, random), seed);
     if (HasFatalFailure()) return;
@@ -33,7 +34,7 @@ TEST(RegionProgram, ComputesWhatIsDefined) {
 }
 
 TEST(RegionProgram, ComputesUsualExpressions) {
-  for (unsigned seed = 20000; seed < 22000; ++seed) {
+  for (unsigned seed = 20000; seed < 20000 + FewerIfSanitized(2000); ++seed) {
     std::mt19937 random(seed);
     ExpectLikeDefinition(RandomRegion({.steps = 8, .only_usual = true}, random), seed);
     if (HasFatalFailure()) return;
@@ -50,7 +51,7 @@ TEST(RegionProgram, ComputesLargeExpressions) {
 
 TEST(RegionProgram, ComputesWhatIsDefinedOnEveryTarget) {
   ForEachTarget([] {
-    for (unsigned seed = 5000; seed < 5200; ++seed) {
+    for (unsigned seed = 5000; seed < 5000 + FewerIfSanitized(200); ++seed) {
       std::mt19937 random(seed);
       ExpectLikeDefinition(RandomRegion({}, random), seed);
       if (HasFatalFailure()) return;

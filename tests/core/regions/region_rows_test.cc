@@ -8,6 +8,7 @@
 #include "random_region.h"
 #include "stepnet/core/regions/region_program.h"
 #include "stepnet/tests/core/for_each_target.h"
+#include "stepnet/tests/core/sanitized.h"
 
 namespace stepnet {
 namespace {
@@ -133,7 +134,8 @@ TEST(RegionRows, ComputesScaledRestsOnEveryTarget) {
 // The last of equal numbers, as zeros of two signs, and a NaN wherever it is.
 // Sums of a factor and of products are one pass over the rows, which is what else computes them one by one.
 TEST(RegionRows, SumsAFactorWithTheProducts) {
-  ForEachTarget([] {
+  std::int64_t trial = 0;
+  ForEachTarget([&] {
     for (const DType dtype : {DType::kFloat, DType::kDouble}) {
       const Expr a = Expr::Input(0, "a", dtype), b = Expr::Input(1, "b", dtype);
       for (const auto& [rows, columns] : {std::pair(5, 9), {33, 100}, {3, 300}, {2, 1100}, {2, 5000}, {1, 100000}}) {
@@ -145,6 +147,7 @@ TEST(RegionRows, SumsAFactorWithTheProducts) {
                                             {RowSum(a), RowSum(a * a)},
                                             {RowSum(a), RowSum(a * b) + RowSum(b * b)},
                                             {RowSum(a - RowSum(b)), RowSum(a * b)}}) {
+          if (!IsTried(trial++)) continue;
           const Region region{.sizes = dense.Sizes(),
                               .inputs = {dense.Elements(dtype), dense.Elements(dtype)},
                               .outputs = {{.value = a - sum * b + products, .memory = dense.Elements(dtype)},
