@@ -110,14 +110,16 @@ nb::object MakeArray(const Tensor& tensor) {
   return nb::cast(array);
 }
 
-// In UTF-8 what `print`, of Python, makes of an object.
+// In UTF-8 what `print`, of Python, makes of an object; of a long whole number, which some versions of Python print at
+// any length and others refuse, how long it is.
 std::string TextBy(PyObject* (*print)(PyObject*), nb::handle object) {
-  const nb::object text = nb::steal(print(object.ptr()));
-  if (!text.is_valid()) {
-    if (PyLong_Check(object.ptr()) == 0 || PyErr_ExceptionMatches(PyExc_ValueError) == 0) nb::raise_python_error();
-    PyErr_Clear();
-    return StrCat("an int of ", nb::cast<std::int64_t>(object.attr("bit_length")()), " bits");
+  constexpr std::int64_t kMaxBits = 1000;
+  if (PyLong_Check(object.ptr()) != 0) {
+    const auto bits = nb::cast<std::int64_t>(object.attr("bit_length")());
+    if (bits > kMaxBits) return StrCat("an int of ", bits, " bits");
   }
+  const nb::object text = nb::steal(print(object.ptr()));
+  if (!text.is_valid()) nb::raise_python_error();
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
   if (!bytes.is_valid()) nb::raise_python_error();
   return {PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr()))};

@@ -13,7 +13,7 @@
 namespace stepnet::python {
 
 // str(object) in UTF-8; what is not in that, lone surrogates, as escapes. For names that callers give, and messages. A
-// whole number of more digits than Python prints is "an int of 16610 bits".
+// whole number of more than 1000 bits is "an int of 16610 bits".
 std::string Utf8Of(nanobind::handle object);
 // The same of repr(object).
 std::string ReprOf(nanobind::handle object);

@@ -40,12 +40,18 @@ def with_article(kind: type) -> str:
     return f"{'an' if name[:1] in tuple(vowels) or name == 'ndarray' else 'a'} {name}"
 
 
+MAX_BITS = 1000
+"""Of whole numbers that messages print: some versions of Python print them at any length, others refuse."""
+
+
 def repr_of(given: Any) -> str:
-    """``repr(given)``, for messages; what has none, as whole numbers of more digits than Python prints, by its type."""
+    """``repr(given)``, for messages; a long whole number by its bits, and what has none, as a list of such, by its type."""
+    if isinstance(given, int) and given.bit_length() > MAX_BITS:
+        return f"an int of {given.bit_length()} bits"
     try:
         return repr(given)
     except ValueError:
-        return f"an int of {given.bit_length()} bits" if isinstance(given, int) else with_article(type(given))
+        return with_article(type(given))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

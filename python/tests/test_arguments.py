@@ -27,7 +27,7 @@ def test_sizes_and_options_that_there_are_not(cells):
     refuses(lambda: stepnet.cell(path, device="tpu"), stepnet.InvalidArgumentError, "tpu")
 
 
-LONG = 10**5000  # has more digits than Python prints
+LONG = 10**5000  # has more digits than most versions of Python print
 
 
 WHOLE = "; it must be a whole number of 64 bits"
@@ -48,6 +48,8 @@ TEXT = "; it must be a text"
         ({"threads": None}, "threads is None" + WHOLE),
         ({"threads": 10**30}, f"threads is {10**30}" + WHOLE),
         ({"threads": LONG}, "threads is an int of 16610 bits" + WHOLE),
+        ({"threads": 10**400}, "threads is an int of 1329 bits" + WHOLE),
+        ({"dtype": 10**400}, "dtype is an int of 1329 bits; it must be float32 or float64"),
         ({"seed": LONG}, "seed is an int of 16610 bits; it must be a whole number from 0 on, of 64 bits"),
         ({"device": LONG}, "device is an int of 16610 bits" + TEXT),
         ({"training": LONG}, "training is an int of 16610 bits" + TRUTH),
@@ -215,6 +217,7 @@ def test_arguments_of_any_kind_are_taken_or_refused(lstm):
     assert 100 < taken < 2900
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="Python 3.9 cannot read hints of the form `int | None`")
 def test_the_hints_of_all_that_is_public_can_be_read():
     """Also where there is no PyTorch."""
     program = """
