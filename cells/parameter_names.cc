@@ -38,7 +38,12 @@ std::vector<OtherNames> FindOtherNames(const std::vector<std::string>& names,
       if (!name.ends_with(end) || name == first || (are_torch && end == first)) continue;
       const OtherNames others{.prefix = name.substr(0, name.size() - end.size()), .are_torch = are_torch};
       const auto is_there = [&](const std::string& parameter) { return known.contains(NameIn(others, parameter)); };
-      if (std::ranges::all_of(parameters, is_there)) found.push_back(others);
+      const auto is_there_twice = [&](const std::string& parameter) {
+        return are_torch && TorchNameOf(parameter) != parameter && known.contains(others.prefix + parameter);
+      };
+      if (std::ranges::none_of(parameters, is_there_twice) && std::ranges::all_of(parameters, is_there)) {
+        found.push_back(others);
+      }
     }
   }
   return found;

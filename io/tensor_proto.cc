@@ -306,6 +306,7 @@ TensorProto ChunkToProto(const std::string& name, const Tensor& tensor, std::int
 Tensor TensorFromBlob(const BlobProto& blob) {
   if (HoldsTensor(blob)) return TensorFromProto(blob.tensor());
   if (blob.type() == kStringType) return Tensor::Of<std::string>(Shape(), {blob.content()});
+  if (blob.type().empty()) Throw(blob.name(), " has neither a tensor nor a type: this is no tensor, or damaged");
   Throw(blob.name(), StrCat(": the blob holds a \"", blob.type(), "\" and no tensor"));
 }
 

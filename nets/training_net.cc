@@ -207,6 +207,7 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
   const bool is_adam = optimizer.method() == OptimizerDef::ADAM;
   check_use(optimizer.has_momentum(), !is_adam, "momentum", "the method SGD");
   check_use(optimizer.has_nesterov(), !is_adam, "nesterov", "the method SGD");
+  check_use(optimizer.nesterov(), optimizer.momentum() != 0, "nesterov", "a momentum above 0");
   check_use(optimizer.has_beta1(), is_adam, "beta1", "the method ADAM");
   check_use(optimizer.has_beta2(), is_adam, "beta2", "the method ADAM");
   check_use(optimizer.has_epsilon(), is_adam, "epsilon", "the method ADAM");

@@ -7,11 +7,14 @@
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
+
+constexpr std::int64_t kWorkOfTerm = 50;  // a sum may have as many as there are nodes, and each of them is looked at
 
 class BiasFolder {
  public:
@@ -23,7 +26,10 @@ class BiasFolder {
         in_loop_(*graph) {}
 
   bool Run() {
+    const auto is_product = [](const StepNode& node) { return node.kind == StepNode::Kind::kProduct; };
+    if (std::ranges::none_of(graph_.nodes, is_product)) return false;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      CountWork(static_cast<std::int64_t>(graph_.nodes.size()) * kWorkOfTerm);
       const StepNode& node = graph_.nodes[n];
       if (!node.IsOneOperator() || node.inputs.size() != 2 || node.outputs.size() != 1) continue;
       if (!Fold(node, 0, 1) && !Fold(node, 1, 0)) continue;

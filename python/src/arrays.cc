@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -160,8 +161,23 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
                      ", no array; it must be one of NumPy, or have __dlpack__ or the buffer protocol"));
 }
 
+namespace {
+
+// Bytes of a bool other than 0 and 1, which a view of other numbers has, are true, as NumPy and PyTorch read them;
+// kernels compute with the bytes.
+Tensor WithBoolsOf(const Tensor& tensor) {
+  if (tensor.dtype() != DType::kBool || !tensor.device().IsHost()) return tensor;
+  const auto* const bytes = static_cast<const unsigned char*>(tensor.raw());
+  if (std::all_of(bytes, bytes + tensor.size(), [](unsigned char byte) { return byte <= 1; })) return tensor;
+  Tensor bools(DType::kBool, tensor.shape());
+  std::transform(bytes, bytes + tensor.size(), bools.data<bool>(), [](unsigned char byte) { return byte != 0; });
+  return bools;
+}
+
+}  // namespace
+
 Tensor Contiguous(const LentArray& lent, const ArrayRole& role, const ArrayPlace& place) {
-  if (lent.why_copied == nullptr) return lent.tensor;
+  if (lent.why_copied == nullptr) return WithBoolsOf(lent.tensor);
   return lent.tensor.device().IsHost() ? CopyOf(lent, role, /*warns=*/place.exchange == nullptr)
                                        : CopyOnDevice(lent, role, place);
 }

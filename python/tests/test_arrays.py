@@ -293,3 +293,17 @@ def test_numpy_arrays_of_bfloat16_are_read_where_they_are(tmp_path):
         net(x=values.astype(ml_dtypes.float8_e4m3fn))
     stepnet.save_params({"x": x}, tmp_path / "x.safetensors")
     assert numpy.array_equal(stepnet.load_params(tmp_path / "x.safetensors")["x"], x.astype("float32"))
+
+
+def test_bytes_of_bools_other_than_0_and_1_are_true():
+    net = stepnet.load(
+        'op { type: "And" input: "a" input: "b" output: "y" } op { type: "Not" input: "a" output: "n" } '
+        'op { type: "Cast" input: "a" output: "f" arg { name: "to" s: "float" } } '
+        'external_output: "y" external_output: "n" external_output: "f"'
+    )
+    a = numpy.array([0, 1, 2, 255], "uint8").view(bool)
+    out = net(a=a, b=numpy.ones(4, bool))
+    assert out.y.view("uint8").tolist() == [0, 1, 1, 1]
+    assert out.n.view("uint8").tolist() == [1, 0, 0, 0]
+    assert out.f.tolist() == [0, 1, 1, 1]
+    assert a.view("uint8").tolist() == [0, 1, 2, 255]

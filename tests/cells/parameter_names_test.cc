@@ -42,6 +42,7 @@ TEST(ParameterNames, AreNotFoundWhereOneIsMissingOrTheyAreItsOwn) {
   EXPECT_TRUE(FindOtherNames({"a.weight_ih", "b.weight_hh"}, kGru).empty());
   EXPECT_TRUE(FindOtherNames({"weight_ih", "weight_hh"}, kGru).empty());
   EXPECT_TRUE(FindOtherNames({"a.w"}, {}).empty());
+  EXPECT_TRUE(FindOtherNames({"weight_ih_l0", "weight_hh_l0", "weight_ih"}, kGru).empty()) << "which is there twice";
   EXPECT_EQ(OtherNamesText({}, "w"), "");
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <numbers>
 #include <optional>
 #include <set>
@@ -65,12 +66,25 @@ DType ParseDType(const std::string& item, const std::string& name) {
   throw UsageError(StrCat("--shape has \"", item, "\": no dtype \"", name, "\"", DidYouMean(name, names)));
 }
 
+constexpr double kExact = 9007199254740992;  // 2^53, up to where doubles, as which values are read, have all integers
+
+// The value that the text says. An integer that would not be exactly that is refused.
+double ParseValue(const std::string& item, const std::string& text) {
+  std::int64_t integer = 0;
+  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), integer);
+  const bool is_integer = rest == text.data() + text.size() && fault != std::errc::invalid_argument;
+  if (is_integer && (fault != std::errc() || std::abs(static_cast<double>(integer)) >= kExact)) {
+    throw UsageError(
+        StrCat("--shape has \"", item, "\": values are integers below 2^53; --input takes larger ones, in a file"));
+  }
+  return ParseNumber<double>(item, text);
+}
+
 // Whether the dtype has the number: rounded, where it is floating.
 bool Holds(DType dtype, double value) {
   const auto is_in = [&](double low, double high) {
     return std::floor(value) == value && low <= value && value <= high;
   };
-  constexpr double kExact = 9007199254740992;  // 2^53, up to where doubles, as which values are read, have all integers
   switch (dtype) {
     case DType::kBool: return is_in(0, 1);
     case DType::kUInt8: return is_in(0, 255);
@@ -79,6 +93,7 @@ bool Holds(DType dtype, double value) {
     case DType::kInt16: return is_in(-32768, 32767);
     case DType::kInt32: return is_in(-2147483648.0, 2147483647);
     case DType::kInt64: return is_in(-kExact, kExact);
+    case DType::kFloat: return !std::isfinite(value) || std::abs(value) <= std::numeric_limits<float>::max();
     default: return true;
   }
 }
@@ -90,7 +105,7 @@ Filled ParseFilled(const std::string& item) {
   Filled filled{.blob = item.substr(0, equals), .shape = {}, .dtype = DType::kFloat, .value = {}};
   std::string rest = item.substr(equals + 1);
   if (const size_t value = rest.find('='); value != std::string::npos) {
-    filled.value = ParseNumber<double>(item, rest.substr(value + 1));
+    filled.value = ParseValue(item, rest.substr(value + 1));
     rest.resize(value);
   }
   if (const size_t colon = rest.find(':'); colon != std::string::npos) {

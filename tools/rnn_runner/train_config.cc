@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "stepnet/cells/source_line.h"
@@ -59,10 +61,12 @@ void CheckFields(const TrainConfig& config, const ConfigText& text) {
   check_positive("validate_every", config.validate_every());
   check_positive("checkpoint_every", config.checkpoint_every());
   check_positive("keep_checkpoints", config.keep_checkpoints());
+  std::set<std::string_view> sizes;
   for (int i = 0; i < config.size_size(); ++i) {
     const CellSize& size = config.size(i);
     const std::string field = StrCat("size[", i, "]");
     if (size.name().empty()) text.Refuse(field, "size.name is missing, must be that of a size of the cell");
+    if (!sizes.insert(size.name()).second) text.Refuse(field, StrCat("size ", size.name(), " is given twice"));
     if (is_size(size.value())) continue;
     text.Refuse(field + ".value", StrCat("size ", size.name(), " is ", size.value(), ", must be ", kSizeRange));
   }
