@@ -366,7 +366,8 @@ TEST(RecomputeUnderALimit, MayBeAskedForFromAnyThread) {
       Workspace workspace;
       cell.Feed(workspace);
       const auto net = Net::Create(cell.net, workspace, {.executor = "serial"});
-      for (int run = 0; run < 30; ++run) {
+      // On a busy machine nobody may have asked in thirty runs.
+      for (int run = 0; run < 30 || (num_freed <= 4 && run < 3000); ++run) {
         net->Run();
         ExpectSame(workspace.GetTensor("u_grad"), expected, "gradient");
       }
