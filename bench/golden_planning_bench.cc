@@ -44,9 +44,10 @@ const bool registered = [] {
   }
   std::ranges::sort(folders);
   for (const fs::path& folder : folders) {
-    benchmark::RegisterBenchmark(StrCat("Golden/", folder.filename().string()).c_str(),
-                                 [folder](benchmark::State& state) { CompileGolden(state, folder); })
-        ->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(StrCat("Golden/", folder.filename().string()).c_str(), [folder](
+                                                                                            benchmark::State& state) {
+      CompileGolden(state, folder);
+    })->Unit(benchmark::kMillisecond);
   }
   return true;
 }();

@@ -18,7 +18,7 @@ namespace {
 // What ended the contexts of devices.
 class LostContexts {
  public:
-  // Of all devices, for a process that was forked: no call before this tells CUDA that it is another one.
+  // Ends those of all devices, in a process that was forked: CUDA goes on in none.
   void LoseAll() {
     are_all_lost_ = true;
     any_ = true;
