@@ -23,6 +23,7 @@ std::string Config(const std::string& more) {
       "config", &config);
   TrainConfig others;
   ParseMessageText(more, "other values", &others);
+  if (others.size_size() > 0) config.clear_size();
   config.MergeFrom(others);
   return PrintMessageText(config);
 }
