@@ -75,7 +75,7 @@ double ParseValue(const std::string& item, const std::string& text) {
   const bool is_integer = rest == text.data() + text.size() && fault != std::errc::invalid_argument;
   if (is_integer && (fault != std::errc() || std::abs(static_cast<double>(integer)) >= kExact)) {
     throw UsageError(
-        StrCat("--shape has \"", item, "\": values are integers below 2^53; --input takes larger ones, in a file"));
+        StrCat("--shape has \"", item, "\": it takes integers below 2^53; --input takes larger ones, in a file"));
   }
   return ParseNumber<double>(item, text);
 }
