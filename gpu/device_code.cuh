@@ -412,13 +412,20 @@ __device__ inline unsigned long long Bits(long long x) { return static_cast<unsi
 __device__ inline unsigned long long Bits(float x) { return static_cast<unsigned>(__float_as_int(x)); }
 __device__ inline unsigned long long Bits(double x) { return static_cast<unsigned long long>(__double_as_longlong(x)); }
 
-// What a kernel begins with that is launched early (LaunchEarly, gpu/cuda/cuda_runtime.h): it has been brought to the
-// processors while kernels before it still ran, waits here until all they did is done, and lets the next one come.
-__device__ inline void WaitForKernelsBefore() {
+// Lets the next kernel come to the processors, where it is launched early (LaunchEarly, gpu/cuda/cuda_runtime.h).
+__device__ inline void LetNextKernelCome() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+// What a kernel begins with that is launched early: waits until all that kernels before it did is done, and lets the
+// next one come. Only products let it come before they wait: if all did, the processors would fill with kernels that
+// wait, and several blocks of one would share a processor while others have none of it.
+__device__ inline void WaitForKernelsBefore() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+  LetNextKernelCome();
 }
 
 // Whether what runs here is to do nothing, because something before it has found a fault.

@@ -42,6 +42,7 @@ struct RowsFactors {
 
 template <int kRows, int kColumns, int kLoads>
 __global__ void __launch_bounds__(kThreads) MultiplyByWarps(RowsFactors of) {
+  device::LetNextKernelCome();
   device::WaitForKernelsBefore();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first = (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp) * kColumns;
@@ -97,6 +98,7 @@ __global__ void __launch_bounds__(kThreads) MultiplyByWarps(RowsFactors of) {
 // One row. Each warp has other elements of the depth, kAtOnce at a time, of which it reads four columns a lane.
 template <int kAtOnce>
 __global__ void __launch_bounds__(kThreadsOfBlock) MultiplyByBlocks(RowsFactors of) {
+  device::LetNextKernelCome();
   device::WaitForKernelsBefore();
   constexpr int kLanes = kWarp / kAtOnce, kColumns = kLanes * kVector, kLoads = 8, kStride = kWarpsOfBlock * kAtOnce;
   __shared__ float4 shared[kWarpsOfBlock][kLanes];
@@ -155,6 +157,7 @@ struct ElementFactors {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) MultiplyByElements(ElementFactors<T> of) {
+  device::LetNextKernelCome();
   device::WaitForKernelsBefore();
   const int thread = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int lane = thread % kThreadsOfElement;

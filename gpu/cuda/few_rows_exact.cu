@@ -48,10 +48,11 @@ class Block {
         num_chunks_((of.depth + kChunk - 1) / kChunk) {}
 
   __device__ void Run() {
+    typename In::Sums sums(of_, shared_);  // in the memory of the chunks, when nobody needs these any more
+    sums.Begin();
     SumChunks();
     WaitForAllBut<0>();
     __syncthreads();
-    const typename In::Sums sums(of_, shared_);  // in the memory of the chunks, which nobody needs any more
     Keep(sums.Of(warp_));
     sums.Add();
   }
@@ -182,6 +183,7 @@ class Block {
 template <int kRows, int kColumnsOfLane, bool kTransposed>
 __global__ void __launch_bounds__(kThreads) Multiply(Factors of) {
   extern __shared__ float4 shared[];
+  device::LetNextKernelCome();
   device::WaitForKernelsBefore();
   Block<kRows, kColumnsOfLane, kTransposed>(of, reinterpret_cast<float*>(shared)).Run();
 }

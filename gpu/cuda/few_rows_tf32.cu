@@ -53,8 +53,9 @@ class Block {
         first_column_(static_cast<int>(blockIdx.y) * kColumns) {}
 
   __device__ void Run() {
+    Sums sums(of_, shared_);
+    sums.Begin();
     SumChunks();
-    const Sums sums(of_, shared_);
     Keep(sums.Of(warp_));
     sums.Add();
   }
@@ -170,6 +171,7 @@ class Block {
 template <int kRowTiles, int kColumnTiles, bool kTransposed>
 __global__ void __launch_bounds__(kThreads) Multiply(Factors of) {
   extern __shared__ float4 shared[];
+  device::LetNextKernelCome();
   device::WaitForKernelsBefore();
   Block<kRowTiles, kColumnTiles, kTransposed>(of, reinterpret_cast<float*>(shared)).Run();
 }
