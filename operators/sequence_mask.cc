@@ -6,6 +6,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
@@ -117,6 +118,13 @@ struct SequenceMask {
     const bool has_positions = mode == Mode::kSequence || mode == Mode::kWindow;
     const std::int32_t* positions = has_positions ? run.In(1).As<std::int32_t>() : nullptr;
     const std::int64_t row_size = extents.columns * extents.repeats;
+    const RegionKernel fill_kernel = FillKernelOf(kDTypeOf<T>);
+    const T masked = static_cast<T>(fill);
+    const auto mask = [&](T* first, T* last) {
+      constexpr int kFew = 16;  // as many as the call of a kernel takes
+      if (last - first < kFew) return std::fill(first, last, masked);
+      fill_kernel(first, &masked, nullptr, nullptr, nullptr, last - first);
+    };
     const T* x = run.In(0).As<T>();
     T* y = run.Out(0).As<T>();
     for (std::int64_t b = 0; b < extents.batches; ++b) {
@@ -126,9 +134,9 @@ struct SequenceMask {
         const std::int64_t begin = std::clamp<std::int64_t>(kept.begin, 0, extents.columns) * extents.repeats;
         const std::int64_t end =
             std::max(begin, std::clamp<std::int64_t>(kept.end, 0, extents.columns) * extents.repeats);
-        std::fill(y, y + begin, static_cast<T>(fill));
+        mask(y, y + begin);
         if (x != y) std::copy(x + begin, x + end, y + begin);
-        std::fill(y + end, y + row_size, static_cast<T>(fill));
+        mask(y + end, y + row_size);
         x += row_size;
         y += row_size;
       }

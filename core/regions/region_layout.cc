@@ -11,7 +11,7 @@ namespace stepnet {
 namespace {
 
 constexpr int kMaxRowMemory = 4;             // slots for values of rows in memory, of a simple program
-constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
+constexpr std::int64_t kMaxBlock = 1 << 18;  // elements, so that cancellation is looked for
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
 
