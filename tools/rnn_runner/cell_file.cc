@@ -34,6 +34,9 @@ CellSizes SizesFromFlags() {
     const bool has_value = equals != std::string::npos && equals > 0;
     const auto [rest, fault] =
         has_value ? std::from_chars(item.data() + equals + 1, end, value) : std::from_chars(end, end, value);
+    if (fault == std::errc::result_out_of_range && rest == end) {
+      throw UsageError(StrCat("--size has \"", item, "\", a number beyond 64 bits"));
+    }
     if (fault != std::errc() || rest != end)
       throw UsageError(StrCat("--size has \"", item, "\"; it takes NAME=NUMBER"));
     if (!sizes.emplace(item.substr(0, equals), value).second) {

@@ -82,8 +82,9 @@ void SetFlag(const FlagUse& flag, const std::string& value) {
   if (gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
     const std::string kind = info.type == "bool"     ? "true or false"
                              : info.type == "double" ? "a number"
-                             : info.type == "uint64" ? "a whole number from 0"
-                                                     : "a whole number";
+                             : info.type == "uint64" ? "a whole number from 0, of 64 bits"
+                             : info.type == "int64"  ? "a whole number of 64 bits"
+                                                     : "a whole number of 32 bits";
     ThrowWrong(flag, StrCat("\"", value, "\""), kind);
   }
   CheckRange(flag, info.type, value);

@@ -208,6 +208,15 @@ std::vector<std::string> SplitList(const std::string& text, char separator) {
   return parts;
 }
 
+std::vector<std::string> SplitNames(const std::string& flag, const std::string& value) {
+  std::vector<std::string> names = SplitList(value);
+  std::set<std::string_view> seen;
+  for (const std::string& name : names) {
+    if (!seen.insert(name).second) throw UsageError(StrCat("--", flag, " has ", Quoted(name), " twice"));
+  }
+  return names;
+}
+
 std::int64_t ParseBytes(const std::string& flag, const std::string& text) {
   double number = 0;
   const char* const end = text.data() + text.size();

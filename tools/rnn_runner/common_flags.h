@@ -43,6 +43,8 @@ RunOptions RunOptionsOn(const Device& device);
 
 // The parts of `text` between commas, none of them empty.
 std::vector<std::string> SplitList(const std::string& text, char separator = ',');
+// Those of the value of `flag`, each of which names something. Throws UsageError for one that is there twice.
+std::vector<std::string> SplitNames(const std::string& flag, const std::string& value);
 
 // "64", "64K", "64M", "1.5G" in bytes (powers of 1024). Throws UsageError that names `flag`.
 std::int64_t ParseBytes(const std::string& flag, const std::string& text);

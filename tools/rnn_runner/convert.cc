@@ -60,7 +60,7 @@ int ConvertParameters(const std::string& from, const std::string& to) {
   RefuseSameFile(from, to);
   const std::optional<PackedLayers> packed =
       IsGiven("packed") ? std::optional(ParsePackedLayers(FLAGS_packed)) : std::nullopt;
-  NamedTensors tensors = ReadParameterFile(from, SplitList(FLAGS_output));
+  NamedTensors tensors = ReadParameterFile(from, SplitNames("output", FLAGS_output));
   if (packed) {
     try {
       tensors = SplitOrJoined(tensors, *packed);

@@ -69,13 +69,6 @@ GradientRequests RequestsFromFlag() {
   return requests;
 }
 
-// Throws UsageError for a loss that is named twice: --loss=h,h.
-void CheckOnce(const std::vector<std::string>& losses) {
-  for (auto loss = losses.begin(); loss != losses.end(); ++loss) {
-    if (std::find(losses.begin(), loss, *loss) != loss) throw UsageError(StrCat("--loss has \"", *loss, "\" twice"));
-  }
-}
-
 // Throws kInvalidArgument for a loss that is the record of a run, which no gradient goes through.
 void CheckLosses(const NetDef& net, const std::vector<std::string>& losses) {
   for (const OperatorDef& op : net.op()) {
@@ -122,8 +115,7 @@ int Grad(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const std::optional<CellNet> cell = ExpandCellFile(path);
   NetDef net = cell ? cell->net : LoadModel(path).net;
-  std::vector<std::string> losses = SplitList(FLAGS_loss);
-  CheckOnce(losses);
+  std::vector<std::string> losses = SplitNames("loss", FLAGS_loss);
   if (losses.empty() && cell) losses = FloatOutputs(*cell);
   if (losses.empty()) losses.assign(net.external_output().begin(), net.external_output().end());
   if (losses.empty()) losses = UnreadBlobs(net);

@@ -54,6 +54,7 @@ T ParseNumber(const std::string& item, const std::string& text) {
   T number = {};
   const char* const end = text.data() + text.size();
   const auto [rest, fault] = std::from_chars(text.data(), end, number);
+  if (fault == std::errc::result_out_of_range && rest == end) ThrowBadShape(item, StrCat(text, " is beyond 64 bits"));
   if (fault != std::errc() || rest != end) ThrowBadShape(item, StrCat("\"", text, "\" is no number"));
   return number;
 }

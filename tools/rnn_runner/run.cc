@@ -1,6 +1,7 @@
 // rnn_runner run: a net on given inputs, its outputs on the screen and in files.
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -11,6 +12,8 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -76,20 +79,26 @@ std::string StepNetWith(const std::string& blob, const NetDef& net) {
   return "";
 }
 
-// Throws kInvalidArgument for a blob that --output names and nothing has written.
-void CheckWritten(const std::vector<std::string>& asked, const std::vector<std::string>& outputs, const NetDef& net,
-                  const Workspace& workspace) {
-  for (const std::string& blob : asked) {
-    if (workspace.HasBlob(blob)) continue;
-    std::vector<std::string> names = BlobsWritten(net);
-    names.insert(names.end(), outputs.begin(), outputs.end());
-    std::string advice = DidYouMean(blob, names);
-    if (const std::string step = StepNetWith(blob, net); !step.empty()) {
-      advice = StrCat("; it is one of the step net ", Quoted(step),
-                      ", and of those only outputs are there behind a run: a ", "cell says output ", blob);
-    }
-    throw Error(ErrorCode::kInvalidArgument, StrCat("no blob ", Quoted(blob), advice));
+[[noreturn]] void ThrowNoBlob(const std::string& blob, const std::vector<std::string>& outputs, const NetDef& net) {
+  std::vector<std::string> names = BlobsWritten(net);
+  names.insert(names.end(), outputs.begin(), outputs.end());
+  std::string advice = DidYouMean(blob, names);
+  if (const std::string step = StepNetWith(blob, net); !step.empty()) {
+    advice = StrCat("; it is one of the step net ", Quoted(step),
+                    ", and of those only outputs are there behind a run: a ", "cell says output ", blob);
   }
+  throw Error(ErrorCode::kInvalidArgument, StrCat("no blob ", Quoted(blob), advice));
+}
+
+// Whether the operator may leave the blob: as an output, as a state, or under a name that it alone knows (gradients of
+// states; what Load finds with load_all).
+bool MayWrite(const OperatorDef& op, const std::string& blob) {
+  if (std::ranges::count(op.output(), blob) > 0 || op.type() == "RecurrentNetworkGradient") return true;
+  const Argument* const states = FindArgument(op, "recurrent_states");
+  if (states != nullptr && std::ranges::count(states->strings(), blob) > 0) return true;
+  const OperatorSchema* const schema = FindOperator(op.type());
+  if (schema == nullptr) return true;  // the run says what is wrong
+  return schema->TakesBlobs(DeviceKind::kCpu) && HasSideEffects(op);
 }
 
 void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& blobs) {
@@ -106,7 +115,11 @@ void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& 
 // for, otherwise `outputs`.
 void RunAndReport(const NetDef& net, const Workspace& workspace, const std::vector<std::string>& outputs,
                   const std::function<void()>& run) {
-  const std::vector<std::string> asked = SplitList(FLAGS_output);
+  const std::vector<std::string> asked = SplitNames("output", FLAGS_output);
+  for (const std::string& blob : asked) {
+    const auto may_write = [&](const OperatorDef& op) { return MayWrite(op, blob); };
+    if (!workspace.HasBlob(blob) && std::ranges::none_of(net.op(), may_write)) ThrowNoBlob(blob, outputs, net);
+  }
   const std::vector<std::string>& blobs = asked.empty() ? outputs : asked;
   Files files;
   std::optional<MadeFolder> folder;
@@ -116,7 +129,9 @@ void RunAndReport(const NetDef& net, const Workspace& workspace, const std::vect
   }
   const double start = Now();
   run();
-  CheckWritten(asked, outputs, net, workspace);
+  for (const std::string& blob : asked) {
+    if (!workspace.HasBlob(blob)) ThrowNoBlob(blob, outputs, net);
+  }
   LOG(INFO) << "ran in " << Milliseconds(Now() - start) << " ms";
   PrintSummaries(workspace, blobs);
   for (const auto& [name, path] : files) {
