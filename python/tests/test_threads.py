@@ -23,6 +23,13 @@ def long_run(cells):
     return lambda: cell(params, x=x)
 
 
+def wait_for_interrupt():
+    """What comes from another thread of the program ends no sleep. Nor may it end the join of a thread: before Python 3.9.8
+    another one may wait for ever then (bpo-45274)."""
+    for _ in range(6000):
+        time.sleep(0.01)
+
+
 def test_threads_may_call_one_cell(lstm, random):
     params = lstm.init()
     xs = [random.normal(size=(1 + i % 5, 3, 5)).astype("float32") for i in range(8)]
@@ -135,8 +142,7 @@ def test_a_cell_runs_after_an_interrupt(lstm):
             timer.start()
             for _ in range(20):
                 lstm(params, x=x)
-            timer.join()
-            time.sleep(60)  # until the interrupt comes
+            wait_for_interrupt()
         except KeyboardInterrupt:
             pass
         timer.join()
@@ -159,8 +165,7 @@ def test_an_interrupt_leaves_iterations_whole():
             timer.start()
             for _ in range(10):
                 training()
-            timer.join()
-            time.sleep(60)  # until the interrupt comes
+            wait_for_interrupt()
         except KeyboardInterrupt:
             pass
         timer.join()
