@@ -9,9 +9,9 @@ import numpy
 
 from . import _stepnet
 from .cell import Cell
-from .errors import InvalidArgumentError, TypeMismatchError
+from .errors import InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from .gradients import Array, arrays_of
-from .source import kind_of, path_of
+from .source import kind_of, path_of, utf8
 
 PICKLES = (".pt", ".pth", ".bin")
 """How names of files end in which others expect a pickle of PyTorch."""
@@ -35,7 +35,9 @@ def load_params(
 
     Raises:
         InputOutputError: for a file that cannot be read, or holds something else.
-        InvalidArgumentError: where no name begins with the prefix, and where the parameters are not those of the cell.
+        InvalidArgumentError: where no name begins with the prefix, or the prefix lacks the dot at its end, and where the
+            parameters are not those of the cell.
+        ShapeMismatchError: where one has another shape than the cell's.
         TypeMismatchError: for strings.
         OutOfMemoryError: for tensors beyond the limit of memory.
     """
@@ -44,8 +46,13 @@ def load_params(
     if cell is not None and not isinstance(cell, Cell):
         raise TypeMismatchError(f"type mismatch: cell is {kind_of(cell)}; stepnet.cell, layers and from_torch make cells")
     file = path_of("path", path)
-    params = _stepnet.load_params(file, prefix, widen, seed)
+    params = _stepnet.load_params(file, utf8("prefix", prefix), widen, seed)
     params = {name[len(prefix) :]: each for name, each in params.items()}
+    end = next((name[0] for name in params if prefix and name[:1] in (".", "/")), None)
+    if end is not None:
+        raise InvalidArgumentError(
+            f"invalid argument: names in {file} go on with {end!r} behind {prefix!r}; did you mean {prefix + end!r}?"
+        )
     return params if cell is None else _of_cell(cell, params, file, prefix)
 
 
@@ -56,12 +63,23 @@ def _of_cell(cell: Cell, given: Mapping[str, numpy.ndarray], file: str, prefix: 
     faults = [f"{name!r} is missing" for name in names if name not in params]
     faults += [f"{cell.name} has no parameter {name!r}" for name in params if name not in names]
     if not faults:
+        _check_shapes(cell, params, file)
         return params
     others = "" if prefix or params.keys() >= set(names) else _stepnet.other_names_text(list(given), names)
     where = f"in {file}" + (f" behind {prefix!r}" if prefix else "")
     raise InvalidArgumentError(
         f"invalid argument: {where} are not the parameters of {cell.name}: {others or '; '.join(faults)}"
     )
+
+
+def _check_shapes(cell: Cell, params: Mapping[str, numpy.ndarray], file: str) -> None:
+    for each in cell.params:
+        given = params[each.name]
+        if str(list(given.shape)) != each.shape:
+            raise ShapeMismatchError(
+                f"shape mismatch: in {file} the parameter {each.name!r} is {given.dtype} {list(given.shape)}; "
+                f"that of {cell.name} is {each.shape}"
+            )
 
 
 def rename_from_torch(names: Iterable[str], params: MutableMapping[str, Any], prefix: str = "") -> None:

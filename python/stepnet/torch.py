@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence, cast
 
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -128,7 +128,7 @@ class Module(torch.nn.Module):
         values = self.cell.init(_drawn_seed() if seed is None else seed)
         with torch.no_grad():
             for each, name in zip(self.cell.params, self._param_names):
-                getattr(self, name).copy_(torch.from_numpy(values[each.name]))
+                self._param(name).copy_(torch.from_numpy(values[each.name]))
 
     def _load_from_state_dict(
         self,
@@ -162,13 +162,23 @@ class Module(torch.nn.Module):
 
     def _for_inference(self) -> tuple[Cell, dict[str, torch.Tensor]]:
         """The cell as it runs in evaluation, in the parameters' dtype and on the host, with its parameters."""
-        params = {each.name: getattr(self, name).detach().cpu() for each, name in zip(self.cell.params, self._param_names)}
+        params = {each.name: self._param(name).detach().cpu() for each, name in zip(self.cell.params, self._param_names)}
         dtype = "float64" if self._is_double() else "float32"
         return self.cell.with_options(training=False, dtype=dtype, device="cpu"), params
 
+    def _param(self, name: str) -> torch.Tensor:
+        """The parameter, wherever the module has it."""
+        param = getattr(self, name)
+        if param is None:
+            raise errors.TypeMismatchError(
+                f"type mismatch: the parameter {name!r} of {self.cell.name} is None; it must be a tensor: assign one to "
+                f"module.{name}, of zeros for a bias that is to add nothing"
+            )
+        return cast(torch.Tensor, param)
+
     def _is_double(self) -> bool:
         """By the parameters' dtype; without any, by that of the cell."""
-        dtypes = [getattr(self, name).dtype for name in self._param_names]
+        dtypes = [param.dtype for param in (getattr(self, name) for name in self._param_names) if param is not None]
         return torch.float64 in dtypes if dtypes else bool(self.cell._options["in_double"])
 
     def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
@@ -261,7 +271,7 @@ class Module(torch.nn.Module):
         refuse_tracing(self.cell)
         # Where they are kept, which takes a sixth of the time of getattr; what parametrizes one takes it away from there.
         kept = self._parameters
-        params = [kept[name] if name in kept else getattr(self, name) for name in self._param_names]
+        params = [param if (param := kept.get(name)) is not None else self._param(name) for name in self._param_names]
         names = (*self._cell_names, *inputs)
         tensors = (*params, *inputs.values())
         refuse_transforms(self.cell, tensors)

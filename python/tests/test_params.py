@@ -3,7 +3,7 @@ import struct
 
 import numpy
 import pytest
-from conftest import ROOT
+from conftest import ROOT, refuses
 
 import stepnet
 
@@ -271,5 +271,30 @@ def test_parameters_that_are_not_those_of_the_cell_are_refused(model):
         stepnet.load_params(file, cell=one, prefix="encoder.gru.")
     with pytest.raises(stepnet.TypeMismatchError, match="prefix is 3; it must be a text"):
         stepnet.load_params(file, prefix=3)
+    refuses(
+        lambda: stepnet.load_params(file, prefix="\udc80"),
+        stepnet.InvalidArgumentError,
+        r"prefix is '\udc80'; it must be UTF-8",
+    )
     with pytest.raises(stepnet.TypeMismatchError, match="cell is 'gru'; stepnet.cell, layers and from_torch make cells"):
         stepnet.load_params(file, cell="gru")
+
+
+@pytest.mark.parametrize(("end", "is_of_cell"), [(".", True), (".", False), ("/", True), ("/", False)])
+def test_a_prefix_without_the_dot_at_its_end_is_refused(lstm, tmp_path, end, is_of_cell):
+    file = tmp_path / "w.safetensors"
+    stepnet.save_params({**{f"rnn{end}{name}": array for name, array in lstm.init().items()}, "rnn_out": numpy.ones(1)}, file)
+    refuses(
+        lambda: stepnet.load_params(file, cell=lstm if is_of_cell else None, prefix="rnn"),
+        stepnet.InvalidArgumentError,
+        f"w.safetensors go on with {end!r} behind 'rnn'; did you mean 'rnn{end}'?",
+    )
+
+
+def test_parameters_of_another_shape_than_the_cell_s_are_refused(model):
+    cell = stepnet.layers("gru", 3, 5, num_layers=2, bias=False, bidirectional=True)
+    refuses(
+        lambda: stepnet.load_params(model[1], cell=cell, prefix="encoder.gru."),
+        stepnet.ShapeMismatchError,
+        "model.safetensors the parameter 'layer0/weight_ih' is float32 [12, 3]; that of gru is [15, 3]",
+    )

@@ -1,6 +1,7 @@
 """States of models: what modules with cells load, and what they say that they hold."""
 
 import pytest
+from conftest import refuses
 
 import stepnet
 
@@ -55,3 +56,16 @@ def test_a_module_says_its_dtype_as_it_is_now(make):
     module = make(stepnet.layers("lstm", 5, 4))
     assert repr(module).endswith("-> h, h_last, c_last in float32>)")
     assert repr(module.double()).endswith("-> h, h_last, c_last in float64>)")
+
+
+@pytest.mark.parametrize("use", ["call", "call without gradients", "reset_parameters"])
+def test_a_parameter_that_is_none_is_named(lstm, use):
+    module = stepnet.torch.Module(lstm)
+    module.b = None
+    assert "float32" in repr(module)
+    uses = {
+        "call": lambda: module(torch.zeros(2, 3, 5)),
+        "call without gradients": torch.no_grad()(lambda: module(torch.zeros(2, 3, 5))),
+        "reset_parameters": module.reset_parameters,
+    }
+    refuses(uses[use], stepnet.TypeMismatchError, "the parameter 'b' of lstm is None; it must be a tensor: assign one to module.b")
