@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/summed_products.h"
 #include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
 #include "stepnet/core/cancellation.h"
@@ -14,7 +15,7 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kWorkOfTerm = 50;  // a sum may have as many as there are nodes, and each of them is looked at
+constexpr std::int64_t kWorkOfNode = 500;  // whose formula is looked at
 
 class BiasFolder {
  public:
@@ -29,7 +30,7 @@ class BiasFolder {
     const auto is_product = [](const StepNode& node) { return node.kind == StepNode::Kind::kProduct; };
     if (std::ranges::none_of(graph_.nodes, is_product)) return false;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      CountWork(static_cast<std::int64_t>(graph_.nodes.size()) * kWorkOfTerm);
+      CountWork(kWorkOfNode);
       const StepNode& node = graph_.nodes[n];
       if (!node.IsOneOperator() || node.inputs.size() != 2 || node.outputs.size() != 1) continue;
       if (!Fold(node, 0, 1) && !Fold(node, 1, 0)) continue;
@@ -50,42 +51,48 @@ class BiasFolder {
     const int sum = node.outputs[0], value = node.inputs[rows];
     if (sum == kNoValue || !IsGivenWhole(graph_, written_, node.inputs[bias])) return false;
     if (!uses_.IsTermAlone(value, sum) || !AddsToEachRow(node, rows, bias)) return false;
-    for (const int n : ProductsFor(value, sum)) {
-      std::optional<StepNode> with_bias = WithBias(graph_.nodes[n], node.inputs[bias]);
+    const auto take = [&] { return Products().Take(ProductsFor(value, sum)); };
+    if (!GiveBias(node.inputs[bias], take)) return false;
+    const int producer = graph_.values[value].producer;
+    graph_.ForgetLast(value);
+    std::ranges::replace(graph_.nodes[producer].outputs, value, sum);
+    graph_.values[sum].producer = producer;
+    return true;
+  }
+
+  // Of the graph as it is when somebody asks first: before a bias is folded. Then a sum with a bias becomes what is
+  // added to that, of the same products.
+  SummedProducts& Products() {
+    if (!products_) products_.emplace(graph_, uses_, &in_loop_);
+    return *products_;
+  }
+
+  // Those that may add the bias in place of `sum`, which adds it to `value`: among the terms of the value or, where all
+  // of these are in the loop, of what `sum` is a term of.
+  const SummedProducts::Terms& ProductsFor(int value, int sum) {
+    const SummedProducts::Terms &of_value = Products().Of(value), &of_total = Products().OfTotal(sum);
+    if (!of_value.outside.empty()) return of_value;
+    return of_value.in_loop.empty() || !of_total.outside.empty() ? of_total : of_value;
+  }
+
+  // Whether one of the products that `take` gives took the bias. One that cannot will take no other either: all biases
+  // of one sum are of one shape and dtype.
+  template <typename Take>
+  bool GiveBias(int bias, const Take& take) {
+    while (const std::optional<int> n = take()) {
+      CountWork(kWorkOfNode);
+      std::optional<StepNode> with_bias = WithBias(graph_.nodes[*n], bias);
       if (!with_bias) continue;
-      graph_.nodes[n] = std::move(*with_bias);
-      const int producer = graph_.values[value].producer;
-      graph_.ForgetLast(value);
-      std::ranges::replace(graph_.nodes[producer].outputs, value, sum);
-      graph_.values[sum].producer = producer;
+      graph_.nodes[*n] = std::move(*with_bias);
       return true;
     }
     return false;
   }
 
-  // Products that may add the bias in place of `sum`, which adds it to `value`, those that no step waits for first:
-  // among the terms of the value or, where all of these are in the loop, of what `sum` is a term of.
-  std::vector<int> ProductsFor(int value, int sum) {
-    const auto is_outside = [&](int n) { return !in_loop_.Contains(n); };
-    std::vector<int> products, of_total;
-    FindProducts(value, &products);
-    if (std::ranges::none_of(products, is_outside)) FindProducts(TotalOf(sum), &of_total);
-    if (products.empty() || std::ranges::any_of(of_total, is_outside)) products = std::move(of_total);
-    std::ranges::stable_partition(products, is_outside);
-    return products;
-  }
-
-  // The last sum of which the value is a term, or a term of a term; itself where it is none.
-  int TotalOf(int value) const {
-    for (int n = graph_.values[value].producer + 1; n < static_cast<int>(graph_.nodes.size()); ++n) {
-      const StepNode& node = graph_.nodes[n];
-      if (std::ranges::count(node.inputs, value) == 0) continue;
-      const bool is_sum = node.IsOneOperator() && node.outputs.size() == 1 && node.outputs[0] != kNoValue &&
-                          uses_.IsTermAlone(value, node.outputs[0]) && AddsItsInputs(graph_, node);
-      if (!is_sum) break;
-      value = node.outputs[0];
-    }
-    return value;
+  // Whether the bias is as large as a row of the value.
+  bool IsRowOf(int bias, int value) const {
+    const TensorInfo &row = graph_.values[bias].info, &rows = graph_.values[value].info;
+    return rows.shape.rank() > 0 && row.shape == Shape{rows.shape[-1]} && row.dtype == rows.dtype;
   }
 
   bool AddsToEachRow(const StepNode& node, int rows, int bias) const {
@@ -104,9 +111,9 @@ class BiasFolder {
     }
     if (of_rows == nullptr || of_bias == nullptr) return false;
     const std::int64_t columns = region.sizes[kRegionDims - 1];
-    const TensorInfo &value = graph_.values[node.inputs[rows]].info, &added = graph_.values[node.inputs[bias]].info;
-    const bool is_row = added.shape == Shape{columns} && value.shape.rank() > 0 && value.shape[-1] == columns &&
-                        added.dtype == value.dtype && of_bias->offset == 0 && of_rows->offset == 0;
+    const bool is_row = IsRowOf(node.inputs[bias], node.inputs[rows]) &&
+                        graph_.values[node.inputs[bias]].info.shape[0] == columns && of_bias->offset == 0 &&
+                        of_rows->offset == 0;
     if (!is_row || of_bias->strides[kRegionDims - 1] != 1 || of_rows->strides[kRegionDims - 1] != 1) return false;
     for (int d = 0; d < kRegionDims - 1; ++d) {
       if (region.sizes[d] > 1 && of_bias->strides[d] != 0) return false;
@@ -114,38 +121,20 @@ class BiasFolder {
     return true;
   }
 
-  // Products among the terms of a value.
-  void FindProducts(int value, std::vector<int>* products) const {
-    const int n = graph_.values[value].producer;
-    const StepNode& node = graph_.nodes[n];
-    if (node.kind == StepNode::Kind::kProduct) return products->push_back(n);
-    if (!node.IsOneOperator() || node.outputs.size() != 1 || !AddsItsInputs(graph_, node)) return;
-    for (const int term : node.inputs) {
-      if (uses_.IsTermAlone(term, value)) FindProducts(term, products);
-    }
-  }
-
   // Where a product of the loop has a bias, and one that no step waits for is added to it, that one takes the bias.
   bool PassBiasOn(int n) {
     const StepNode& node = graph_.nodes[n];
     if (node.products.size() != 1 || !node.products[0] || node.products[0]->bias < 0 || node.outputs[0] == kNoValue)
       return false;
-    const int bias = node.inputs[node.products[0]->bias], total = TotalOf(node.outputs[0]);
-    if (total == node.outputs[0] || !IsGivenWhole(graph_, written_, bias) || !in_loop_.Contains(n)) return false;
+    const int value = node.outputs[0], bias = node.inputs[node.products[0]->bias];
+    if (!IsRowOf(bias, value) || !IsGivenWhole(graph_, written_, bias) || !Products().IsTerm(value)) return false;
+    if (!in_loop_.Contains(n)) return false;
     std::optional<StepNode> without_bias = WithoutBias(node);
     if (!without_bias) return false;
-    std::vector<int> products;
-    FindProducts(total, &products);
-    for (const int other : products) {
-      if (in_loop_.Contains(other) || graph_.values[total].info.shape[-1] != graph_.values[bias].info.shape[0])
-        continue;
-      std::optional<StepNode> with_bias = WithBias(graph_.nodes[other], bias);
-      if (!with_bias) continue;
-      graph_.nodes[other] = std::move(*with_bias);
-      graph_.nodes[n] = std::move(*without_bias);
-      return true;
-    }
-    return false;
+    const auto take = [&] { return Products().TakeOutside(Products().OfTotal(value)); };
+    if (!GiveBias(bias, take)) return false;
+    graph_.nodes[n] = std::move(*without_bias);
+    return true;
   }
 
   // The same product, to each row of which the bias is added; nothing where its operator cannot do that.
@@ -193,6 +182,7 @@ class BiasFolder {
   const std::set<int> written_;  // bases
   std::vector<bool> gone_;       // by node
   NodesInLoop in_loop_;
+  std::optional<SummedProducts> products_;
 };
 
 // A bias that all steps share, and which an operator adds to each row of a product or of a sum with products, is added

@@ -1,4 +1,8 @@
+#include <limits>
+#include <utility>
+
 #include "pass_case.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -87,6 +91,43 @@ TEST(FoldBiases, LeavesOtherSumsAlone) {
            given + "  p.1: float [2, 4] = region Tanh(h) @0 {}\n  s.1: float [2, 4] = region Add(p.1, b) @2 {}\n",
        }) {
     EXPECT_EQ(After("fold_biases", Step(lines)), Step(lines));
+  }
+}
+
+// Products in the loop, each with a bias that is added to it, or to the sum of those so far, and their sum.
+std::string ManySums(int count, bool is_to_sum) {
+  std::string lines = kGiven;
+  std::string total;
+  int op = 0;
+  const auto add = [&](const std::string& name, const std::string& what) {
+    lines += StrCat("  ", name, ".1: float [2, 4] = ", what, " @", op++, " {}\n");
+  };
+  for (int i = 0; i < count; ++i) {
+    const std::string product = StrCat("p", i), sum = StrCat("s", i), with_bias = StrCat("o", i);
+    add(product, "product h [2, 4] * u [4, 4]^T by FC(h, u)");
+    std::string added = product;
+    if (is_to_sum && i > 0) add(added = sum, StrCat("region Sum(", total, ".1, ", product, ".1)"));
+    add(with_bias, StrCat("region Add(", added, ".1, b)"));
+    if (!is_to_sum && i > 0) add(sum, StrCat("region Sum(", total, ".1, ", with_bias, ".1)"));
+    total = is_to_sum || i == 0 ? with_bias : sum;
+  }
+  return Step(StrCat(lines, "  h.1: float [2, 4] at 1[32 * (t + 1)] = region Tanh(", total, ".1) @", op, " {}\n"));
+}
+
+// What the pass counts for the time limit.
+std::int64_t WorkOn(const std::string& text) {
+  StepGraph graph = ParseGraph(text);
+  constexpr std::int64_t kMuch = std::numeric_limits<std::int64_t>::max();
+  internal::work_left = kMuch;
+  EXPECT_TRUE(RunPass("fold_biases", &graph));
+  return kMuch - std::exchange(internal::work_left, 0);
+}
+
+TEST(FoldBiases, TakesTimeInProportionToTheSums) {
+  for (const bool is_to_sum : {false, true}) {
+    const std::int64_t few = WorkOn(ManySums(100, is_to_sum)), many = WorkOn(ManySums(400, is_to_sum));
+    EXPECT_GT(few, 100 * 100);
+    EXPECT_LT(many, 5 * few);
   }
 }
 
