@@ -25,7 +25,7 @@ namespace stepnet {
 namespace {
 
 constexpr std::int64_t kWorkOfByte = 1;   // that is written: of a disk that takes a gigabyte a second
-constexpr std::int64_t kBytesOfWork = 4;  // that are read: of a disk that gives four
+constexpr std::int64_t kBytesOfWork = 8;  // that are read: of a disk that gives eight
 // The system reads ahead by what it is asked for: disks are faster with large blocks.
 constexpr std::int64_t kBytesAtOnce = kWorkOfBlock * kBytesOfWork;
 constexpr std::int64_t kMaxMessageBytes = std::numeric_limits<std::int32_t>::max();
