@@ -32,6 +32,11 @@ if(NOT STEPNET_CUDA STREQUAL "OFF")
     message(FATAL_ERROR "STEPNET_CUDA is ON, and no CUDA toolkit was found; set CMAKE_CUDA_COMPILER to its nvcc")
   endif()
 endif()
+if(STEPNET_HAS_CUDA)
+  message(STATUS "StepNet is built with CUDA ${CUDAToolkit_VERSION}, for GPUs of ${CMAKE_CUDA_ARCHITECTURES}")
+else()
+  message(STATUS "StepNet is built without CUDA (STEPNET_CUDA is ${STEPNET_CUDA})")
+endif()
 
 # C++ files that include CUDA's headers: an option of these files alone, because one of a target would compile all of it
 # anew whenever a toolkit comes or goes.
