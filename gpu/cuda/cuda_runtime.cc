@@ -21,6 +21,8 @@
 namespace stepnet {
 namespace {
 
+constexpr int kMinComputeCapability = 8;
+
 std::string ArchitectureOf(const cudaDeviceProp& properties) {
   // Instructions of Hopper alone have an architecture of their own.
   const char* own = properties.major == 9 && properties.minor == 0 ? "a" : "";
@@ -51,6 +53,11 @@ CudaRuntime::CudaRuntime(int index) : index_(index) {
   UseCudaDevice(index);
   cudaDeviceProp properties;
   STEPNET_CUDA_CALL(cudaGetDeviceProperties(&properties, index));
+  if (properties.major < kMinComputeCapability) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("cuda:", index, ", ", properties.name, ", has compute capability ", properties.major, ".",
+                       properties.minor, "; StepNet runs on GPUs from ", kMinComputeCapability, ".0 on"));
+  }
   architecture_ = ArchitectureOf(properties);
   num_processors_ = properties.multiProcessorCount;
   launches_early_ = properties.major >= 9;

@@ -7,6 +7,7 @@
 #include "stepnet/compiler/shape_check.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/completion.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
@@ -100,16 +101,20 @@ void PrintWarnings(const std::string& path) {
   }
 }
 
-// Operators that are meant for another device and run on the CPU.
+// Operators, or parts of them, that are meant for another device and run on the CPU.
 void PrintFallbacks(const NetDef& net, const std::string& where, const RunOptions& options) {
-  for (int i = 0; i < net.op_size(); ++i) {
-    const OperatorDef& op = net.op(i);
-    const Device meant = DeviceAskedFor(op, net).value_or(options.device());
-    if (meant.IsHost() || !PlaceOf(op, net, options).IsHost()) continue;
-    const NetProblem problem{.net = net.name(),
-                             .op_index = i,
-                             .op_text = OperatorText(op),
-                             .message = StrCat("runs on the CPU, without a kernel for ", DeviceKindName(meant.kind))};
+  const DecomposedNet parts = Decomposed(net, NetUse::kInference);
+  for (int i = 0; i < parts.net.op_size(); ++i) {
+    const OperatorDef& part = parts.net.op(i);
+    const Device meant = DeviceAskedFor(part, parts.net).value_or(options.device());
+    if (meant.IsHost() || !PlaceOf(part, parts.net, options).IsHost()) continue;
+    const OperatorDef& whole = net.op(parts.origins[i]);
+    const std::string of_part = HasDecomposition(whole.type()) ? StrCat("its ", OperatorText(part), " ") : "";
+    const NetProblem problem{
+        .net = net.name(),
+        .op_index = parts.origins[i],
+        .op_text = OperatorText(whole),
+        .message = StrCat(of_part, "runs on the CPU, without a kernel for ", DeviceKindName(meant.kind))};
     std::cerr << Printable(StrCat("warning: ", where, problem.Text())) << "\n";
   }
 }
@@ -150,7 +155,7 @@ int Check(const std::vector<std::string>& operands) {
     operators += named.net->op_size();
     if (!found.empty()) continue;
     step_nets += CountStepNets(*named.net);
-    PrintFallbacks(*named.net, where, options);
+    PrintFallbacks(net, where, options);
   }
   if (problems > 0) {
     std::cout << Count(problems, "problem") << "\n";
