@@ -70,10 +70,11 @@ class CellsOnDevices : public OnEveryDevice {
 INSTANTIATE_ON_EVERY_DEVICE(CellsOnDevices);
 
 TEST_P(CellsOnDevices, TrainAsOnTheCpuWhileStepsAndBatchChange) {
+  int trial = 0;
   for (const std::string& name : ExampleCells()) {
     for (const bool has_lengths : {false, true}) {
       for (const DType dtype : {DType::kFloat, DType::kDouble}) {
-        if (kIsSanitized && has_lengths != (dtype == DType::kDouble)) continue;
+        if (!IsTried(trial++)) continue;
         SCOPED_TRACE(StrCat(name, has_lengths ? " with lengths" : "", " in ", dtype));
         ExpectAsOnTheCpu(Case(name, has_lengths), dtype, {{5, 3}, {1, 1}, {0, 3}, {7, 2}, {5, 0}, {5, 3}});
         if (HasFailure()) return;

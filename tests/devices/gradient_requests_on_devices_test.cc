@@ -113,11 +113,14 @@ class GradientRequestsOnDevices : public OnEveryDevice {};
 INSTANTIATE_ON_EVERY_DEVICE(GradientRequestsOnDevices);
 
 TEST_P(GradientRequestsOnDevices, AreKeptByCells) {
+  int problems = 0;
   for (const std::string& name : ExampleCells()) {
     for (const DType dtype : {DType::kFloat, DType::kDouble}) {
       const Problem problem = OfCell(name, dtype);
       if (!WhyRefused(problem.net, GetParam()).empty()) continue;
+      ++problems;
       for (const int level : {0, 1, 2}) {
+        if (!IsTried(problems + level)) continue;
         ExpectAsRequested(problem, Options(level), StrCat(name, " in ", dtype, " at level ", level));
         if (HasFailure()) return;
       }

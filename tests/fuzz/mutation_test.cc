@@ -191,7 +191,7 @@ class Trials : public testing::TestWithParam<TrialKind> {};
 INSTANTIATE_TEST_SUITE_P(, Trials, testing::ValuesIn(TrialKinds()), [](const auto& info) { return info.param.name; });
 
 TEST_P(Trials, FindNoFault) {
-  const unsigned count = GetParam().name == "nets" ? 1500 : 300;
+  const unsigned count = GetParam().name == "nets" ? static_cast<unsigned>(FewerIfSanitized(1500)) : 300;
   unsigned ran = 0;
   for (unsigned seed = 1; seed <= count; ++seed) {
     const TrialResult result = GetParam().run(seed, nullptr);

@@ -226,7 +226,7 @@ TEST(File, APipeThatDoesNotEndIsReadUnderBothLimits) {
 
 TEST(File, LargeFilesAreReadAndWrittenUnderALimit) {
   const TempDir dir;
-  std::string content(8 << 20, 'x');
+  std::string content(16 << 20, 'x');
   WriteFile(dir.Path("old"), content);
   Cancellation cancellation;
   cancellation.Cancel();
@@ -234,7 +234,7 @@ TEST(File, LargeFilesAreReadAndWrittenUnderALimit) {
   const std::string message = "cancelled: the run was cancelled";
   ExpectError([&] { WriteFile(dir.Path("new"), content); }, message);
   ExpectError([&] { MiniDbWriter(dir.Path("new")).Add("key", content); }, message);
-  ExpectError([&] { FileReader(dir.Path("old")).Read(content.data(), 8 << 20, "it"); }, message);
+  ExpectError([&] { FileReader(dir.Path("old")).Read(content.data(), 16 << 20, "it"); }, message);
   EXPECT_EQ(dir.Names(), std::vector<std::string>{"old"});
 }
 
