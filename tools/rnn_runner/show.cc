@@ -8,6 +8,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/report/net_text.h"
@@ -101,12 +102,27 @@ NetDef AsAsked(const NetDef& net, const std::string& path) {
   }
 }
 
+// How much of a run on a GPU is played as a graph.
+void PrintRecordable(const NetDef& net, const std::string& path) {
+  Workspace workspace;
+  try {
+    const auto made = Net::Create(net, workspace, RunOptionsOn(DeviceNamedByFlags()));
+    const std::string why_no_more = made->Recordable().why_no_more;
+    std::cout << Printable(why_no_more.empty() ? "a run is played as graphs, all of it"
+                                               : StrCat("a run is played as graphs up to here: ", why_no_more))
+              << "\n";
+  } catch (...) {
+    throw CurrentError().At({.file = path});
+  }
+}
+
 void PrintText(const AnyMessage& file, const std::string& path) {
   if (PrintTensors(file)) return;
   if (file.kind == MessageKind::kMetaNetDef) PrintBlobLists(static_cast<const MetaNetDef&>(*file.message));
   for (const NamedNet& named : NetsOf(file, path)) {
     if (!named.name.empty() && named.name != named.net->name()) std::cout << NameText(named.name) << ": ";
     std::cout << NetAsText(AsAsked(*named.net, path));
+    if (IsGiven("device") && !DeviceNamedByFlags().IsHost()) PrintRecordable(*named.net, path);
   }
   if (file.kind == MessageKind::kPlanDef) {
     for (const ExecutionStep& step : static_cast<const PlanDef&>(*file.message).execution_step()) PrintStep(step, "");
@@ -170,11 +186,9 @@ const Command kShow = {
         "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors\n"
         "(safetensors, .npz, TensorProtos, minidb) names, types and shapes are listed. The net need not be right: "
         "`check` tells what is wrong with it. As text, hints for\n"
-        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. With --device=cuda it says of "
-        "each\n"
-        "operator where it runs, with the copies between GPU and CPU that a run adds; no GPU is needed, and the net "
-        "has "
-        "to\n"
+        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. With --device=cuda it says of\n"
+        "each operator where it runs, with the copies between GPU and CPU that a run adds, and how much of a run is\n"
+        "played as graphs; no GPU is needed, and the net has to\n"
         "be right. --schedule and --graph run the net once, so they take the inputs that `run` takes.",
     .example =
         "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg\n"
