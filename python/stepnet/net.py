@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Dict, Iterable, Mapping, NoReturn, Sequence, Union
 
 import numpy
@@ -23,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import outputs_type
-from .source import Source, device_name, repr_of, text_or_path
+from .source import MAX_BITS, Source, device_name, repr_of, text_or_path
 
 
 class Copies(Dict[str, numpy.ndarray]):
@@ -341,8 +340,9 @@ def _field_text(name: str, value: float | bool | str) -> str:
     if isinstance(value, str) and value.isascii() and value.isidentifier():
         return value.upper()
     if isinstance(value, (int, float, numpy.integer, numpy.floating)):
-        with contextlib.suppress(ValueError):  # of more digits than Python prints
-            return repr(value.item() if isinstance(value, numpy.generic) else value)
+        number = value.item() if isinstance(value, numpy.generic) else value
+        if not isinstance(number, int) or number.bit_length() <= MAX_BITS:
+            return repr(number)
     raise TypeMismatchError(f"type mismatch: {name} is {repr_of(value)}; it must be a number, a truth value or a word")
 
 
