@@ -60,8 +60,8 @@ class BiasFolder {
     return true;
   }
 
-  // Of the graph as it is when somebody asks first: before a bias is folded. Then a sum with a bias becomes what is
-  // added to that, of the same products.
+  // Found by who asks first, before a bias is folded. Where one is, the node of the term gives the sum in its place,
+  // which has the same products.
   SummedProducts& Products() {
     if (!products_) products_.emplace(graph_, uses_, &in_loop_);
     return *products_;

@@ -23,7 +23,7 @@ class SummedProducts {
     Range in_loop;
   };
 
-  // Of the graph as it is now, in time that is in proportion to it.
+  // Looks at the graph as it is now, in time that is in proportion to it.
   SummedProducts(const StepGraph& graph, const Uses& uses, NodesInLoop* in_loop);
 
   const Terms& Of(int value) const { return terms_[value]; }
