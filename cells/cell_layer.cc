@@ -208,6 +208,18 @@ bool CellLayer::CanBeState(int k) const {
               context_.cell->Fault(CellPart::kOutput, k, StrCat("the output \"", blob, "\" ", fault)));
 }
 
+// What an output was in the last step of a sequence is kept within a run alone.
+void CellLayer::ThrowNotCarried(int k) const {
+  const CellOutput& output = cell().output(k);
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      context_.cell->Fault(
+          CellPart::kOutput, k,
+          StrCat("the output \"", output.blob(), "\" is no state, so a part of a sequence that begins behind its end ",
+                 "would not know what it was there (", output.last() ? "last" : "beyond_length = held",
+                 "); make it a state, or carry none")));
+}
+
 // `blob` where the step counts, and otherwise `otherwise`, or zeros where that is "".
 std::string CellLayer::Masked(const std::string& blob, DType dtype, std::string otherwise) {
   if (otherwise.empty()) {
@@ -242,6 +254,7 @@ void CellLayer::WriteOutputs() {
     const bool is_shown = (is_last || (is_held && !mask_.empty())) && CanBeState(k);
     std::string before;
     if (!mask_.empty()) {
+      if (is_shown && context_.use->carry) ThrowNotCarried(k);
       if (is_shown) before = names_.Unused(blob + "_prev");
       blob = Masked(blob, info.dtype, before);
     }

@@ -83,6 +83,7 @@ class CellLayer {
   void MaskInputs();
   void WriteStateUpdate(int state);
   bool CanBeState(int k) const;
+  [[noreturn]] void ThrowNotCarried(int k) const;
   std::string Masked(const std::string& blob, DType dtype, std::string otherwise);
   void WriteOutputs();
   void AddTop(bool is_shown);

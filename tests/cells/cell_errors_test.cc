@@ -413,6 +413,17 @@ TEST(CellErrors, OfUses) {
       [&] { ExpandCell(learned, {.carry = true}); },
       "…the initial value of the state \"h\" is learned, and a state that is carried starts from what it is given: "
       "it would not be learned; write initial=0, or another number, and it starts from that");
+  // A part may begin where a sequence has ended.
+  const std::string step = "param w[H, D]\nh = Tanh(x @ w + h)\ny = Sigmoid(h)\noutput h\noption lengths = n\n";
+  ExpandCell(ParseCell(CellOf(step + "output y"), "c"), {.carry = true});
+  ExpandCell(ParseCell(CellOf(step + "output y last"), "c"), {});
+  for (const std::string kind : {"last", "beyond_length = held"}) {
+    const std::string output = kind == "last" ? "output y last" : "output y\noption beyond_length = held";
+    ExpectError([&] { ExpandCell(ParseCell(CellOf(step + output), "c"), {.carry = true}); },
+                "…the output \"y\" is no state, so a part of a sequence that begins behind its end would not know what "
+                "it was there (" +
+                    kind + "); make it a state, or carry none");
+  }
 }
 
 TEST(CellErrors, OfSizesInArguments) {
