@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "stepnet/core/formulas/formula_cache.h"
@@ -193,10 +194,16 @@ void MarkBatchOfProduct(const StepNode& node, Instruction* instruction) {
     left.has_batch = DimOfBatch(left.info.shape, rows).has_value();
     if (rows < 2 || !output.has_batch || !left.has_batch) return Mark(0, instruction);
   }
-  const auto is_shared = [&](int input) { return input < 0 || !instruction->inputs.at(input).has_batch; };
+  std::set<int> shared;
   for (const Operand& output : instruction->outputs) {
     const Product& product = *node.products[output.position];
-    if (!is_shared(product.right->input) || !is_shared(product.bias)) return Mark(0, instruction);
+    shared.insert({product.right->input, product.bias});
+  }
+  for (int i = 0; i < std::ssize(instruction->inputs); ++i) {
+    const Operand& input = instruction->inputs[i];
+    // What its operator has beside the factors, as FCGradient x, has as many rows as these.
+    const bool is_beside = !input.has_batch && !shared.contains(i) && DimOfBatch(input.info.shape, rows).has_value();
+    if ((input.has_batch && shared.contains(i)) || is_beside) return Mark(0, instruction);
   }
   Mark(rows, instruction);
 }

@@ -115,6 +115,11 @@ TEST(BatchRows, SumsOverRowsMixThem) {
   EXPECT_EQ(RowsOfGradient("_, db.1: float [2], dx.1: float [2, 4]"), "0: --- to --");
 }
 
+// Of fewer rows of dy than x has FCGradient would compute nothing.
+TEST(BatchRows, AProductWhoseOperatorHasRowsThatAreNotCutKeepsNothingApart) {
+  EXPECT_EQ(RowsOfGradient("_, _, dx.1: float [2, 4]"), "0: --- to -");
+}
+
 // These are products that no operator has.
 TEST(BatchRows, BothSidesOfAProductAndItsResultHaveRows) {
   const auto changed = [](const std::function<void(StepNode*, Instruction*)>& change) {
