@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "stepnet/core/strings.h"
@@ -90,27 +91,30 @@ class SourceFinder {
     for (const OperatorDef& step : forward->spec.step_net->op()) {
       written_.insert(step.output().begin(), step.output().end());
     }
-    for (std::string& blob : BlobsReadFirst(*forward->spec.step_net)) {
+    for (const auto& [blob, wants_shape] : ReadFirstForShape(*forward->spec.step_net)) {
       const bool is_linked = std::ranges::count(forward->spec.links, blob, &Link::internal) > 0;
-      if (!is_linked && blob != forward->spec.timestep) captured_.insert(std::move(blob));
+      if (!is_linked && blob != forward->spec.timestep) captured_.insert(blob);
     }
-    for (std::string& blob : BlobsReadFirst(forward->spec.BackwardStep())) kept_.insert(std::move(blob));
-    // Elements of which its net reads the shape alone are not kept.
-    const std::vector<std::string> read_for_shape = BlobsReadForShape(spec.BackwardStep());
-    for (const std::string& blob : BlobsReadForShape(forward->spec.BackwardStep())) {
-      if (!std::ranges::binary_search(read_for_shape, blob)) kept_.erase(blob);
-    }
+    kept_for_shape_ = ReadFirstForShape(forward->spec.BackwardStep());
     for (int i = 0; i < forward->op.num_inputs(); ++i) inputs_.insert(ForwardInputName(op, spec, i));
   }
 
   std::map<std::string, BackwardSource> Find() {
     std::map<std::string, BackwardSource> sources;
-    for (const std::string& blob : BlobsReadFirst(spec_.BackwardStep())) sources[blob] = SourceOf(blob);
+    const std::unordered_map<std::string_view, bool> reads = ReadFirstForShape(spec_.BackwardStep());
+    for (const auto& [blob, wants_shape] : reads) sources.emplace(blob, BackwardSource::kNowhere);
+    for (auto& [blob, source] : sources) source = SourceOf(blob, reads.at(blob));
     return sources;
   }
 
  private:
-  BackwardSource SourceOf(const std::string& blob) {
+  // Elements of a blob of which the forward operator's backward step reads the shape alone are not kept.
+  bool IsKept(const std::string& blob, bool wants_shape) const {
+    const auto kept = kept_for_shape_.find(blob);
+    return forward_->keeps_all || (kept != kept_for_shape_.end() && (wants_shape || !kept->second));
+  }
+
+  BackwardSource SourceOf(const std::string& blob, bool wants_shape) {
     if (const auto linked = linked_.find(blob); linked != linked_.end()) {
       if (linked->second) return BackwardSource::kLink;
       return ReportNowhere(blob, ": its links only take what the step adds to gradients");
@@ -118,7 +122,7 @@ class SourceFinder {
     if (blob == spec_.timestep) return BackwardSource::kTimestep;
     if (forward_ == nullptr) return BackwardSource::kNowhere;
     if (written_.contains(blob) && !captured_.contains(blob)) {
-      if (forward_->keeps_all || kept_.contains(blob)) return BackwardSource::kForwardStep;
+      if (IsKept(blob, wants_shape)) return BackwardSource::kForwardStep;
       Report(blob, StrCat("the backward step net reads \"", blob,
                           "\", which the forward run did not keep: RecurrentNetwork needs the argument "
                           "backward_step_net, the same as its gradient has, to train"));
@@ -154,9 +158,9 @@ class SourceFinder {
   std::vector<NetProblem>* const problems_;
   std::map<std::string, bool> linked_;  // whether a link shows what is there before the step
   // The forward operator has these:
-  std::unordered_set<std::string_view> written_;  // by its step
-  std::unordered_set<std::string> captured_;      // inputs that its step net sees whole
-  std::unordered_set<std::string> kept_;
+  std::unordered_set<std::string_view> written_;   // by its step
+  std::unordered_set<std::string_view> captured_;  // inputs that its step net sees whole
+  std::unordered_map<std::string_view, bool> kept_for_shape_;
   std::set<std::string> inputs_;  // as the gradient operator lists them
 };
 

@@ -68,9 +68,11 @@ std::vector<std::string> UnreadBlobs(const NetDef& net) {
   return outputs;
 }
 
-std::vector<std::string> BlobsReadForShape(const NetDef& net) {
-  std::unordered_map<std::string_view, bool> read_first;  // and whether all its readers want the shape alone
+std::unordered_map<std::string_view, bool> ReadFirstForShape(const NetDef& net) {
+  std::unordered_map<std::string_view, bool> read_first;
   std::unordered_set<std::string_view> written;
+  read_first.reserve(2 * static_cast<size_t>(net.op_size()));
+  written.reserve(2 * static_cast<size_t>(net.op_size()));
   for (const OperatorDef& op : net.op()) {
     const OperatorSchema* schema = FindOperator(op.type());
     for (int i = 0; i < op.input_size(); ++i) {
@@ -84,8 +86,12 @@ std::vector<std::string> BlobsReadForShape(const NetDef& net) {
     }
     written.insert(op.output().begin(), op.output().end());
   }
+  return read_first;
+}
+
+std::vector<std::string> BlobsReadForShape(const NetDef& net) {
   std::vector<std::string> blobs;
-  for (const auto& [blob, wants_shape] : read_first) {
+  for (const auto& [blob, wants_shape] : ReadFirstForShape(net)) {
     if (wants_shape) blobs.emplace_back(blob);
   }
   std::ranges::sort(blobs);

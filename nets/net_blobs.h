@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace stepnet {
@@ -29,6 +31,9 @@ std::map<std::string, BlobUse> UsesOf(const NetDef& net);
 
 // The blobs that `net` reads before it writes them, sorted.
 std::vector<std::string> BlobsReadFirst(const NetDef& net);
+
+// The same, with whether all readers ask for the shape alone (BlobsReadForShape). Views of the net.
+std::unordered_map<std::string_view, bool> ReadFirstForShape(const NetDef& net);
 
 // Those blobs in the order of reading, then what the net gives as it is (external_output).
 std::vector<std::string> ReadFirst(const NetDef& net);

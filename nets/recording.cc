@@ -65,15 +65,16 @@ std::string WhyNot(const OperatorCall& op, Device device) {
 bool RunsSteps(const OperatorCall& op) { return op.type() == kForward || op.type() == kGradient; }
 
 std::vector<std::string> OtherBlobs(const OperatorCall& op) {
-  std::vector<std::string> blobs;
-  if (!RunsSteps(op)) return blobs;
-  const RecurrentSpec spec = ParseRecurrentSpec(op);
-  for (const RecurrentState& state : spec.states) {
-    blobs.push_back(op.type() == kForward ? state.name : spec.Renamed(state.name + "_grad"));
+  if (!RunsSteps(op)) return {};
+  std::vector<std::string> blobs = op.Strings("recurrent_states");
+  if (op.type() != kForward) {
+    for (std::string& blob : blobs) blob = RenamedBy(op, blob + "_grad");
+    return blobs;
   }
-  if (op.type() != kForward) return blobs;
-  for (const OffsetAlias& alias : spec.aliases) blobs.push_back(alias.destination);
-  for (const StepOutput& output : spec.step_outputs) blobs.push_back(output.destination);
+  for (const char* const outputs : {"alias_dst", "step_output_dst"}) {
+    const std::vector<std::string>& names = op.Strings(outputs);
+    blobs.insert(blobs.end(), names.begin(), names.end());
+  }
   return blobs;
 }
 

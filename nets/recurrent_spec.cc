@@ -211,6 +211,11 @@ RecurrentSpec ParseRecurrentSpec(const OperatorCall& op) {
   return spec;
 }
 
+std::string RenamedBy(const OperatorCall& op, const std::string& blob) {
+  const auto found = op.arguments().find(StrCat(blob, kRenameSuffix));
+  return found != op.arguments().end() && found->second.s ? *found->second.s : blob;
+}
+
 std::vector<ArgumentSpec> RecurrentArguments() {
   const auto list = [](const char* name, ArgumentType type, const char* doc) {
     const bool names_blobs = type == ArgumentType::kStrings && std::string_view(name) != "gradient_requests";

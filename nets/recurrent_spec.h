@@ -87,6 +87,9 @@ RecurrentSpec ParseRecurrentSpec(const OperatorCall& op);
 // and step_net may be null.
 RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* faults);
 
+// What RecurrentSpec::Renamed says, for who needs no more of `op`.
+std::string RenamedBy(const OperatorCall& op, const std::string& blob);
+
 // The arguments of both operators, for their declarations.
 std::vector<ArgumentSpec> RecurrentArguments();
 

@@ -31,6 +31,9 @@ TEST(NetBlobs, ListsWhatIsReadForItsShapeAlone) {
     *net.add_op() = ParseOp(op);
   EXPECT_EQ(BlobsReadForShape(net), (std::vector<std::string>{"other", "shape"}));
   EXPECT_TRUE(BlobsReadForShape(NetDef()).empty());
+  const std::unordered_map<std::string_view, bool> all = {
+      {"x", false}, {"shape", true}, {"later", false}, {"shape_too", false}, {"other", true}};
+  EXPECT_EQ(ReadFirstForShape(net), all);
 }
 
 TEST(NetBlobs, SaysWhichOperatorsUseABlob) {
