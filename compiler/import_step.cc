@@ -315,6 +315,7 @@ class Importer {
     const OperatorSchema& schema = node->call->schema();
     node->by_blobs = schema.TakesBlobs(graph_.target->device);
     std::vector<TensorInfo> infos;
+    infos.reserve(node->inputs.size());
     for (const int input : node->inputs) {
       node->by_blobs = node->by_blobs || graph_.values[input].dynamic;
       infos.push_back(graph_.values[input].info);

@@ -93,6 +93,7 @@ std::vector<StepNode> StepGraph::TakeOnce() {
 
 std::vector<TensorInfo> StepGraph::InfosOf(std::span<const int> of) const {
   std::vector<TensorInfo> infos;
+  infos.reserve(of.size());
   for (const int value : of) infos.push_back(values[value].info);
   return infos;
 }

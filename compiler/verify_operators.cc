@@ -219,6 +219,7 @@ const OperatorVerifier::Facts& OperatorVerifier::FactsOf(const StepGraph& graph,
   const auto is_known = [&](const TensorInfo& info, int input) { return info == graph.values[input].info; };
   if (facts.call != nullptr && std::ranges::equal(facts.inputs, inputs, is_known)) return facts;
   facts = {.call = call};
+  facts.inputs.reserve(inputs.size());
   for (const int input : inputs) facts.inputs.push_back(graph.values[input].info);
   const ShapeQuery query(*call, facts.inputs);
   try {

@@ -25,12 +25,15 @@ Registry& TheRegistry() {
 
 // Which of them would run first, or which one is meant, nobody knows.
 void CheckRegistered(const std::vector<Pass>& passes) {
-  std::set<std::string> names;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    if (!names.insert(passes[i].name).second) {
-      throw Error(ErrorCode::kInternal, StrCat("two passes are registered as ", passes[i].name));
-    }
-    if (i == 0 || passes[i - 1].place != passes[i].place) continue;
+  std::vector<std::string_view> names;
+  names.reserve(passes.size());
+  for (const Pass& pass : passes) names.emplace_back(pass.name);
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
+    throw Error(ErrorCode::kInternal, StrCat("two passes are registered as ", *twice));
+  }
+  for (size_t i = 1; i < passes.size(); ++i) {
+    if (passes[i - 1].place != passes[i].place) continue;
     throw Error(ErrorCode::kInternal, StrCat("the passes ", passes[i - 1].name, " and ", passes[i].name,
                                              " are both registered for place ", passes[i].place));
   }

@@ -44,7 +44,7 @@ class KeyWriter {
  private:
   // Which operands are the same blob: the first of each.
   void Blobs(const OperatorCall& op) {
-    constexpr size_t kMaxOperands = 8;
+    constexpr size_t kMaxOperands = 16;
     if (op.inputs().size() + op.outputs().size() <= kMaxOperands) {
       for (const std::string& input : op.inputs()) Number(static_cast<std::uint64_t>(IndexOf(op.inputs(), input)));
       for (const std::string& output : op.outputs()) Number(static_cast<std::uint64_t>(IndexOf(op.inputs(), output)));
