@@ -56,6 +56,8 @@ ORDERS = [
     ("torch", "stepnet", "onnx"),
     ("onnx", "stepnet", "torch"),
     ("torch", "onnx", "stepnet"),
+    ("stepnet", "onnx"),
+    ("onnx", "stepnet"),
 ]
 
 
