@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expressions/expr.h"
 #include "stepnet/core/expressions/expr_evaluate.h"
@@ -421,6 +422,8 @@ DTypeGroup SameDType(ExprOp op, int num_operands) {
 }
 
 Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts) {
+  constexpr std::int64_t kWork = 300;
+  CountWork(kWork);  // a formula may make as many as an argument of the net says
   Building building{.op = op, .parts = parts, .operands = {}, .count = static_cast<int>(operands.size())};
   CheckParts(building, operands);
   std::ranges::copy(operands, building.operands.begin());

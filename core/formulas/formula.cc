@@ -67,10 +67,13 @@ const TensorInfo& Formula::InfoOfInput(int input) const {
 Expr Formula::ReadInput(Read wanted) {
   const int input = wanted.input;
   const bool has_own = input >= 0 && reads_[input].access == Access::kNone;  // then it has not been read at all
-  const int found = has_own ? -1 : IndexOf(reads_, wanted);
-  if (found >= 0) return inputs_[found];
+  if (input >= 0 && reads_[input] == wanted) return inputs_[input];
+  if (const auto found = further_.find(wanted); found != further_.end()) return inputs_[found->second];
   const size_t read = has_own ? static_cast<size_t>(input) : reads_.size();
-  if (!has_own) reads_.push_back({});
+  if (!has_own) {
+    further_.emplace(wanted, read);
+    reads_.push_back({});
+  }
   inputs_.resize(reads_.size());
   std::string text = wanted.name;
   if (wanted.access == Access::kBlock) text += "_" + std::to_string(wanted.block);
@@ -103,10 +106,21 @@ std::vector<Expr> Formula::Ins(std::string_view name) {
   return all;
 }
 
-std::vector<Expr> Formula::Blocks(std::string_view name, int count) {
+// A count that an argument says comes from a net.
+void Formula::FailTooManyBlocks(std::string_view name, std::int64_t count) const {
+  std::string text = StrCat(query_.op().type(), " reads \"", name, "\" in ", count, " blocks, more than ", kMaxBlocks);
+  for (const ArgumentSpec& spec : query_.op().schema().arguments) {
+    if (spec.type != ArgumentType::kInt || query_.op().Int(spec.name) != count) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat(text, "; its argument \"", spec.name, "\" is ", count));
+  }
+  throw Error(ErrorCode::kInvalidArgument, text);
+}
+
+std::vector<Expr> Formula::Blocks(std::string_view name, std::int64_t count) {
   if (count < 1) throw FormulaAsksAmiss(query_, StrCat("reads \"", name, "\" in ", count, " blocks"));
+  if (count > kMaxBlocks) FailTooManyBlocks(name, count);
   std::vector<Expr> blocks;
-  for (int k = 0; k < count; ++k) blocks.push_back(ReadOf(name, Access::kBlock, k, count));
+  for (int k = 0; k < count; ++k) blocks.push_back(ReadOf(name, Access::kBlock, k, static_cast<int>(count)));
   return blocks;
 }
 

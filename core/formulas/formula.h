@@ -18,8 +18,10 @@
 // there, or its formula alone, by .Formula(DerivativeOf("Elu")).
 #pragma once
 
+#include <compare>
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,11 +72,13 @@ class Formula {
   Expr In(std::string_view name);
   // The same of all inputs of a variadic name; those of "x_and_w" are called x1, w1, x2, w2, … where they are shown.
   std::vector<Expr> Ins(std::string_view name);
-  // The blocks of an input [R, count * C]: element (r, k * C + c), for each k.
-  std::vector<Expr> Blocks(std::string_view name, int count);
-  Expr Row(std::string_view name);     // of an input of as many elements as there are rows: that of the row
-  Expr Column(std::string_view name);  // of an input [C]: that of the column
-  Expr Scalar(std::string_view name);  // of an input of one element
+  // The blocks of an input [R, count * C]: element (r, k * C + c), for each k. Throws kInvalidArgument for more than
+  // kMaxBlocks.
+  std::vector<Expr> Blocks(std::string_view name, std::int64_t count);
+  static constexpr int kMaxBlocks = 1024;  // each is an operand of the kernel
+  Expr Row(std::string_view name);         // of an input of as many elements as there are rows: that of the row
+  Expr Column(std::string_view name);      // of an input [C]: that of the column
+  Expr Scalar(std::string_view name);      // of an input of one element
 
   // Computes over these indices, of four dimensions at most, instead of over the elements of inputs: dimensions stay
   // apart, the last of them is that of Index(3), and an index of none of them is refused. In reads inputs that have as
@@ -139,7 +143,7 @@ class Formula {
     std::string name = {};
     std::vector<int> dimensions = {};  // kAlong
 
-    bool operator==(const Read&) const = default;
+    auto operator<=>(const Read&) const = default;
   };
 
   static constexpr int kAbsent = -1;    // an optional input that the operator does not have
@@ -151,6 +155,7 @@ class Formula {
   const TensorInfo& InfoOfInput(int input) const;
   Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
   Expr ReadInput(Read read);
+  [[noreturn]] void FailTooManyBlocks(std::string_view name, std::int64_t count) const;
 
   const ShapeQuery& query_;
   std::span<const TensorInfo> by_rule_ = {};  // outputs
@@ -158,7 +163,8 @@ class Formula {
   // How the region's inputs are read. Input i of the operator is that of the region, whenever the formula names it;
   // where it is read in further ways, they come behind.
   std::vector<Read> reads_;
-  std::vector<Expr> inputs_;  // what each of them is in expressions: an input, or what is loaded from it
+  std::map<Read, size_t> further_;  // where those are that come behind
+  std::vector<Expr> inputs_;        // what each of them is in expressions: an input, or what is loaded from it
   std::optional<std::vector<FormulaOutput>> outputs_;
   mutable bool asks_for_operator_ = false;
   mutable bool asks_for_shapes_ = false;

@@ -348,7 +348,7 @@ FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorI
     return region;
   } catch (const Error& error) {
     // What expressions and regions say of themselves names neither the operator nor what it was given.
-    if (error.message().find(query.op().type()) != std::string::npos) throw;
+    if (error.code() == ErrorCode::kCancelled || error.message().find(query.op().type()) != std::string::npos) throw;
     FailFormula(query, error.code(), StrCat(": ", error.message()));
   } catch (const std::bad_alloc&) {
     throw;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/kept_by_key.h"
@@ -79,6 +80,7 @@ class FormulaSample {
     try {
       op_.schema().formula(formula);
     } catch (...) {  // of shapes; what it reads is known by then
+      CheckCancelled();
     }
     is_over_too_many_ = formula.over_ && formula.over_->rank() > kRegionDims;
     for (const Formula::Read& read : formula.reads_) {
@@ -190,6 +192,7 @@ std::optional<FormulaRegion> MakeSample(const OperatorCall& call, std::span<cons
     const FormulaSample sample(call, dtypes, shape, repeated);
     if (sample.Applies()) return sample.MakeRegion(by_rule);
   } catch (const Error&) {
+    CheckCancelled();
   } catch (const ValueUnknown&) {
   }
   return {};
@@ -269,6 +272,7 @@ class FaultFinder {
         contradicts_rule_ = error.is_of_dtypes();
         if (contradicts_rule_) return false;
       } catch (const Error& error) {
+        if (error.code() == ErrorCode::kCancelled) throw;
         const bool is_internal = error.code() == ErrorCode::kInternal;
         if (!is_internal && tried.FitsShapeRule()) return true;
         if (!is_internal && error.code() != ErrorCode::kTypeMismatch) continue;
@@ -316,6 +320,7 @@ std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema, const S
       }
     }
   } catch (const Error&) {  // an argument is required, or may not be so
+    CheckCancelled();
   }
   return {};
 }
@@ -326,6 +331,7 @@ std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::s
   try {
     return FindSample(OperatorCall(WholeOperator(schema)), /*by_rule=*/true, input);
   } catch (const Error&) {  // an argument is required
+    CheckCancelled();
     return {};
   }
 }
@@ -340,6 +346,7 @@ bool IsElementwise(const OperatorSchema& schema) {
     const std::optional<FormulaRegion> sample = FindSample(OperatorCall(WholeOperator(schema)), /*by_rule=*/true);
     is_elementwise = sample && sample->is_elementwise;
   } catch (const Error&) {  // an argument is required
+    CheckCancelled();
   }
   known.Keep(schema.type, std::make_shared<bool>(is_elementwise));
   return is_elementwise;

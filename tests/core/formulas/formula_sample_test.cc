@@ -3,12 +3,15 @@
 #include "stepnet/core/formulas/formula_sample.h"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_text.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -207,6 +210,43 @@ TEST(FormulaFault, IsNoneWhereInputsFit) {
     if (type.starts_with("test.")) continue;
     EXPECT_FALSE(FormulaFault(GetOperator(type))) << type << ": " << FormulaFault(GetOperator(type))->what();
   }
+}
+
+// What a net asks of formulas by an argument.
+const Registration asked[] = {
+    OfX("test.InBlocks").Formula([](Formula& f) { f.Out({f.Blocks("x", f.Int("k")).back()}); }),
+    OfX("test.OfTerms").Formula([](Formula& f) {
+      Expr y = f.In("x");
+      for (std::int64_t i = 0; i < f.Int("k"); ++i) y = y * f.In("x") + i;
+      f.Out({y});
+    })};
+
+OperatorDef WithK(const char* type, std::int64_t k) {
+  OperatorDef op;
+  op.set_type(type);
+  op.add_input("x");
+  op.add_output("y");
+  Argument* argument = op.add_arg();
+  argument->set_name("k");
+  argument->set_i(k);
+  return op;
+}
+
+TEST(FormulaFault, IsMoreBlocksThanAKernelHas) {
+  EXPECT_FALSE(FormulaFault(WithK("test.InBlocks", Formula::kMaxBlocks)));
+  for (const std::int64_t k : {std::int64_t{1025}, (std::int64_t{1} << 32) + 2}) {
+    const std::optional<Error> fault = FormulaFault(WithK("test.InBlocks", k));
+    ASSERT_TRUE(fault) << k;
+    EXPECT_EQ(fault->message(),
+              StrCat("test.InBlocks reads \"x\" in ", k, " blocks, more than 1024; its argument \"k\" is ", k));
+  }
+}
+
+TEST(FormulaFault, IsLookedForAsLongAsTimeIsLeft) {
+  const Cancellation over(std::chrono::seconds(0));
+  const CancellationScope scope(&over);
+  EXPECT_EQ(ErrorOf([] { FormulaFault(WithK("test.OfTerms", 300'000)); }),
+            "cancelled: the run took longer than its limit of 0 s");
 }
 
 TEST(FormulaText, NamesArgumentsSizesAndSums) {
