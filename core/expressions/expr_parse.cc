@@ -151,6 +151,10 @@ class Parser {
     Expect(":");
     const DType dtype = ParseDType();
     inputs_.push_back(At(begin, [&] { return Expr::Input(number, name, dtype); }));
+    const Expr& known = numbers_.emplace(number, inputs_.back()).first->second;
+    if (!known.Is(inputs_.back())) {
+      Fail(begin, StrCat("there is an input ", number, " of another name or dtype already"));
+    }
     if (!is_quoted) Define(begin, name, inputs_.back());
   }
 
@@ -163,6 +167,7 @@ class Parser {
   }
 
   void Define(size_t at, const std::string& name, Expr value) {
+    if (ConstantNamed(name)) Fail(at, StrCat(name, " is a number; an input of that name has it in quotes"));
     if (!names_.emplace(name, std::move(value)).second) Fail(at, StrCat("there is a ", name, " already"));
   }
 
@@ -177,6 +182,7 @@ class Parser {
     try {
       return build();
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled) throw;
       const bool is_of_text = error.code() == ErrorCode::kInternal;  // what a program must not say
       throw Error(is_of_text ? ErrorCode::kInvalidArgument : error.code(), PlaceOf(at) + error.message());
     }
@@ -266,9 +272,7 @@ class Parser {
     }
     const std::string name(TakeName());
     if (name.empty()) Fail(begin, "expected an expression");
-    if (name == "true" || name == "false") return Expr(name == "true");
-    if (name == "inf") return Expr(std::numeric_limits<double>::infinity());
-    if (name == "nan") return Expr(std::numeric_limits<double>::quiet_NaN());
+    if (std::optional<Expr> constant = ConstantNamed(name)) return *std::move(constant);
     if (Take("(")) {
       ++depth_;
       Expr call = ParseCall(begin, name);
@@ -282,6 +286,13 @@ class Parser {
       Fail(begin, StrCat("nothing is named ", name, DidYouMean(name, names)));
     }
     return found->second;
+  }
+
+  static std::optional<Expr> ConstantNamed(std::string_view name) {
+    if (name == "true" || name == "false") return Expr(name == "true");
+    if (name == "inf") return Expr(std::numeric_limits<double>::infinity());
+    if (name == "nan") return Expr(std::numeric_limits<double>::quiet_NaN());
+    return {};
   }
 
   static std::optional<ExprOp> FunctionNamed(std::string_view name) {
@@ -351,6 +362,7 @@ class Parser {
   int depth_ = 0;    // of parentheses
   int nesting_ = 0;  // of calls of the parser
   std::vector<Expr> inputs_;
+  std::map<int, Expr> numbers_;  // of inputs
   std::map<std::string, Expr> names_;
   std::vector<Expr> roots_;
 };

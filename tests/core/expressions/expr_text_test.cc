@@ -84,6 +84,17 @@ TEST(ExprText, RefusesBadTextsAndSaysWhere) {
   EXPECT_EQ(ErrorOfText(in + "out x x"), "syntax error: 3:7: expected the end of the line");
   EXPECT_EQ(ErrorOfText(in + "out y"), "syntax error: 3:5: nothing is named y");
   EXPECT_EQ(ErrorOfText(in + "x = n"), "syntax error: 3:1: there is a x already");
+  for (const std::string number : {"inf", "nan", "true", "false"}) {
+    const std::string what = number + " is a number; an input of that name has it in quotes";
+    EXPECT_EQ(ErrorOfText(in + number + " = x\nout x"), "syntax error: 3:1: " + what);
+    EXPECT_EQ(ErrorOfText("in 0 " + number + ": float\nout $0"), "syntax error: 1:6: " + what);
+    EXPECT_EQ(ErrorOfText("in 0 \"" + number + "\": float\nout $0"), "no error");
+  }
+  EXPECT_EQ(ErrorOfText(in + "in 0 y: float"),
+            "syntax error: 3:6: there is an input 0 of another name or dtype already");
+  EXPECT_EQ(ErrorOfText(in + "in 0 \"x\": double"),
+            "syntax error: 3:6: there is an input 0 of another name or dtype already");
+  EXPECT_EQ(ErrorOfText(in + "in 0 \"x\": float\nout $2"), "no error");
   EXPECT_EQ(ErrorOfText(in + "out (x"), "syntax error: 3:7: expected \")\"");
   EXPECT_EQ(ErrorOfText(in + "out $7"), "syntax error: 3:5: there is no input line 7");
   EXPECT_EQ(ErrorOfText(in + "out tanh(x, x)"), "invalid argument: 3:5: tanh(x, x) has 2 operands, must have 1");
