@@ -1,11 +1,9 @@
-// Kernels of operators on float or double: FloatKernel, and Map for those that work element by element.
+// Kernels and shapes of operators on float or double.
 #pragma once
 
-#include <cstdint>
+#include <string>
 #include <utility>
 
-#include "stepnet/core/any_order.h"
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -33,26 +31,6 @@ RunFn FloatKernel(const OperatorCall& op, Fn fn) {
   return [fn = std::move(fn), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) { fn.template operator()<decltype(zero)>(run); });
   };
-}
-
-// Kernel that calls fn(x[i]) or fn(x[i], y[i]) for each element, where fn takes float or double (a generic lambda).
-// The shape rule has seen to it that all inputs have the dtype and size of the output.
-template <typename Fn>
-RunFn Map(const OperatorCall& op, Fn fn) {
-  return FloatKernel(op, [fn]<typename T>(const OpRun& run) {
-    T* out = run.Out(0).As<T>();
-    const T* x = run.In(0).As<T>();
-    InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
-      if constexpr (requires { fn(T{}, T{}); }) {
-        const T* y = run.In(1).As<T>();
-        STEPNET_ANY_ORDER
-        for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i], y[i]);
-      } else {
-        STEPNET_ANY_ORDER
-        for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i]);
-      }
-    });
-  });
 }
 
 }  // namespace stepnet

@@ -63,8 +63,8 @@ enum class ExprOp : std::uint8_t {
   kSigmoid,  // VectorSigmoid: 1 / (1 + e^-a)
   kErf,
   kErfc,  // VectorErfc: 1 - erf(a), exact where that is small; of infinity 0, of -infinity 2
-  kSin,
-  kCos,
+  kSin,   // VectorSin
+  kCos,   // VectorCos
   kFloor,
   kCeil,
   kRound,  // to the nearest whole number, of two the even one
@@ -188,7 +188,7 @@ struct ExprParts {
   std::string_view text = {};   // of kRequire
 };
 // Builders throw kTypeMismatch, naming the expression, for operands whose dtypes do not fit, and kInternal for a wrong
-// number of operands, an undefined one or a dimension outside [0, 4).
+// number of operands, an undefined one or a dimension outside [0, 4); and kCancelled (core/cancellation.h).
 Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts = {});
 
 Expr operator+(const Expr& a, const Expr& b);

@@ -7,16 +7,14 @@ namespace {
 
 using namespace stepnet;
 
-const Registration clip = Operator("acme.Clip")
-                              .Doc("Limits each element to [-limit, limit].")
-                              .Input("x", "any shape, float or double")
-                              .Output("y", "the shape of x")
-                              .Arg("limit", 1.0f, "the largest absolute value of y", AtLeast(0))
-                              .InPlace({{0, 0}})
-                              .DerivedGradient({"y", "dy"}, {"dx"}, "dx = dy where |y| < limit, 0 elsewhere.")
-                              .Formula([](Formula& f) {
-                                const double limit = f.Number("limit");
-                                f.Out({Min(Max(f.In("x"), -limit), limit)});
-                              });
+const Registration clip =
+    Operator("acme.Clip")
+        .Doc("Limits each element to [-limit, limit].")
+        .Input("x", "any shape, float or double")
+        .Output("y", "the shape of x")
+        .Arg("limit", 1.0f, "the largest absolute value of y", AtLeast(0))
+        .InPlace({{0, 0}})
+        .DerivedGradient({"y", "dy"}, {"dx"}, "dx = dy where |y| < limit, 0 elsewhere.")
+        .Formula([](Formula& f) { f.Out({Min(Max(f.In("x"), -f.Number("limit")), f.Number("limit"))}); });
 
 }  // namespace

@@ -16,5 +16,12 @@ TEST(Erf, FollowsItsEquation) {
   OpTest("Erf").Input("x", {4}, {-inf, inf, nan, 0}).Gives({4}, {-1, 1, nan, 0});
 }
 
+TEST(Erf, TakesNoElementsAndRefusesBadInput) {
+  OpTest("Erf").Input("x", {0, 5}, {}).Gives({0, 5}, {});
+  OpTest("ErfGradient").Input("x", {0, 5}, {}).Input("dy", {0, 5}, {}).Gives({0, 5}, {});
+  ExpectError([] { OpTest("Erf").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
+              "…Erf works on float and double; x is int32 [1]");
+}
+
 }  // namespace
 }  // namespace stepnet

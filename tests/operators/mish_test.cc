@@ -14,5 +14,12 @@ TEST(Mish, FollowsItsEquation) {
   OpTest("Mish").Input("x", {2}, {1000, -1000}).Gives({2}, {1000, 0});  // without overflow
 }
 
+TEST(Mish, TakesNoElementsAndRefusesBadInput) {
+  OpTest("Mish").Input("x", {0, 5}, {}).Gives({0, 5}, {});
+  OpTest("MishGradient").Input("x", {0, 5}, {}).Input("dy", {0, 5}, {}).Gives({0, 5}, {});
+  ExpectError([] { OpTest("Mish").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
+              "…Mish works on float and double; x is int32 [1]");
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -14,11 +14,25 @@ TEST(Rounding, GoesToWholeNumbers) {
   OpTest("Round").Input("x", {10}, x).Gives({10}, {-2, -2, 0, 0, 0, 2, 2, 1e30, inf, nan});
 }
 
+TEST(Rounding, TakesNoElementsAndRefusesBadInput) {
+  for (const char* type : {"Floor", "Ceil", "Round"}) {
+    OpTest(type).Input("x", {0, 5}, {}).Gives({0, 5}, {});
+    ExpectError([&] { OpTest(type).Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
+                StrCat("…", type, " works on float and double; x is int32 [1]"));
+  }
+}
+
 TEST(Mod, KeepsTheSignOfXOrIsAtLeast0) {
   OpTest("Mod").Arg("divisor", 3).Input("x", {5}, {-4, -3, 0, 4.5, 7}).Gives({5}, {-1, 0, 0, 1.5, 1});
   OpTest("Mod").Arg("divisor", 3).Arg("sign_follow_divisor", 1).Input("x", {3}, {-4, -3, 5}).Gives({3}, {2, 0, 2});
   const Tensor whole = OpTest("Mod").Arg("divisor", 5).Input("x", Tensor::Of<std::int64_t>({3}, {-7, 12, 5})).Run()[0];
   EXPECT_EQ(ToDoubles(whole), (std::vector<double>{-2, 2, 0}));
+}
+
+TEST(Mod, TakesNoElementsAndRefusesBadInput) {
+  OpTest("Mod").Arg("divisor", 3).Input("x", {0, 5}, {}).Gives({0, 5}, {});
+  ExpectError([] { OpTest("Mod").Arg("divisor", 3).Input("x", Tensor::Of<bool>({1}, {true})).Run(); },
+              "…x is bool [1]");
 }
 
 TEST(Mod, RefusesADivisorOf0) {

@@ -13,6 +13,13 @@ TEST(Silu, FollowsItsEquation) {
   OpTest("Silu").RandomIn("x", {3, 5}, 7, -3, 3).GradientMatches();
 }
 
+TEST(Silu, TakesNoElementsAndRefusesBadInput) {
+  OpTest("Silu").Input("x", {0, 5}, {}).Gives({0, 5}, {});
+  OpTest("SiluGradient").Input("x", {0, 5}, {}).Input("dy", {0, 5}, {}).Gives({0, 5}, {});
+  ExpectError([] { OpTest("Silu").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
+              "…Silu works on float and double; x is int32 [1]");
+}
+
 TEST(SwishGradient, IsOneOrNothingWhereXIsLarge) {
   OpTest("SwishGradient")
       .Input("x", {3}, {-1e8, 40, 1e8})
