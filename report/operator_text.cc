@@ -102,7 +102,8 @@ std::string OwnFormulaText(const OperatorSchema& schema) {
   if (!schema.formula) return "";
   const std::string text = FormulaText(schema);
   if (text.empty() && FormulaFault(schema)) return "";  // `ops` says what is wrong with it
-  if (text.empty()) return "not shown, because it takes none of the inputs that were tried";
+  if (text.empty())
+    return "not shown, because it takes none of the inputs that were tried, or is another one for each of them";
   const std::string sums = RepeatedGradientsText(schema, schema);  // of a gradient operator
   return sums.empty() ? text : StrCat(text, "; ", sums);
 }

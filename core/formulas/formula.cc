@@ -64,6 +64,25 @@ const TensorInfo& Formula::InfoOfInput(int input) const {
   return kUnknown;
 }
 
+// What people read: the name of the input and, where it is read in a further way, how.
+std::string Formula::NameOf(const Read& read, bool is_first) const {
+  const Read* const first = is_first || read.input < 0 ? nullptr : &reads_[read.input];
+  std::string name = read.name;
+  if (read.access == Access::kBlock) {
+    name += "_" + std::to_string(read.block);
+    const bool is_further = first != nullptr && (first->access != read.access || first->blocks != read.blocks);
+    return is_further ? StrCat(name, "_of_", read.blocks) : name;
+  }
+  if (first == nullptr) return name;
+  switch (read.access) {
+    case Access::kRow: return name + "_of_row";
+    case Access::kColumn: return name + "_of_column";
+    case Access::kScalar: return name + "_of_all";
+    case Access::kAlong: return StrCat(name, "_along_", Join(read.dimensions, "_"));
+    default: return name + "_of_element";
+  }
+}
+
 Expr Formula::ReadInput(Read wanted) {
   const int input = wanted.input;
   const bool has_own = input >= 0 && reads_[input].access == Access::kNone;  // then it has not been read at all
@@ -75,8 +94,7 @@ Expr Formula::ReadInput(Read wanted) {
     reads_.push_back({});
   }
   inputs_.resize(reads_.size());
-  std::string text = wanted.name;
-  if (wanted.access == Access::kBlock) text += "_" + std::to_string(wanted.block);
+  const std::string text = NameOf(wanted, has_own);
   reads_[read] = std::move(wanted);
   const DType dtype = InfoOfInput(input).dtype;
   CheckOperandType(dtype, "input ", reads_[read].name);
@@ -108,12 +126,13 @@ std::vector<Expr> Formula::Ins(std::string_view name) {
 
 // A count that an argument says comes from a net.
 void Formula::FailTooManyBlocks(std::string_view name, std::int64_t count) const {
-  std::string text = StrCat(query_.op().type(), " reads \"", name, "\" in ", count, " blocks, more than ", kMaxBlocks);
+  std::string what = StrCat("reads \"", name, "\" in ", count, " blocks, more than ", kMaxBlocks);
   for (const ArgumentSpec& spec : query_.op().schema().arguments) {
     if (spec.type != ArgumentType::kInt || query_.op().Int(spec.name) != count) continue;
-    throw Error(ErrorCode::kInvalidArgument, StrCat(text, "; its argument \"", spec.name, "\" is ", count));
+    what += StrCat("; its argument \"", spec.name, "\" is ", count);
+    break;
   }
-  throw Error(ErrorCode::kInvalidArgument, text);
+  throw FormulaAsksAmiss(query_, what, ErrorCode::kInvalidArgument);
 }
 
 std::vector<Expr> Formula::Blocks(std::string_view name, std::int64_t count) {
@@ -195,8 +214,8 @@ const TensorInfo& Formula::OutputByRule() const {
 std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
   const Shape& shape = ShapeOf(input);
   // Formulas are also asked before a shape rule has looked at the axis.
-  rows_from_ = static_cast<int>(std::clamp<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0, Shape::kMaxRank));
-  return shape.SizeFrom(std::min(rows_from_, shape.rank()));
+  rows_from_ = static_cast<int>(std::clamp<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0, shape.rank()));
+  return shape.SizeFrom(rows_from_);
 }
 
 double Formula::Number(std::string_view argument) const {

@@ -155,6 +155,7 @@ class Formula {
   const TensorInfo& InfoOfInput(int input) const;
   Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
   Expr ReadInput(Read read);
+  std::string NameOf(const Read& read, bool is_first) const;
   [[noreturn]] void FailTooManyBlocks(std::string_view name, std::int64_t count) const;
 
   const ShapeQuery& query_;
@@ -163,16 +164,16 @@ class Formula {
   // How the region's inputs are read. Input i of the operator is that of the region, whenever the formula names it;
   // where it is read in further ways, they come behind.
   std::vector<Read> reads_;
-  std::map<Read, size_t> further_;  // where those are that come behind
-  std::vector<Expr> inputs_;        // what each of them is in expressions: an input, or what is loaded from it
+  std::vector<Expr> inputs_;  // what each of them is in expressions: an input, or what is loaded from it
   std::optional<std::vector<FormulaOutput>> outputs_;
   mutable bool asks_for_operator_ = false;
   mutable bool asks_for_shapes_ = false;
   mutable bool asks_for_output_ = false;
   std::vector<Expr> requirements_;
-  int rows_from_ = -1;         // the dimension from which on all are one row; -1: the last
-  std::optional<Shape> over_;  // the shape that it says itself
-  bool draws_ = false;         // random numbers
+  int rows_from_ = -1;              // the dimension from which on all are one row; -1: the last
+  std::optional<Shape> over_;       // the shape that it says itself
+  bool draws_ = false;              // random numbers
+  std::map<Read, size_t> further_;  // where in reads_ those are that come behind those of the inputs
 };
 
 // The formula of a gradient operator: the derivative of what the operator type `forward` computes. Names say what is
@@ -225,6 +226,7 @@ struct FormulaRegion {
   // fewer rows, so have outputs.
   bool follows_inputs = false;
   std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
+  Shape over;                       // what the formula computes over; rows are runs along the last dimension
 };
 
 // Whether the formula says what the operator computes: regions read and write all of these dtypes, and it is no

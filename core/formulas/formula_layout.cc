@@ -22,8 +22,8 @@ void FailInFormula(const ShapeQuery& query, const std::string& what) {
   throw Error(ErrorCode::kInternal, StrCat("the formula of ", query.op().type(), " ", what));
 }
 
-FormulaAsksAmiss::FormulaAsksAmiss(const ShapeQuery& query, const std::string& what)
-    : Error(ErrorCode::kInternal, StrCat("the formula of ", query.op().type(), " ", what)) {}
+FormulaAsksAmiss::FormulaAsksAmiss(const ShapeQuery& query, const std::string& what, ErrorCode code)
+    : Error(code, StrCat("the formula of ", query.op().type(), " ", what)) {}
 
 std::string FormulaFailure(const ShapeQuery& query, const std::string& what) {
   return StrCat(query.op().type(), what, "; its inputs are ", InputsText(query));

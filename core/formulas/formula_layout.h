@@ -26,7 +26,7 @@ std::string FormulaFailure(const ShapeQuery& query, const std::string& what);
 // may refuse such an operator with a better message.
 class FormulaAsksAmiss : public Error {
  public:
-  FormulaAsksAmiss(const ShapeQuery& query, const std::string& what);
+  FormulaAsksAmiss(const ShapeQuery& query, const std::string& what, ErrorCode code = ErrorCode::kInternal);
 };
 
 // Says that a formula gives what the shape rule of its operator contradicts.

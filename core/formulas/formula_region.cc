@@ -35,6 +35,7 @@ class FormulaCompiler {
       FailInFormula(query_, StrCat("gives ", formula_.outputs_->size(), " outputs, the operator has ",
                                    query_.op().num_outputs()));
     }
+    result_.over = shape_;
     for (const Read& read : formula_.reads_) AddInput(read);
     for (int i = 0; i < query_.op().num_outputs(); ++i) AddOutput(i);
     result_.region.requirements = formula_.requirements_;

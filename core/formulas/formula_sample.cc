@@ -38,6 +38,18 @@ class FormulaSample {
     return MakeFormulaRegion(query, by_rule ? op_.schema().shapes(query) : std::vector<TensorInfo>());
   }
 
+  // The elements of this input are the shape of others.
+  void HoldShape(int input) {
+    TensorInfo& info = inputs_[input];
+    if (info.dtype != DType::kInt32 && info.dtype != DType::kInt64) return;
+    info.shape = Shape({elements_.rank()});
+    info.value = Tensor(info.dtype, info.shape);
+    for (int d = 0; d < elements_.rank(); ++d) {
+      if (info.dtype == DType::kInt32) info.value.data<std::int32_t>()[d] = static_cast<std::int32_t>(elements_[d]);
+      if (info.dtype == DType::kInt64) info.value.data<std::int64_t>()[d] = elements_[d];
+    }
+  }
+
   // Whether the operator takes these inputs, maybe without its formula.
   bool FitsShapeRule() const {
     try {
@@ -53,6 +65,7 @@ class FormulaSample {
   bool IsRefusedByRule() const {
     try {
       op_.schema().shapes(ShapeQuery(op_, inputs_));
+    } catch (const FormulaAsksAmiss&) {  // the formula says it, as the rule
     } catch (const Error& error) {
       return error.code() != ErrorCode::kInternal;
     } catch (const ValueUnknown&) {
@@ -85,6 +98,9 @@ class FormulaSample {
     is_over_too_many_ = formula.over_ && formula.over_->rank() > kRegionDims;
     for (const Formula::Read& read : formula.reads_) {
       if (read.input >= 0) inputs_[read.input].shape = ShapeFor(formula, read);
+    }
+    for (const Formula::Read& read : formula.reads_) {  // however else it is read
+      if (read.input >= 0 && read.access == Access::kScalar) inputs_[read.input].shape = Shape({1});
     }
   }
 
@@ -149,6 +165,7 @@ OperatorDef WholeOperator(const OperatorSchema& schema, const SampleRequest& req
     if (value.f) argument->set_f(*value.f);
     if (value.i) argument->set_i(*value.i);
     if (value.s) argument->set_s(*value.s);
+    for (const std::int64_t item : value.ints) argument->add_ints(item);
   }
   return op;
 }
@@ -186,11 +203,20 @@ class DTypeCounter {
 };
 
 // The region for inputs of such shapes, by the shape rule or without.
-std::optional<FormulaRegion> MakeSample(const OperatorCall& call, std::span<const DType> dtypes, const Shape& shape,
-                                        bool by_rule, int repeated = -1) {
+std::optional<SampledFormula> MakeSample(const OperatorCall& call, std::span<const DType> dtypes, const Shape& shape,
+                                         bool by_rule, int repeated = -1) {
+  const auto made = [&](const FormulaSample& sample) -> std::optional<SampledFormula> {
+    if (!sample.Applies()) return {};
+    return SampledFormula{sample.MakeRegion(by_rule), {dtypes.begin(), dtypes.end()}, shape, by_rule};
+  };
   try {
-    const FormulaSample sample(call, dtypes, shape, repeated);
-    if (sample.Applies()) return sample.MakeRegion(by_rule);
+    FormulaSample sample(call, dtypes, shape, repeated);
+    try {
+      return made(sample);
+    } catch (const ValueUnknown& unknown) {
+      sample.HoldShape(unknown.input);
+      return made(sample);
+    }
   } catch (const Error&) {
     CheckCancelled();
   } catch (const ValueUnknown&) {
@@ -198,14 +224,38 @@ std::optional<FormulaRegion> MakeSample(const OperatorCall& call, std::span<cons
   return {};
 }
 
-std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule, int repeated = -1,
-                                        const Shape& shape = SampleShape()) {
+std::optional<SampledFormula> FindSample(const OperatorCall& call, bool by_rule, int repeated = -1,
+                                         const Shape& shape = SampleShape()) {
   DTypeCounter counter(call.num_inputs());
   do {
-    std::optional<FormulaRegion> made = MakeSample(call, counter.dtypes(), shape, by_rule, repeated);
+    std::optional<SampledFormula> made = MakeSample(call, counter.dtypes(), shape, by_rule, repeated);
     if (made) return made;
   } while (counter.Next());
   return {};
+}
+
+// What is asked for, of these dtypes if there are any.
+std::optional<SampledFormula> FindSample(const OperatorSchema& schema, const SampleRequest& request, const Shape& shape,
+                                         bool by_rule) {
+  try {
+    const OperatorCall call(WholeOperator(schema, request));
+    if (request.like != nullptr) return MakeSample(call, request.like->dtypes, shape, by_rule);
+    if (!request.dtype) return FindSample(call, by_rule, -1, shape);
+    return MakeSample(call, std::vector<DType>(call.num_inputs(), *request.dtype), shape, by_rule);
+  } catch (const Error&) {  // an argument is required, or may not be so
+    CheckCancelled();
+    return {};
+  }
+}
+
+// The request with the shape as an argument; nothing where the operator has inputs, or no such argument.
+std::optional<SampleRequest> WithShapeArgument(const OperatorSchema& schema, const SampleRequest& request,
+                                               const Shape& shape) {
+  const int list = IndexOf(schema.arguments, ArgumentType::kInts, &ArgumentSpec::type);
+  if (list < 0 || std::ssize(schema.inputs) > request.left_out) return {};
+  SampleRequest with_shape = request;
+  with_shape.arguments.try_emplace(schema.arguments[list].name).first->second.ints = shape.ToVector();
+  return with_shape;
 }
 
 // A message of a check with more places than there are values. Samples alone tell: elsewhere names of blobs, which
@@ -304,23 +354,21 @@ KeptByKey<bool>& Sound() {
 
 }  // namespace
 
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema, const SampleRequest& request) {
+std::optional<SampledFormula> SampleFormula(const OperatorSchema& schema, const SampleRequest& request) {
   if (!schema.formula) return {};
-  try {
-    const OperatorCall call(WholeOperator(schema, request));
-    if (request.dtype) {
-      const std::vector<DType> dtypes(call.num_inputs(), *request.dtype);
-      return MakeSample(call, dtypes, SampleShape(), /*by_rule=*/true);
+  const Shape rows = SampleShape(), more = rows.Inserted(0, 1);
+  std::vector<Shape> shapes = {rows, more, more.Inserted(0, 1), rows.Without(0)};
+  if (request.shape) shapes = {*request.shape};
+  for (const bool by_rule : {true, false}) {
+    if (request.like != nullptr && by_rule != request.like->is_ruled) continue;
+    for (const Shape& shape : shapes) {
+      if (auto found = FindSample(schema, request, shape, by_rule)) return found;
     }
-    // Rows are those of two dimensions where it reads more, so that numbers of them and of elements are known again.
-    const Shape rows = SampleShape(), more = rows.Inserted(0, 1);
-    for (const Shape& shape : {rows, more, more.Inserted(0, 1), rows.Without(0)}) {
-      for (const bool by_rule : {true, false}) {
-        if (std::optional<FormulaRegion> region = FindSample(call, by_rule, -1, shape)) return region;
-      }
+    for (const Shape& shape : shapes) {
+      const std::optional<SampleRequest> with_shape = WithShapeArgument(schema, request, shape);
+      if (!with_shape) break;
+      if (auto found = FindSample(schema, *with_shape, shape, by_rule)) return found;
     }
-  } catch (const Error&) {  // an argument is required, or may not be so
-    CheckCancelled();
   }
   return {};
 }

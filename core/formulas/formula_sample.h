@@ -6,26 +6,36 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 
-// The shape of inputs in samples: no formula says these numbers for another reason, so that a constant which is one is
-// the size of a row, or the number of rows.
+// The shape of inputs in samples, unless another one is asked for.
 inline constexpr std::int64_t kSampleRows = 1009;
 inline constexpr std::int64_t kSampleColumns = 1013;
+
+// A region, and of what inputs it is.
+struct SampledFormula : FormulaRegion {
+  std::vector<DType> dtypes = {};
+  Shape shape = {};      // of what is read element by element
+  bool is_ruled = true;  // the shape rule takes them
+};
 
 // What an operator is to be like.
 struct SampleRequest {
   std::map<std::string, ArgumentValue> arguments = {};  // others have their defaults
   int left_out = 0;                                     // so many optional inputs, the last ones
-  std::optional<DType> dtype = {};  // of all inputs; otherwise the first that fit, floats if they do
+  std::optional<DType> dtype = {};       // of all inputs; otherwise the first that fit, floats if they do
+  const SampledFormula* like = nullptr;  // with the dtypes of this one, and as the shape rule has it
+  std::optional<Shape> shape = {};       // otherwise the first that fits
 };
 
 // The region for inputs of shapes that fit, two where there may be any number. Nothing where there is no formula, or
-// where it depends on more than that.
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema, const SampleRequest& request = {});
+// where it depends on more than that. An operator without inputs gets the shape as an argument where it has to have
+// one; and one whose shapes depend on what an input holds gets it there.
+std::optional<SampledFormula> SampleFormula(const OperatorSchema& schema, const SampleRequest& request = {});
 
 // That of the default arguments where input `repeated` has one row, which is repeated over those of the others. Nothing
 // where the operator has no such input, or does not take one of this shape.

@@ -1,144 +1,61 @@
-// Numbers of a formula have names no more once it has been asked. So it is asked with numbers that nobody writes, which
-// are found again in its constants; twice with others, since a constant that is made of an argument in a way that is
-// not known here must not be printed as if it were one.
+// What a formula is like is found by asking for it of samples: the numbers of two that differ have names, and what
+// other values of an argument make of it is said.
 #include "stepnet/core/formulas/formula_text.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <sstream>
-#include <unordered_map>
 
-#include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/expressions/expr_text.h"
+#include "stepnet/core/formulas/formula_layout.h"
+#include "stepnet/core/formulas/formula_names.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/index_of.h"
-#include "stepnet/core/stored_float.h"
 
 namespace stepnet {
 namespace {
 
 using Arguments = std::map<std::string, ArgumentValue>;
 
-// A name for a number.
-struct Symbol {
-  std::string name;
-  double value = 0;
-};
-
-// What formulas make of an argument before expressions see it.
-struct Form {
-  double (*of)(double);
-  Expr (*make)(const Expr&);
-};
-constexpr Form kForms[] = {
-    {[](double v) { return v; }, [](const Expr& v) { return v; }},
-    {[](double v) { return -v; }, [](const Expr& v) { return -v; }},
-    {[](double v) { return 1 - v; }, [](const Expr& v) { return 1 - v; }},
-    {[](double v) { return 1 + v; }, [](const Expr& v) { return 1 + v; }},
-    {[](double v) { return 1 / v; }, [](const Expr& v) { return 1 / v; }},
-    {[](double v) { return 1 / (1 - v); }, [](const Expr& v) { return 1 / (1 - v); }},
-    {[](double v) { return v - 1; }, [](const Expr& v) { return v - 1; }},
-    {[](double v) { return v * v; }, [](const Expr& v) { return v * v; }},
-    {[](double v) { return 2 * v; }, [](const Expr& v) { return 2 * v; }},
-};
-
-// Expressions with the names of numbers in place of these.
-class Naming {
- public:
-  Naming(std::vector<Symbol> symbols, int num_inputs) : symbols_(std::move(symbols)), next_input_(num_inputs) {}
-
-  std::vector<Expr> Name(std::span<const Expr> roots) {
-    for (const ExprNode* node : ExprNodes(roots)) named_.emplace(node, NamedNode(*node));
-    std::vector<Expr> named;
-    for (const Expr& root : roots) named.push_back(named_.at(root.node()));
-    return named;
-  }
-
- private:
-  Expr NamedNode(const ExprNode& node) {
-    if (node.op == ExprOp::kConstant) return NamedConstant(node);
-    std::vector<Expr> operands;
-    for (const ExprNode* operand : node.Operands()) operands.push_back(named_.at(operand));
-    if (operands.empty()) return Expr::Of(&node);
-    const std::string text = NamedText(node.text);
-    return MakeExpr(node.op, operands, {.dtype = node.dtype, .number = node.number, .text = text});
-  }
-
-  // A message, in which sizes may stand.
-  std::string NamedText(std::string text) const {
-    for (const Symbol& symbol : symbols_) {
-      if (symbol.value != std::floor(symbol.value)) continue;
-      const std::string number = std::to_string(static_cast<std::int64_t>(symbol.value));
-      for (size_t at = 0; (at = text.find(number, at)) != std::string::npos; at += symbol.name.size()) {
-        text.replace(at, number.size(), symbol.name);
-      }
-    }
-    return text;
-  }
-
-  Expr NamedConstant(const ExprNode& node) {
-    const double value = DoubleOf({.dtype = node.dtype, .bits = node.bits});
-    for (const Form& form : kForms) {
-      for (const Symbol& symbol : symbols_) {
-        if (IsAbout(value, form.of(symbol.value))) return form.make(Named(symbol, node.dtype));
-      }
-    }
-    for (const Symbol& a : symbols_) {
-      for (const Symbol& b : symbols_) {
-        if (!IsAbout(value, a.value * b.value)) continue;
-        return Named(a, node.dtype) * Named(b, node.dtype);
-      }
-    }
-    return Expr::Of(&node);
-  }
-
-  static bool IsAbout(double value, double known) { return std::abs(value - known) <= 1e-6 * std::abs(known); }
-
-  // One input has one dtype.
-  Expr Named(const Symbol& symbol, DType dtype) {
-    Expr& input = inputs_[symbol.name];
-    if (!input.defined()) input = Expr::Input(next_input_++, symbol.name, dtype);
-    return Cast(dtype, input);
-  }
-
-  const std::vector<Symbol> symbols_;
-  int next_input_;
-  std::map<std::string, Expr> inputs_;
-  std::unordered_map<const ExprNode*, Expr> named_;
-};
+// "y_1 = ", of the output of the region.
+std::string NameOfOutput(const OperatorSchema& schema, const FormulaRegion& formula, size_t i) {
+  const int output = formula.outputs[i];
+  const auto count = std::ranges::count(formula.outputs, output);
+  const auto block =
+      std::count(formula.outputs.begin(), formula.outputs.begin() + static_cast<std::ptrdiff_t>(i), output);
+  const bool has_name = output < std::ssize(schema.outputs);
+  return StrCat(has_name ? schema.outputs[output].name : StrCat(output), count > 1 ? StrCat("_", block) : "", " = ");
+}
 
 // The lines of the formula's expressions, each output by its name.
-std::string TextOf(const OperatorSchema& schema, const FormulaRegion& formula, std::vector<Symbol> symbols) {
-  for (const auto& [name, size] : {std::pair("num_elements", kSampleRows * kSampleColumns),
-                                   std::pair("row_size", kSampleColumns), std::pair("num_rows", kSampleRows)}) {
-    symbols.push_back({.name = name, .value = static_cast<double>(size)});
-  }
-  const std::vector<Expr> roots = formula.region.Roots();
-  std::istringstream lines(
-      PrintExprs(Naming(std::move(symbols), static_cast<int>(formula.region.inputs.size())).Name(roots)));
-  std::vector<std::string> items;
-  size_t outputs = 0;
-  int block = 0;
+std::string TextOf(const OperatorSchema& schema, const FormulaRegion& formula, const NamedFormula& named) {
+  std::istringstream lines(PrintExprs(named.roots));
+  std::vector<std::string> items, inputs;
+  size_t outputs = 0, input = 0;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("in ")) continue;
+    if (line.starts_with("in ")) {
+      const size_t quote = line.find('"'), colon = line.rfind(':');
+      if (quote < colon) inputs.push_back(StrCat("$", input, " is ", line.substr(quote, colon - quote)));
+      ++input;
+      continue;
+    }
     if (line.starts_with("out ")) {
       line = line.substr(4);
       if (outputs < formula.outputs.size()) {
         const bool is_sum = formula.region.outputs[outputs].kind == RegionOutputKind::kSums;
-        const int output = formula.outputs[outputs++];
-        const bool has_blocks = std::ranges::count(formula.outputs, output) > 1;
-        block = outputs > 1 && formula.outputs[outputs - 2] == output ? block + 1 : 0;
-        const size_t last = schema.outputs.size() - 1;
-        const std::string name = static_cast<size_t>(output) <= last ? schema.outputs[output].name : StrCat(output);
-        line = StrCat(name, has_blocks ? StrCat("_", block) : "", " = ",
-                      is_sum ? StrCat("sum_over_rows(", line, ")") : line);
+        line = NameOfOutput(schema, formula, outputs++) + (is_sum ? StrCat("sum_over_rows(", line, ")") : line);
       } else if (!line.starts_with("require(")) {
         continue;  // it stands above by a name of its own
       }
     }
     items.push_back(line);
   }
+  items.insert(items.end(), inputs.begin(), inputs.end());
+  std::vector<std::string> sizes;
+  for (const auto& [name, value] : named.sizes) sizes.push_back(name);
+  if (sizes.size() == 1) items.push_back(sizes[0] + " is a number that follows from the shapes");
+  if (sizes.size() > 1) items.push_back(Join(sizes, ", ") + " are numbers that follow from the shapes");
   return Join(items, "; ");
 }
 
@@ -151,14 +68,40 @@ ArgumentValue NumberFor(const ArgumentSpec& spec, double value) {
   return {.f = value};
 }
 
-// A number for argument k that the declaration allows and nobody writes; others for another `round`.
+// A number for argument k that the declaration allows and nobody writes; others for another `round`, and other
+// differences between those of two arguments.
 double RareNumber(const ArgumentSpec& spec, size_t k, int round) {
   const auto place = static_cast<double>(k + 1);
-  if (spec.type == ArgumentType::kInt) return 104729 + 2 * (place + 1000 * round);
+  if (spec.type == ArgumentType::kInt) return 104729 + 2 * (place * (1 + 7 * round) + 1000 * round);
   const double low = spec.constraint.min.value_or(spec.constraint.max.value_or(1) - 1);
   const double high = spec.constraint.max.value_or(low + 1);
-  return static_cast<float>(low + (high - low) * (0.3137 + 0.0173 * place + 0.1091 * round));
+  return static_cast<float>(low + (high - low) * (0.2137 + 0.0113 * place * (1 + 0.31 * round) + 0.0891 * round));
 }
+
+// Values for which a formula may be another one, of those that the declaration allows.
+std::vector<ArgumentValue> TriedValues(const ArgumentSpec& spec) {
+  std::vector<ArgumentValue> values;
+  for (const std::string& word : spec.constraint.one_of) values.push_back({.s = word});
+  switch (spec.type) {
+    case ArgumentType::kBool: values = {{.i = 0}, {.i = 1}}; break;
+    case ArgumentType::kInt:
+      for (int i = -2; i <= 16; ++i) values.push_back({.i = i});
+      break;
+    case ArgumentType::kFloat:
+    case ArgumentType::kNumber:
+      for (const double f : {-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 100.0}) values.push_back({.f = f});
+      break;
+    case ArgumentType::kInts: values = {{.ints = {0}}, {.ints = {1}}, {.ints = {-1}}, {.ints = {0, 1}}}; break;
+    case ArgumentType::kString:
+      if (values.empty()) values.push_back({.s = "other"});
+      break;
+    default: break;
+  }
+  std::erase_if(values, [&](const ArgumentValue& value) { return !spec.Problem(spec.name, value).empty(); });
+  return values;
+}
+
+bool IsChoice(const ArgumentSpec& spec) { return spec.type == ArgumentType::kBool || !spec.constraint.one_of.empty(); }
 
 // Values for an argument without default, the first that the operator takes.
 std::vector<ArgumentValue> RequiredValues(const ArgumentSpec& spec) {
@@ -194,65 +137,180 @@ std::string SymbolOf(const OperatorSchema& schema, const ArgumentSpec& spec) {
   return StrCat(is_other ? "arg_" : "", spec.name);
 }
 
+// Other sizes than those of the sample, none of them 1 if `fills`.
+Shape OtherShape(int rank, bool fills) {
+  const Shape all = fills ? Shape({2, 5, 3, 907, 1201}) : Shape({1, 1, 1, 907, 1201});
+  const std::vector<std::int64_t> sizes = all.ToVector();
+  return Shape(std::vector<std::int64_t>(sizes.end() - rank, sizes.end()));
+}
+
 class FormulaPrinter {
  public:
   explicit FormulaPrinter(const OperatorSchema& schema, SampleRequest request = {})
-      : schema_(schema), request_(std::move(request)), given_(request_.arguments) {}
+      : schema_(schema), request_(std::move(request)), given_(request_.arguments) {
+    if (!schema_.formula || !GiveRequired()) return;
+    base_ = Sample(given_);
+    NameArguments();
+  }
 
   // What is said before the formula, and the formula, "" where there is none.
-  std::pair<std::string, std::string> Print() {
-    if (!schema_.formula || !GiveRequired()) return {};
-    NameNumbers();
+  std::pair<std::string, std::string> Print() const {
+    if (!formula_) return {};
     std::vector<std::string> said;
     for (const ArgumentSpec& spec : schema_.arguments) {
-      const auto value = given_.find(spec.name);
-      const auto is_it = [&](size_t k) { return schema_.arguments[k].name == spec.name; };
-      if (value == given_.end() || std::ranges::any_of(named_, is_it)) continue;
-      const bool is_truth = spec.type == ArgumentType::kBool && value->second.i;
-      said.push_back(StrCat(spec.name, " = ",
-                            is_truth ? (*value->second.i != 0 ? "true" : "false") : value->second.Description()));
+      const auto given = given_.find(spec.name);
+      if (given == given_.end() ? !IsFolded(spec) : IsNamed(spec)) continue;
+      const ArgumentValue& value = given == given_.end() ? spec.default_value : given->second;
+      const bool is_truth = spec.type == ArgumentType::kBool && value.i;
+      said.push_back(StrCat(said.empty() ? "with " : "", spec.name, " = ",
+                            is_truth        ? (*value.i != 0 ? "true" : "false")
+                            : value.empty() ? "[]"
+                                            : value.Description()));
     }
-    return {said.empty() ? "" : StrCat("with ", Join(said, ", "), ": "), Text(0)};
+    if (const std::string inputs = InputsText(); !inputs.empty()) said.push_back("of " + inputs);
+    if (formula_->is_of_one_rank) said.push_back(StrCat("of ", base_->shape.rank(), " dimensions"));
+    return {said.empty() ? "" : Join(said, ", ") + ": ", TextOf(schema_, *base_, *formula_)};
+  }
+
+  // Values of the argument of which the formula is another one than the text says.
+  std::vector<ArgumentValue> OtherForms(const ArgumentSpec& spec) const {
+    std::vector<ArgumentValue> values;
+    const bool has_numbers = IsNumber(spec) && !IsNamed(spec);  // which IsFolded says
+    if (!formula_ || (!IsNumber(spec) && !IsChoice(spec))) return values;
+    for (const ArgumentValue& value : TriedValues(spec)) {
+      const Likeness likeness = With(spec, value);
+      if (likeness == Likeness::kOther || (likeness == Likeness::kOtherNumbers && !has_numbers))
+        values.push_back(value);
+    }
+    return values;
   }
 
  private:
-  // With the numbers of this round in place of named arguments; "" where the operator does not take them.
-  std::string Text(int round) const {
-    SampleRequest request = request_;
-    Arguments& arguments = request.arguments = given_;
-    std::vector<Symbol> symbols;
-    for (const size_t k : named_) {
-      const ArgumentSpec& spec = schema_.arguments[k];
-      const double number = RareNumber(spec, k, round);
-      arguments[spec.name] = NumberFor(spec, number);
-      symbols.push_back({.name = SymbolOf(schema_, spec), .value = number});
-    }
-    const std::optional<FormulaRegion> sample = SampleFormula(schema_, request);
-    return sample ? TextOf(schema_, *sample, symbols) : "";
+  bool IsNamed(const ArgumentSpec& spec) const {
+    return std::ranges::any_of(named_, [&](size_t k) { return schema_.arguments[k].name == spec.name; });
   }
 
-  // All numbers, if they are no more than parts of the text, or else those of them that are.
-  void NameNumbers() {
+  // Whether the text has the default of the argument in it, unseen. The numbers of a list may be a shape.
+  bool IsFolded(const ArgumentSpec& spec) const {
+    if (IsNamed(spec) || IsChoice(spec)) return false;
+    return std::ranges::any_of(TriedValues(spec), [&](const ArgumentValue& value) {
+      const Likeness likeness = With(spec, value);
+      return likeness == Likeness::kOther || (likeness == Likeness::kOtherNumbers && IsNumber(spec));
+    });
+  }
+
+  // How the formula with this value is like the one that is printed, whether other arguments have their defaults or
+  // not.
+  Likeness With(const ArgumentSpec& spec, const ArgumentValue& value) const {
+    Arguments defaults = given_;
+    for (const size_t k : named_) defaults.try_emplace(schema_.arguments[k].name, schema_.arguments[k].default_value);
+    Likeness likeness = Likeness::kOther;
+    for (Arguments arguments : {ArgumentsOf(named_, 0), std::move(defaults)}) {
+      arguments[spec.name] = value;
+      const std::optional<SampledFormula> sample = Sample(arguments, &*base_);
+      if (!sample) return Likeness::kSame;  // it is not taken
+      likeness = std::min(likeness, LikenessOf(*formula_, ReadingOf(*sample, named_, arguments)));
+    }
+    return likeness;
+  }
+
+  // "int32 lengths, bool mask": what is not float, where that has not been asked for.
+  std::string InputsText() const {
+    std::vector<std::string> texts;
+    for (size_t i = 0; !request_.dtype && i < schema_.inputs.size(); ++i) {
+      const int position = PositionOf(schema_.inputs, static_cast<int>(i), static_cast<int>(base_->dtypes.size()));
+      if (position < 0 || base_->dtypes[position] == DType::kFloat) continue;
+      texts.push_back(StrCat(base_->dtypes[position], " ", schema_.inputs[i].name));
+    }
+    return Join(texts, ", ");
+  }
+
+  std::optional<SampledFormula> Sample(const Arguments& arguments, const SampledFormula* like = nullptr,
+                                       std::optional<Shape> shape = {}) const {
+    SampleRequest request = request_;
+    request.arguments = arguments;
+    request.like = like;
+    request.shape = std::move(shape);
+    return SampleFormula(schema_, request);
+  }
+
+  // What is given, and numbers that nobody writes for these arguments.
+  Arguments ArgumentsOf(const std::vector<size_t>& named, int round) const {
+    Arguments arguments = given_;
+    for (const size_t k : named) {
+      const ArgumentSpec& spec = schema_.arguments[k];
+      arguments[spec.name] = NumberFor(spec, RareNumber(spec, k, round));
+    }
+    return arguments;
+  }
+
+  FormulaReading ReadingOf(const SampledFormula& sample, const std::vector<size_t>& named,
+                           const Arguments& arguments) const {
+    FormulaReading reading{.roots = sample.region.Roots(), .numbers = {}};
+    for (const size_t k : named) {
+      const ArgumentValue& value = arguments.at(schema_.arguments[k].name);
+      const double number = value.f ? *value.f : static_cast<double>(value.i.value_or(0));
+      reading.numbers.emplace_back(SymbolOf(schema_, schema_.arguments[k]), number);
+    }
+    const Shape& over = sample.over;
+    const std::int64_t row = over.rank() == 0 ? 1 : over[-1];
+    for (const auto& [name, size] :
+         {std::pair("num_elements", over.size()), {"row_size", row}, {"num_rows", row == 0 ? 0 : over.size() / row}}) {
+      reading.numbers.emplace_back(FreeName(name), static_cast<double>(size));
+    }
+    return reading;
+  }
+
+  // The name, or another one where an operand or an argument has it.
+  std::string FreeName(const std::string& name) const { return taken_.contains(name) ? FreeName("the_" + name) : name; }
+
+  // The formula with the names of these arguments; nothing where one of them stands there otherwise, or not at all.
+  std::optional<NamedFormula> Named(const std::vector<size_t>& named) const {
+    std::vector<FormulaReading> readings;
+    const auto add = [&](std::optional<Shape> shape) {
+      const Arguments arguments = ArgumentsOf(named, static_cast<int>(readings.size()));
+      const std::optional<SampledFormula> sample = Sample(arguments, &*base_, std::move(shape));
+      if (sample) readings.push_back(ReadingOf(*sample, named, arguments));
+      return sample.has_value();
+    };
+    const int rank = base_->shape.rank();
+    if (!add(base_->shape) || !add(base_->shape)) return {};
+    if (!add(OtherShape(rank, true)) && !add(OtherShape(rank, false))) return {};
+    const bool has_more = add(OtherShape(rank + 1, true));
+    std::optional<NamedFormula> formula = NameNumbers(readings, taken_);
+    if (!formula && has_more) {
+      readings.pop_back();
+      formula = NameNumbers(readings, taken_);
+      if (formula) formula->is_of_one_rank = true;
+    }
+    const auto is_there = [&](size_t k) { return formula->names.contains(SymbolOf(schema_, schema_.arguments[k])); };
+    if (formula && !std::ranges::all_of(named, is_there)) return {};
+    return formula;
+  }
+
+  // All that are numbers, if the formula can be written with their names, or else those of them with which it can.
+  void NameArguments() {
+    if (!base_) return;
+    for (const auto* formals : {&schema_.inputs, &schema_.outputs}) {
+      for (const Formal& formal : *formals) taken_.insert(formal.name);
+    }
     std::vector<size_t> numbers;
     for (size_t k = 0; k < schema_.arguments.size(); ++k) {
-      if (IsNumber(schema_.arguments[k])) numbers.push_back(k);
+      taken_.insert(SymbolOf(schema_, schema_.arguments[k]));
+      if (IsNumber(schema_.arguments[k]) && !request_.arguments.contains(schema_.arguments[k].name))
+        numbers.push_back(k);
     }
-    named_ = numbers;
-    if (AreNamed()) return;
-    named_.clear();
+    formula_ = Named(numbers);
+    if (formula_) named_ = numbers;
+    if (formula_ || !(formula_ = Named({}))) return;
     for (const size_t k : numbers) {
       named_.push_back(k);
-      if (!AreNamed()) named_.pop_back();
+      if (std::optional<NamedFormula> more = Named(named_)) {
+        formula_ = std::move(more);
+      } else {
+        named_.pop_back();
+      }
     }
-  }
-
-  // Whether the arguments are where the text has their names, and nowhere else.
-  bool AreNamed() const {
-    const std::string text = Text(0);
-    const auto is_there = [&](size_t k) {
-      return text.find(SymbolOf(schema_, schema_.arguments[k])) != std::string::npos;
-    };
-    return std::ranges::all_of(named_, is_there) && text == Text(1);
   }
 
   // Finds values of required arguments; false where there are none.
@@ -270,13 +328,16 @@ class FormulaPrinter {
   bool IsTaken() const {
     const bool has_all = std::ranges::all_of(
         schema_.arguments, [&](const ArgumentSpec& spec) { return !spec.required || given_.contains(spec.name); });
-    return !has_all || !Text(0).empty();
+    return !has_all || Sample(given_).has_value();
   }
 
   const OperatorSchema& schema_;
   const SampleRequest request_;
-  Arguments given_;            // what is asked for, and what is required
-  std::vector<size_t> named_;  // arguments
+  Arguments given_;                      // what is asked for, and what is required
+  std::optional<SampledFormula> base_;   // with these alone
+  std::set<std::string> taken_;          // names
+  std::vector<size_t> named_;            // arguments
+  std::optional<NamedFormula> formula_;  // that is printed
 };
 
 }  // namespace
@@ -287,14 +348,12 @@ std::string FormulaText(const OperatorSchema& schema) {
 }
 
 std::vector<std::string> FormulaVariants(const OperatorSchema& schema) {
-  const std::string usual = FormulaPrinter(schema).Print().second;
+  const FormulaPrinter printer(schema);
+  const std::string usual = printer.Print().second;
   std::set<std::string> seen = {"", usual};
   std::vector<std::string> variants;
   for (const ArgumentSpec& spec : schema.arguments) {
-    std::vector<ArgumentValue> values;
-    if (spec.type == ArgumentType::kBool) values = {{.i = 0}, {.i = 1}};
-    for (const std::string& word : spec.constraint.one_of) values.push_back({.s = word});
-    for (const ArgumentValue& value : values) {
+    for (const ArgumentValue& value : printer.OtherForms(spec)) {
       const auto [said, text] = FormulaPrinter(schema, {.arguments = {{spec.name, value}}}).Print();
       if (seen.insert(text).second) variants.push_back(said + text);
     }

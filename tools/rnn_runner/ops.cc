@@ -49,7 +49,10 @@ std::string AllAsMarkdown() {
       "Sizes are letters: `T` steps, `B` or `N` batch, `D` input size, `H` state size.\n"
       "The gradient of `x` is called `dx` in the declarations and `x_grad` in nets. Operators that a gradient is made "
       "of\n"
-      "have the arguments of the operator where they declare them and nothing else is said.\n\n",
+      "have the arguments of the operator where they declare them and nothing else is said.\n"
+      "A formula is that of float inputs and default arguments where nothing else is said; arguments that are numbers "
+      "stand\n"
+      "there by name. `row_size`, `num_rows` and `num_elements` are sizes of what it computes over.\n\n",
       Count(static_cast<std::int64_t>(schemas.size()), "operator"), ":\n");
   std::string letter;
   for (const OperatorSchema* schema : schemas) {

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formulas/formula_text.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/proto/net.pb.h"
@@ -237,8 +236,9 @@ TEST(FormulaFault, IsMoreBlocksThanAKernelHas) {
   for (const std::int64_t k : {std::int64_t{1025}, (std::int64_t{1} << 32) + 2}) {
     const std::optional<Error> fault = FormulaFault(WithK("test.InBlocks", k));
     ASSERT_TRUE(fault) << k;
-    EXPECT_EQ(fault->message(),
-              StrCat("test.InBlocks reads \"x\" in ", k, " blocks, more than 1024; its argument \"k\" is ", k));
+    EXPECT_EQ(fault->code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(fault->message(), StrCat("the formula of test.InBlocks reads \"x\" in ", k,
+                                       " blocks, more than 1024; its argument \"k\" is ", k));
   }
 }
 
@@ -247,85 +247,6 @@ TEST(FormulaFault, IsLookedForAsLongAsTimeIsLeft) {
   const CancellationScope scope(&over);
   EXPECT_EQ(ErrorOf([] { FormulaFault(WithK("test.OfTerms", 300'000)); }),
             "cancelled: the run took longer than its limit of 0 s");
-}
-
-TEST(FormulaText, NamesArgumentsSizesAndSums) {
-  const auto text = [](const char* type) { return FormulaText(GetOperator(type)); };
-  EXPECT_EQ(text("Scale"), "y = scale * x");
-  EXPECT_EQ(text("Clip"), "y = min(arg_max, max(arg_min, x))");
-  EXPECT_EQ(text("EluGradient"), "dx = dy * where(0 < y, 1, y + alpha)");
-  EXPECT_EQ(text("SeluGradient"), "dx = dy * where(0 < y, scale, y + alpha * scale)");
-  EXPECT_EQ(text("LayerNorm"),
-            "t0 = row_sum(x) / row_size; t1 = x - t0; t2 = sqrt(row_sum(t1 * t1) / row_size + epsilon); y = t1 * (1 / "
-            "t2); mean = t0; std = t2");
-  EXPECT_EQ(text("AveragedLoss"), "y = float(row_sum(double(x)) / num_elements)");
-  EXPECT_EQ(text("ElementwiseLinearGradient"), "dx = dy * w; dw = sum_over_rows(dy * x); db = sum_over_rows(dy)");
-  EXPECT_EQ(text("DropoutGrad"), "dx = where(mask, dy * (1 / (1 - ratio)), 0)");
-  EXPECT_EQ(text("Pow"), "y = pow(x, exponent)");
-  EXPECT_EQ(text("WeightedSum"), "y = 0 + w0 * x0 + w1 * x1");
-  EXPECT_EQ(text("test.OnThird"), "y = x / row_size");
-  EXPECT_EQ(text("Cast"), "with to = \"int32\": y = int32(x)");
-  EXPECT_EQ(
-      text("MomentumSGDUpdate"),
-      "t0 = mul_add(arg_momentum, momentum, lr * mul_add(weight_decay, param, grad)); step = t0; new_momentum = t0; "
-      "new_param = param - t0");
-}
-
-TEST(FormulaText, SaysWhatArgumentsMakeOfTheFormula) {
-  const auto variants = [](const char* type) { return FormulaVariants(GetOperator(type)); };
-  EXPECT_EQ(variants("Mod"),
-            std::vector<std::string>{"with sign_follow_divisor = true: t0 = x % divisor; y = where(t0 < 0, "
-                                     "t0 + divisor, t0)"});
-  EXPECT_EQ(variants("DropoutGrad"), std::vector<std::string>{"with is_test = true: dx = dy"});
-  EXPECT_EQ(variants("Scale"), std::vector<std::string>());
-  EXPECT_EQ(variants("LSTMUnit").back(),
-            "without seq_lengths: t0 = mul_add(sigmoid(gates_1 + forget_bias), c_prev, sigmoid(gates_0) * "
-            "tanh(gates_3)); h = sigmoid(gates_2) * tanh(t0); c = t0");
-  EXPECT_EQ(variants("GRUUnit").back(),
-            "without seq_lengths: t0 = sigmoid(gates_1); h = mul_add(h_prev, t0, (1 - t0) * tanh(gates_2))");
-  EXPECT_EQ(variants("Div"),
-            std::vector<std::string>{"of whole numbers: c = a / b; require(b != 0, \"Div of the integer {} by 0 for "
-                                     "element {element} of the output\", a)"});
-  EXPECT_EQ(variants("SequenceMask").front().find("with mode = \"window\": "), 0);
-}
-
-// A product, and a gradient of it.
-Operator Product(const char* type, const char* gradient) {
-  Operator op(type);
-  op.Private().Input("x", "any shape").Input("w", "any shape").Output("y", "the shape of both, repeated");
-  op.Gradient(gradient, {"x", "w", "dy"}, {"dx", "dw"}).Formula([](Formula& f) { f.Out({f.In("x") * f.In("w")}); });
-  return op;
-}
-Operator ProductGradient(const char* type, const char* of) {
-  Operator op(type);
-  op.Private().Input("x", "as there").Input("w", "as there").Input("dy", "the shape of y");
-  op.Output("dx", "the shape of x").Output("dw", "the shape of w").Formula(DerivativeOf(of));
-  return op;
-}
-const Registration products[] = {Product("test.Repeats", "test.RepeatsGradient"),
-                                 ProductGradient("test.RepeatsGradient", "test.Repeats"),
-                                 Product("test.OfOneShape", "test.OfOneShapeGradient").Shapes(SameFloats()),
-                                 ProductGradient("test.OfOneShapeGradient", "test.OfOneShape")};
-
-TEST(FormulaText, SaysWhichGradientsAreSummed) {
-  const auto text = [](const std::string& type) {
-    return RepeatedGradientsText(GetOperator(type), GetOperator(type + "Gradient"));
-  };
-  EXPECT_EQ(text("test.Repeats"),
-            "dx is summed over what x is repeated over; dw is summed over what w is repeated over");
-  EXPECT_EQ(text("test.OfOneShape"), "");
-  EXPECT_EQ(text("Pow"), "");                // x alone says the shape
-  EXPECT_EQ(text("ElementwiseLinear"), "");  // the formula says it
-  const OperatorSchema& div_gradient = GetOperator("DivGradient");
-  EXPECT_EQ(RepeatedGradientsText(div_gradient, div_gradient), "db is summed over what b is repeated over");
-}
-
-TEST(FormulaText, IsThatOfEveryFormula) {
-  for (const std::string& type : OperatorTypes()) {
-    const OperatorSchema* schema = type.starts_with("test.") ? nullptr : &GetOperator(type);
-    if (schema == nullptr || !schema->formula) continue;
-    EXPECT_NE(FormulaText(*schema), "") << type;
-  }
 }
 
 }  // namespace
