@@ -28,7 +28,9 @@ void CheckDivisor(const ShapeQuery& query) {
 
 const Registration mod =
     Operator("Mod")
-        .Doc("y = x - divisor * (x / divisor, rounded towards 0), element by element.")
+        .Doc(
+            "y = x - divisor * (x / divisor, rounded towards 0), element by element. dx = dy, as of torch.fmod and "
+            "torch.remainder.")
         .Input("x", "any shape; float, double, int32 or int64")
         .Output("y", "the shape of x")
         .RequiredArg("divisor", ArgumentType::kInt, "at least 1", AtLeast(1))
@@ -39,7 +41,7 @@ const Registration mod =
           return SameAsInput(0)(query);
         })
         .InPlace({{0, 0}})
-        .StopsGradient()
+        .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
         .Formula([](Formula& f) {
           const Expr left = Mod(f.In("x"), f.Int("divisor"));
           f.Out({f.Bool("sign_follow_divisor") ? Where(left < 0, left + f.Int("divisor"), left) : left});

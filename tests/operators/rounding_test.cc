@@ -35,6 +35,13 @@ TEST(Mod, TakesNoElementsAndRefusesBadInput) {
               "…x is bool [1]");
 }
 
+TEST(Mod, PassesItsGradientOn) {
+  for (const int follows : {0, 1}) {
+    const OpTest mod = OpTest("Mod").Arg("divisor", 3).Arg("sign_follow_divisor", follows);
+    OpTest(mod).Input("x", {6}, {-7.5, -4, -0.5, 0.5, 4, 7.5}).GradientMatches();
+  }
+}
+
 TEST(Mod, RefusesADivisorOf0) {
   const auto rounded = [](const Tensor& x, int divisor) {
     return [=] { OpTest("Mod").Arg("divisor", divisor).Input("x", x).Run(); };
