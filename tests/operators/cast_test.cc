@@ -1,5 +1,7 @@
 #include <cmath>
 #include <limits>
+#include <random>
+#include <type_traits>
 
 #include "op_test.h"
 #include "stepnet/nets/gradient.h"
@@ -52,6 +54,55 @@ TEST(Cast, HoldsNumbersWithinTheRange) {
       .Arg("to", "uint8")
       .Input("x", Tensor::Of<std::int32_t>({2}, {257, -1}))
       .GivesExactly(Tensor::Of<std::uint8_t>({2}, {1, 255}));
+}
+
+// What C++ says of numbers that the type holds; the nearest one of others, and 0 of NaN.
+template <typename To>
+double Held(double x) {
+  if constexpr (std::is_same_v<To, bool>) return x != 0 ? 1 : 0;
+  if constexpr (std::is_floating_point_v<To>) return static_cast<double>(static_cast<To>(x));
+  if (std::isnan(x)) return 0;
+  const auto low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
+  if (x <= static_cast<double>(low)) return static_cast<double>(low);
+  return x >= static_cast<double>(high) ? static_cast<double>(high) : static_cast<double>(static_cast<To>(x));
+}
+
+template <typename To>
+void ExpectCasts(const Tensor& x) {
+  const char* to = DTypeName(DTypeOfT<To>::value);
+  const std::vector<double> values = ToDoubles(x);
+  const Tensor like(DTypeOfT<To>::value, x.shape());
+  const std::vector<double> cast = ToDoubles(OpTest("Cast").Arg("to", to).Input("x", x).Run()[0]);
+  const std::vector<double> gradient = ToDoubles(OpTest("CastGradient").Input("dy", x).Input("x", like).Run()[0]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double want = Held<To>(values[i]);
+    for (const double got : {cast[i], gradient[i]}) {
+      ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want)
+          << values[i] << " in " << x.dtype() << " to " << to << ": " << got << ", not " << want;
+    }
+  }
+}
+
+TEST(Cast, GivesWhatCppSaysOfNumbersInTheRange) {
+  std::vector<double> numbers = {0, -0.0, 0.5, -0.5, -0.99, 0x1p31, -0x1p31, 0x1p31 - 1, 0x1p63, -0x1p63, 0x1p24 + 1};
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (const double scale : {1.0, 1e3, 1e6, 1e10, 1e19, 1e30, 1e300}) {
+    for (int i = 0; i < 60; ++i) numbers.push_back(uniform(random) * scale);
+  }
+  for (const double odd : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    numbers.push_back(odd);
+    numbers.push_back(-odd);
+  }
+  const Shape shape({static_cast<std::int64_t>(numbers.size())});
+  const Tensor floats = Tensor::Of<float>(shape, std::vector<float>(numbers.begin(), numbers.end()));
+  for (const Tensor& x : {floats, Tensor::Of<double>(shape, numbers)}) {
+    ExpectCasts<float>(x);
+    ExpectCasts<double>(x);
+    ExpectCasts<std::int32_t>(x);
+    ExpectCasts<std::int64_t>(x);
+    ExpectCasts<bool>(x);
+  }
 }
 
 // Beside the middle of 1 and the next number: by less than a float sees, the nearer one is taken all the same.
