@@ -25,7 +25,7 @@ Error WrongInputs(const ShapeQuery& query, std::initializer_list<int> shown, con
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes) {
   const auto takes = [&](DType dtype) { return std::ranges::find(dtypes, dtype) != dtypes.end(); };
   if (takes(query.In(i).dtype)) return;
-  if (takes(ComputedIn(query.In(i).dtype)) && RunsFormula(query.op().schema())) return;
+  if (takes(ComputedIn(query.In(i).dtype)) && RunsFormulaOfStored(query)) return;
   std::string names;
   for (size_t k = 0; k < dtypes.size(); ++k) {
     names += StrCat(k == 0 ? "" : k + 1 == dtypes.size() ? " and " : ", ", dtypes[k]);

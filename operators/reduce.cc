@@ -1,10 +1,13 @@
 // ReduceSum, ReduceMean: sums and averages over any dimensions. Over the last ones they are formulas, of rows, so that
-// they are part of the region of what is around them, as in an RMS norm; the kernel gives the same bits. Their
-// gradients are no formulas: they repeat along any number of dimensions, and fill what a region would compute in blocks
-// and copy from there.
+// they are part of the region of what is around them, as in an RMS norm; the kernel gives the same bits, and stays
+// because it is as fast for all dimensions, where choosing between both would take longer than summing 64 elements.
+// Their gradients are no formulas: they repeat along any number of dimensions, and fill what a region would compute in
+// blocks and copy from there.
 #include <algorithm>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -105,15 +108,16 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
       })
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
       .Expands([average](Expansion& e) {
+        if (IsStoredFloat(e.In(0).dtype)) return;
         const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(0).shape);
         e.Sum(0, SumOf(0, groups, AverageFactor<double>(average, groups.summed_size)));
       })
       .Formula(FormulaWhere{AreRowsReduced, SumOfRow(average)})
-      .Cpu([average](const OperatorCall& op) {
+      .Cpu(KernelOrFormula({.make = [average](const OperatorCall& op) {
         return FloatKernel(op, [average, axes = op.Ints("axes")]<typename T>(const OpRun& run) {
           Reduce<T>(run, GroupsOf(axes, *run.In(0).shape), average);
         });
-      });
+      }}));
   return op;
 }
 

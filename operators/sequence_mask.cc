@@ -6,6 +6,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -203,10 +204,11 @@ const Registration sequence_mask =
           g.Add(std::move(op));
         })
         .Formula(MaskFormula, {.checks_values = true})
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return FloatKernel(op, [mask = SequenceMask(op)]<typename T>(const OpRun& run) { mask.Run<T>(run); });
-              },
-              .checks_values = true});
+        .Cpu(KernelOrFormula({.make = [](const OperatorCall& op) -> RunFn {
+                                return FloatKernel(
+                                    op, [mask = SequenceMask(op)]<typename T>(const OpRun& run) { mask.Run<T>(run); });
+                              },
+                              .checks_values = true}));
 
 }  // namespace
 }  // namespace stepnet

@@ -5,6 +5,7 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -119,12 +120,12 @@ const Registration sum_sqr_elements_gradient =
           f.Out({f.In("x") * factor});
         })
         // By hand, because a product with one number takes a third of the time of instructions on blocks.
-        .Cpu([](const OperatorCall& op) {
+        .Cpu(KernelOrFormula({.make = [](const OperatorCall& op) {
           return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
             const std::int64_t n = run.Out(0).size();
             Scale(n, run.In(0).As<T>(), 2 * *run.In(1).As<T>() * AverageFactor<T>(average, n), run.Out(0).As<T>());
           });
-        });
+        }}));
 
 }  // namespace
 }  // namespace stepnet

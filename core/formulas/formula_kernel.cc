@@ -11,6 +11,7 @@
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/programs_by_shapes.h"
+#include "stepnet/core/stored_float.h"
 
 namespace stepnet {
 namespace {
@@ -63,6 +64,21 @@ bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
   }
   return run.num_inputs() == 0 || FormulaWhere::Holds(op, *run.In(0).shape);
 }
+
+bool ReadsStored(const OperatorCall& /*op*/, const OpRun& run) {
+  return std::ranges::any_of(run.inputs(), [](const TensorView& input) { return IsStoredFloat(input.dtype); });
+}
+
+// Makes the kernel of an operator that has a formula and one written by hand.
+struct FormulaOr {
+  bool (*is_for_formula)(const OperatorCall& op, const OpRun& run);
+  KernelFactory other;
+
+  RunFn operator()(const OperatorCall& op) const {
+    return [op, is_for_formula = is_for_formula, by_formula = MakeByFormula(op),
+            by_hand = other(op)](const OpRun& run) { (is_for_formula(op, run) ? by_formula : by_hand)(run); };
+  }
+};
 
 int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   return FindFormula(query, kWholeOperator, outputs)->max_parts();
@@ -124,24 +140,28 @@ RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_num
     : values_{run.step(), with_run_number ? static_cast<std::int64_t>(run.context().RunNumber()) : 0,
               static_cast<std::int64_t>(op.random_id()), static_cast<std::int64_t>(op.seed())} {}
 
-bool RunsFormula(const OperatorSchema& schema) {
+bool RunsFormulaOfStored(const ShapeQuery& query) {
+  const OperatorSchema& schema = query.op().schema();
   const auto kernel = schema.kernels.find(DeviceKind::kCpu);
   if (!schema.formula || kernel == schema.kernels.end()) return false;
-  const auto* const make = kernel->second.make.target<RunFn (*)(const OperatorCall&)>();
-  return make != nullptr && *make == MakeByFormula;
+  if (!FormulaWhere::Holds(query.op(), query.In(0).shape)) return false;
+  const KernelFactory& make = kernel->second.make;
+  const auto* const function = make.target<RunFn (*)(const OperatorCall&)>();
+  return (function != nullptr && *function == MakeByFormula) || make.target<FormulaOr>() != nullptr;
 }
 
 Kernel FormulaKernelOr(KernelFactory otherwise) {
-  return {.make = [otherwise = std::move(otherwise)](const OperatorCall& op) -> RunFn {
-            return [op, by_formula = MakeByFormula(op), other = otherwise(op)](const OpRun& run) {
-              (FormulaApplies(op, run) ? by_formula : other)(run);
-            };
-          },
+  return {.make = FormulaOr{.is_for_formula = FormulaApplies, .other = std::move(otherwise)},
           .max_parts =
               [](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
                 return FormulaApplies(query, outputs) ? MaxParts(query, outputs) : 1;
               },
           .can_leave_out = true};
+}
+
+Kernel KernelOrFormula(Kernel by_hand) {
+  by_hand.make = FormulaOr{.is_for_formula = ReadsStored, .other = std::move(by_hand.make)};
+  return by_hand;
 }
 
 std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query) {

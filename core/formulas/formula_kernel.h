@@ -24,8 +24,12 @@ inline std::uint64_t WantedOf(const OpRun& run) {
 // elsewhere, as for dtypes that regions do not have.
 Kernel FormulaKernelOr(KernelFactory otherwise);
 
-// Whether the formula is all that the CPU runs: a declared kernel knows its own dtypes.
-bool RunsFormula(const OperatorSchema& schema);
+// The kernel of an operator whose formula says all, and which has a faster one written by hand for dtypes that are not
+// only stored: inputs of float16 or bfloat16 are for the formula.
+Kernel KernelOrFormula(Kernel by_hand);
+
+// Whether the CPU runs the formula for such inputs in 16 bits: a kernel written by hand knows its own dtypes.
+bool RunsFormulaOfStored(const ShapeQuery& query);
 
 // What the shape rule gives that is declared beside the formula; empty where the formula says it.
 std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query);

@@ -38,16 +38,7 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
   const OperatorSchema& schema = op.schema();
   if (!schema.shape_value_inputs.empty()) outputs_.assign(outputs.begin(), outputs.end());
   if (DeviceRunsFormula(schema)) {
-    const std::vector<TensorInfo> of_formula = outputs_.empty() ? schema.shapes(query) : outputs_;
-    says_nothing_ = !FormulaApplies(query, of_formula);
-    if (says_nothing_) return;
-    formula_ = MakeFormulaRegion(query, of_formula, wanted);
-    RegionSourceOptions options{.name = op.type()};
-    for (size_t i = 0; i < formula_->inputs.size(); ++i) {
-      const int input = formula_->inputs[i];
-      if (IsRunValue(input) && input != kNumberOfRun) options.values.push_back(static_cast<int>(i));
-    }
-    formula_kernel_ = std::make_unique<GpuRegion>(formula_->region, options, runtime);
+    UseFormula(op, query);
     return;
   }
   const Expansion expansion(query, outputs_);
@@ -57,7 +48,23 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
     parts_.push_back(part);
     part_kernels_.push_back(std::make_unique<GpuRegion>(part.region, RegionSourceOptions{.name = op.type()}, runtime));
   }
-  says_nothing_ = products_.empty() && parts_.empty() && sums_.empty();
+  if (products_.empty() && parts_.empty() && sums_.empty()) UseFormula(op, query);
+}
+
+void DeviceProgram::UseFormula(const OperatorCall& op, const ShapeQuery& query) {
+  const OperatorSchema& schema = op.schema();
+  says_nothing_ = !schema.formula;
+  if (says_nothing_) return;
+  const std::vector<TensorInfo> outputs = outputs_.empty() ? schema.shapes(query) : outputs_;
+  says_nothing_ = !FormulaApplies(query, outputs);
+  if (says_nothing_) return;
+  formula_ = MakeFormulaRegion(query, outputs, wanted_);
+  RegionSourceOptions options{.name = op.type()};
+  for (size_t i = 0; i < formula_->inputs.size(); ++i) {
+    const int input = formula_->inputs[i];
+    if (IsRunValue(input) && input != kNumberOfRun) options.values.push_back(static_cast<int>(i));
+  }
+  formula_kernel_ = std::make_unique<GpuRegion>(formula_->region, options, runtime_);
 }
 
 void DeviceProgram::AddSums(const Expansion& expansion) {

@@ -18,7 +18,7 @@
 namespace stepnet {
 
 // Whether it is the formula that programs of the type run: sums that the operator is made of as well are added by more
-// threads than a row of a formula has.
+// threads than a row of a formula has. In 16 bits, in which expansions say nothing, it is the formula all the same.
 inline bool DeviceRunsFormula(const OperatorSchema& schema) { return schema.formula && !schema.expansion; }
 
 // Immutable; any number of threads may run it at once.
@@ -49,6 +49,7 @@ class DeviceProgram {
     double factor = 1;
     bool is_of_rows = false;  // of a matrix, and of nothing else
   };
+  void UseFormula(const OperatorCall& op, const ShapeQuery& query);
   void AddSums(const Expansion& expansion);
   void AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion);
   void RunProduct(const PlannedProduct& planned, const OpRun& run) const;

@@ -57,9 +57,20 @@ const std::vector<Case> kCases = {
     {"ElementwiseLinearGradient", {Shape({300, 5}), Shape({300, 5}), Shape({5})}, 3},
     {"DivGradient", {Shape({3, 5}), Shape({3, 5}), Shape({3, 5})}, 2},
     {"DivGradient", {Shape({5}), Shape({300, 5}), Shape({300, 5})}, 2},
+    {"ReduceSum", {Shape({3, 700})}},
+    {"ReduceMean", {Shape({2, 3, 5})}},
+    {"SumSqrElementsGradient", {Shape({3, 40}), Shape({1})}},
     {"SumReduceLike", {Shape({300, 5}), Shape({5})}},
     {"SumReduceLike", {Shape({4, 5, 6}), Shape({5, 1})}},
 };
+
+void ExpectRounded(const Tensor& got, const Tensor& want, DType dtype) {
+  ASSERT_EQ(got.dtype(), dtype);
+  ASSERT_EQ(got.shape(), want.shape());
+  const float* of_want = want.data<float>();
+  const auto* of_got = static_cast<const std::uint16_t*>(got.raw());
+  for (std::int64_t i = 0; i < want.size(); ++i) ASSERT_EQ(of_got[i], Stored(dtype, of_want[i]).bits) << i;
+}
 
 // In float of what is loaded, then rounded once.
 TEST(StoredFloats, GiveWhatFloatsGiveRounded) {
@@ -72,19 +83,38 @@ TEST(StoredFloats, GiveWhatFloatsGiveRounded) {
         stored.Input(StrCat("x", i), x);
         loaded.Input(StrCat("x", i), LoadedTensor(x));
       }
-      const std::vector<Tensor> all_got = stored.Run(), all_wanted = loaded.Run();
+      const std::vector<Tensor> got = stored.Run(), want = loaded.Run();
       for (int o = 0; o < c.num_outputs; ++o) {
-        const Tensor &got = all_got[o], &want = all_wanted[o];
-        ASSERT_EQ(got.dtype(), c.gives_bool ? DType::kBool : dtype);
-        ASSERT_EQ(got.shape(), want.shape());
+        SCOPED_TRACE(StrCat("output ", o));
         if (c.gives_bool) {
-          EXPECT_EQ(ToDoubles(Tensor(got)), ToDoubles(want));
-          continue;
+          ASSERT_EQ(got[o].dtype(), DType::kBool);
+          EXPECT_EQ(ToDoubles(got[o]), ToDoubles(want[o]));
+        } else {
+          ExpectRounded(got[o], want[o], dtype);
         }
-        const float* of_want = want.data<float>();
-        const auto* of_got = static_cast<const std::uint16_t*>(got.raw());
-        for (std::int64_t i = 0; i < want.size(); ++i) ASSERT_EQ(of_got[i], Stored(dtype, of_want[i]).bits) << o << i;
       }
+    }
+  }
+}
+
+// Whose kernels for float are written by hand, and checks values.
+TEST(StoredFloats, AreMasked) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const Tensor x = StoredTensor(dtype, Shape({3, 40}), Numbers(120, 1));
+    const Tensor lengths = Tensor::Of<std::int32_t>({3}, {7, 0, 40});
+    const Tensor condition = Tensor::Of<bool>({3}, {true, false, true});
+    const auto sequence = [&](const Tensor& of, const Tensor& lengths) {
+      return OpTest("SequenceMask").Arg("mode", "sequence").Arg("fill_val", -2.0f).Input("x", of).Input("l", lengths);
+    };
+    ExpectRounded(sequence(x, lengths).Run()[0], sequence(LoadedTensor(x), lengths).Run()[0], dtype);
+    ExpectError([&] { sequence(x, Tensor::Of<std::int32_t>({3}, {7, 41, 40})).Run(); }, "…element 1 of l is 41");
+    for (const int on_rows : {0, 1}) {
+      const auto gradient = [&](const Tensor& of) {
+        OpTest op("WhereGradient", 2);
+        const Tensor each = Tensor::Of<bool>({3, 40}, std::vector<bool>(120, true));
+        return op.Arg("broadcast_on_rows", on_rows).Input("c", on_rows != 0 ? condition : each).Input("dz", of).Run();
+      };
+      for (int o = 0; o < 2; ++o) ExpectRounded(gradient(x)[o], gradient(LoadedTensor(x))[o], dtype);
     }
   }
 }
@@ -126,6 +156,10 @@ TEST(StoredFloats, AreRefusedWhereNothingLoadsThem) {
   const Tensor b = StoredTensor(DType::kFloat16, Shape({4}), Numbers(4, 2));
   ExpectError([&] { OpTest("FC").Input("x", x).Input("w", w).Input("b", b).Run(); },
               "…type mismatch: FC works on float and double; x is float16 [2, 3]");
+  ExpectError([&] { OpTest("ReduceSum").Ints("axes", {0}).Input("x", x).Run(); },
+              "…type mismatch: ReduceSum works on float and double; x is float16 [2, 3]");
+  ExpectError([&] { OpTest("SumElements").Input("x", x).Run(); },
+              "…type mismatch: SumElements works on float and double; x is float16 [2, 3]");
   ExpectError([&] { OpTest("Add").Input("a", x).Input("b", LoadedTensor(x)).Run(); },
               "…type mismatch: Add needs inputs of one type; a is float16 [2, 3] and b is float [2, 3]");
 }
