@@ -1,11 +1,13 @@
 // Operators alone on one thread: a run of the kernel at 64, 4 K and 1 M elements, and of units and operators on rows at
-// sizes of small and usual layers.
+// sizes of small and usual layers. OpByFormula/… are the formulas of operators whose kernels are written by hand.
 //
 //   build/release/bench/stepnet_bench --benchmark_filter=Op/
+//   build/release/bench/stepnet_bench --benchmark_filter='Op(ByFormula)?/Adam'
 #include <benchmark/benchmark.h>
 #include <google/protobuf/text_format.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,10 @@
 #include "stepnet/core/run_context.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
+#if __has_include("stepnet/core/formulas/formula_kernel.h")  // scripts/bench_operators: not in every other version
+#include "stepnet/core/formulas/formula_kernel.h"
+#define STEPNET_HAS_FORMULAS
+#endif
 
 namespace stepnet {
 namespace {
@@ -40,10 +46,26 @@ Tensor TensorOf(const Input& operand, unsigned seed) {
   return tensor;
 }
 
-// Runs the kernel of an operator, given as a net's text, on these inputs.
-void RunOperator(benchmark::State& state, const std::string& text, const std::vector<Input>& operands) try {
+enum class By { kKernel, kFormula };
+
+RunFn MakeKernel(const OperatorCall& call, By by) {
+  OperatorSchema schema = call.schema();
+#ifdef STEPNET_HAS_FORMULAS
+  if (by == By::kFormula) {
+    schema.kernels.clear();
+    CompleteFromFormula(&schema);
+  }
+#endif
+  return schema.FindKernel(DeviceKind::kCpu)->make(call);
+}
+
+// Runs an operator, given as a net's text, on these inputs. By a formula: its own or, where it has none, that of
+// formulas_of_kernels_bench.cc.
+void RunOperator(benchmark::State& state, const std::string& text, const std::vector<Input>& operands, By by) try {
   OperatorDef def;
   if (!google::protobuf::TextFormat::ParseFromString(text, &def)) return state.SkipWithError("does not parse");
+  const std::string trial = "bench." + def.type();
+  if (by == By::kFormula && FindOperator(trial) != nullptr) def.set_type(trial);
   const OperatorCall call(def);
   std::vector<Tensor> inputs;
   std::vector<TensorInfo> infos;
@@ -57,7 +79,7 @@ void RunOperator(benchmark::State& state, const std::string& text, const std::ve
   std::vector<TensorView> in, out;
   for (Tensor& tensor : inputs) in.push_back(tensor.View());
   for (Tensor& tensor : outputs) out.push_back(tensor.View());
-  const RunFn kernel = call.schema().FindKernel(DeviceKind::kCpu)->make(call);
+  const RunFn kernel = MakeKernel(call, by);
   RunContext context;
   kernel(OpRun(in, out, context));  // makes the program of a formula, and touches the pages of outputs
   for (auto _ : state) {
@@ -76,11 +98,37 @@ std::string TextOf(const std::string& type, int inputs, int outputs, const std::
   return text + arguments;
 }
 
+// Those that also run by a formula.
+const std::set<std::string> kWithKernels = {"Adam",
+                                            "ArgMax",
+                                            "Iter",
+                                            "LabelCrossEntropy",
+                                            "LabelCrossEntropyGradient",
+                                            "MomentumSGDUpdate",
+                                            "RangeFill",
+                                            "ReduceMeanGradient",
+                                            "ReduceSum",
+                                            "ReduceSumGradient",
+                                            "SequenceMask",
+                                            "SoftmaxWithLossGradient",
+                                            "StepMask",
+                                            "SumElements",
+                                            "SumSqrElements",
+                                            "SumSqrElementsGradient",
+                                            "Where",
+                                            "WhereGradient"};
+
 void Register(const std::string& name, const std::string& type, int outputs, const std::vector<Input>& operands,
               const std::string& arguments = "") {
   const std::string text = TextOf(type, static_cast<int>(operands.size()), outputs, arguments);
-  benchmark::RegisterBenchmark(StrCat("Op/", name).c_str(),
-                               [=](benchmark::State& state) { RunOperator(state, text, operands); });
+  const auto add = [&](const char* group, By by) {
+    benchmark::RegisterBenchmark(StrCat(group, "/", name).c_str(),
+                                 [=](benchmark::State& state) { RunOperator(state, text, operands, by); });
+  };
+  add("Op", By::kKernel);
+  const bool has_formula =
+      (kWithKernels.contains(type) && !name.starts_with("ReduceSumOfColumns")) || name == "LearningRate/exp";
+  if (has_formula) add("OpByFormula", By::kFormula);
 }
 
 void RegisterPointwise(std::int64_t n) {
@@ -91,8 +139,8 @@ void RegisterPointwise(std::int64_t n) {
                            "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log", "Gelu"}) {
     add(type, {x});
   }
-  for (const char* type : {"TanhGradient", "SigmoidGradient", "ReluGradient", "GeluGradient", "Add", "Sub", "Mul",
-                           "Div", "Max", "EQ", "LT"}) {
+  for (const char* type : {"TanhGradient", "SigmoidGradient", "ReluGradient", "GeluGradient", "MishGradient", "Add",
+                           "Sub", "Mul", "Div", "Max", "EQ", "LT"}) {
     add(type, {x, x});
   }
   add("Clip", {x}, "arg { name: \"min\" f: -0.5 } arg { name: \"max\" f: 0.5 }");
@@ -166,11 +214,15 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   const std::string on_rows = "arg { name: \"broadcast_on_rows\" i: 1 }";
   Register(name("WhereOnRows"), "Where", 1, {condition, x, x}, on_rows);
   Register(name("WhereGradientOnRows"), "WhereGradient", 2, {condition, x}, on_rows);
+  Register(name("ArgMax"), "ArgMax", 1, {x});
   Register(name("SequenceMaskUpper"), "SequenceMask", 1, {x}, "arg { name: \"mode\" s: \"upper\" }");
   if (columns < 30) return;
   const Input lengths{.shape = {rows}, .dtype = DType::kInt32};  // from 10 to 29
   Register(name("SequenceMask"), "SequenceMask", 1, {x, lengths}, "arg { name: \"mode\" s: \"sequence\" }");
+  Register(name("LabelCrossEntropy"), "LabelCrossEntropy", 1, {x, lengths});
   Register(name("LabelCrossEntropyGradient"), "LabelCrossEntropyGradient", 1, {x, lengths, {.shape = {rows}}});
+  Register(name("SoftmaxWithLoss"), "SoftmaxWithLoss", 2, {x, lengths});
+  Register(name("SoftmaxWithLossGradient"), "SoftmaxWithLossGradient", 1, {x, lengths, x, {.shape = {1}}});
   Register(name("StepMask"), "StepMask", 1, {{.shape = {columns, rows, 1}}, lengths});
 }
 

@@ -174,6 +174,11 @@ std::vector<Case> PointwiseCases() {
               return (1 + std::erf(x * kSqrtHalf)) / 2 +
                      x * std::exp(-x * x / 2) * kSqrtHalf * std::numbers::inv_sqrtpi_v<Exact>;
             }),
+      slope("MishGradient", 10,
+            [](Exact x) {
+              const Exact t = std::tanh(std::log1p(std::exp(x)));
+              return t + x * (1 - t * t) * Sigmoid(x);
+            }),
       slope("SiluGradient", 10, [](Exact x) { return Sigmoid(x) * (1 + x * (1 - Sigmoid(x))); }),
       Case{.type = "GRUUnitGradient",
            .sizes = "64 rows of 256",

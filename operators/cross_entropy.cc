@@ -3,7 +3,8 @@
 //   CrossEntropy:      y_i = -sum_j label_ij log max(x_ij, 1e-20)
 // The floor keeps a probability of 0 from giving infinity; gradients have it too, as in Caffe2.
 //
-// Operators of labels are no formulas: they touch one element of a row, a formula would compute all of them.
+// Operators of labels are kernels: they touch one element of a row, where a formula would compare the place of each
+// with the label (docs/add_an_operator.md, "Where a kernel stays").
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"

@@ -27,7 +27,7 @@ Operator RangeFillOperator() {
         f.Over(Shape({y.shape.size()}));
         f.Out({Cast(y.dtype, Index(3))});
       })
-      // By hand, because few elements are counted in less time than a formula takes to start.
+      // By hand, because counting is most of it, which a formula does in int64 before it casts.
       .Cpu([](const OperatorCall& op) {
         return FloatKernel(op, []<typename T>(const OpRun& run) {
           T* y = run.Out(0).As<T>();

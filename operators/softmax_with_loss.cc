@@ -2,8 +2,9 @@
 //   l_i = -log p_{i, label_i}, or -sum_j label_ij log p_ij where labels are probabilities.
 // log p is taken from x, not from p: log p_ij = (x_ij - max_i) - log sum_k exp(x_ik - max_i).
 //
-// These are no formulas: a label picks one element of a row, and the loss and the factor of its gradient depend on the
-// weights of all rows.
+// These are kernels: the loss is one number of all rows, which no output of a formula is, and so is what weighted
+// gradients are divided by; for the label, a formula would compare each place of a row with it
+// (docs/add_an_operator.md, "Where a kernel stays").
 #include <algorithm>
 #include <cmath>
 #include <limits>
