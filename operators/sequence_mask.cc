@@ -167,14 +167,17 @@ Expr IsKept(Mode mode, const Expr& i, const Expr& j, const Expr& position, std::
 void MaskFormula(Formula& f) {
   const Mode mode = ModeArgument(f.op());
   const Extents extents = ExtentsOf(f.ShapeOf("x"), Layout(f.op()));
-  f.Over(Shape({extents.batches, extents.rows, extents.columns, extents.repeats}));
+  // Rows of a region are of columns where nothing repeats, not of one element each.
+  const bool repeats = extents.repeats != 1;
+  f.Over(repeats ? Shape({extents.batches, extents.rows, extents.columns, extents.repeats})
+                 : Shape({extents.batches, extents.rows, extents.columns}));
   const Expr x = f.In("x");
-  const Expr row = Index(1);
+  const Expr row = Index(repeats ? 1 : 2), column = Index(repeats ? 2 : 3);
   const bool has_positions = mode == Mode::kSequence || mode == Mode::kWindow;
   const Expr position = has_positions ? Cast(DType::kInt64, f.Along("lengths", {1})) : Expr();
   if (mode == Mode::kSequence) CheckLength(f, 1, position, row, extents.columns);
   const double fill = f.Bool("grad") ? 0 : f.Number("fill_val");
-  f.Out({Where(IsKept(mode, row, Index(2), position, f.Int("radius")), x, fill)});
+  f.Out({Where(IsKept(mode, row, column, position, f.Int("radius")), x, fill)});
 }
 
 const Registration sequence_mask =

@@ -186,11 +186,14 @@ TEST(WrittenByHand, MasksAreTheirFormulas) {
       AddText(&mask, "mode", mode);
       AddInt(&mask, "axis", 2);
       AddInt(&mask, "batch", 0);
-      AddInt(&mask, "repeat_from_axis", 3);
       AddInt(&mask, "radius", 2);
-      std::vector<Tensor> inputs = {x};
-      if (has_lengths) inputs.push_back(Lengths(DType::kInt32, 7, 9));
-      ExpectSameBits(mask, inputs);
+      OperatorDef repeated = mask;
+      AddInt(&repeated, "repeat_from_axis", 3);
+      for (const auto& [def, columns] : {std::pair(mask, 27), std::pair(repeated, 9)}) {
+        std::vector<Tensor> inputs = {x};
+        if (has_lengths) inputs.push_back(Lengths(DType::kInt32, 7, columns));
+        ExpectSameBits(def, inputs);
+      }
     }
     for (const Shape& rows : {Shape({2}), Shape({2, 7}), Shape({2, 7, 9, 3})}) {
       OperatorDef where = Def("Where", 3, 1);
