@@ -18,19 +18,19 @@ namespace {
 class ForwardPlanMaker {
  public:
   ForwardPlanMaker(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs)
-      : op_(forward.op), spec_(forward.spec), inputs_(inputs) {
+      : forward_(forward), op_(forward.op), spec_(forward.spec), inputs_(inputs) {
     plan_->keeps_all = forward.keeps_all;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].value.defined()) plan_->values.emplace_back(static_cast<int>(i), inputs[i].value);
     }
   }
 
-  std::shared_ptr<const ForwardPlan> Make(std::int64_t max_block_steps, std::vector<RecomputedValue> recomputed) {
-    plan_->recomputed = std::move(recomputed);
+  std::shared_ptr<const ForwardPlan> Make(const LessMemory& less) {
+    Import();
+    NoteRecomputable(less.num_recomputed);
     PlanSettings settings = PlanSettingsOf(spec_);
     settings.recomputed = plan_->recomputed;
-    settings.max_block_steps = max_block_steps;
-    Import();
+    settings.max_block_steps = less.max_block_steps;
     graph_.not_kept = BlobsOf(plan_->recomputed);
     NoteShapes();
     NoteStepOutputs();
@@ -40,14 +40,28 @@ class ForwardPlanMaker {
 
   StepToRecompute MakeStepToRecompute() {
     Import();
+    return ToRecompute(std::move(graph_));
+  }
+
+ private:
+  StepToRecompute ToRecompute(StepGraph graph) const {
     std::set<int> bases;
     for (size_t i = 0; i < plan_->states.size(); ++i) bases.insert(static_cast<int>(i));
     for (const auto& [input, base] : plan_->inputs) bases.insert(base);
     if (plan_->timestep_base >= 0) bases.insert(plan_->timestep_base);
-    return {WithRoundingDecided(std::move(graph_), PlanSettingsOf(spec_).options), std::move(bases)};
+    return {WithRoundingDecided(std::move(graph), PlanSettingsOf(spec_).options), std::move(bases)};
   }
 
- private:
+  // What there is to compute again, and the first ones of it, which are.
+  void NoteRecomputable(std::int64_t num_recomputed) {
+    if (spec_.backward_step_net == nullptr || forward_.keeps_all || forward_.sources_change) return;
+    if (!op_.options().device().IsHost()) return;
+    const StepToRecompute step = ToRecompute(graph_);
+    plan_->recomputable = FindRecomputable(step.graph, spec_, step.bases);
+    plan_->recomputed = plan_->recomputable;
+    plan_->recomputed.resize(std::min(plan_->recomputed.size(), static_cast<size_t>(num_recomputed)));
+  }
+
   void Import() {
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     graph_.num_bases = static_cast<int>(spec_.states.size());
@@ -195,6 +209,7 @@ class ForwardPlanMaker {
     }
   }
 
+  const ForwardOperator& forward_;
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const std::vector<TensorInfo>& inputs_;
@@ -259,18 +274,7 @@ std::vector<int> CapturedSizes(const ForwardOperator& forward) {
 
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
                                                    const std::vector<TensorInfo>& inputs, const LessMemory& less) {
-  std::vector<RecomputedValue> recomputed;
-  if (less.num_recomputed > 0) {
-    recomputed = RecomputableValues(forward, inputs);
-    recomputed.resize(std::min(recomputed.size(), static_cast<size_t>(less.num_recomputed)));
-  }
-  return ForwardPlanMaker(forward, inputs).Make(less.max_block_steps, std::move(recomputed));
-}
-
-std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs) {
-  if (forward.spec.backward_step_net == nullptr || forward.keeps_all || forward.sources_change) return {};
-  const StepToRecompute step = MakeStepToRecompute(forward, inputs);
-  return FindRecomputable(step.graph, forward.spec, step.bases);
+  return ForwardPlanMaker(forward, inputs).Make(less);
 }
 
 StepToRecompute MakeStepToRecompute(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs) {

@@ -27,15 +27,18 @@ struct ForwardPlan {
   std::vector<std::pair<int, Tensor>> values;
   // Blobs that are not kept although the backward step net reads them, for it reads no more than their shapes.
   std::map<std::string, TensorInfo> shapes;
+  // What runs need not keep for their gradients, in the order in which it is better not to (FindRecomputable). None on
+  // a device that does its work later. Known with the plan, for it is asked for where there is no memory to find out.
+  std::vector<RecomputedValue> recomputable;
   // What is not kept although the backward step net reads it, for that computes it again: the first ones of
-  // RecomputableValues.
+  // `recomputable`.
   std::vector<RecomputedValue> recomputed;
 };
 
 // With how little memory a plan does, at the cost of time.
 struct LessMemory {
   std::int64_t max_block_steps = 0;  // that blocks have at most; 0: as many as suit (PlanSettings)
-  std::int64_t num_recomputed = 0;   // of RecomputableValues that the steps back compute again
+  std::int64_t num_recomputed = 0;   // of ForwardPlan::recomputable that the steps back compute again
 
   bool operator==(const LessMemory&) const = default;
 };
@@ -45,9 +48,6 @@ struct LessMemory {
 // throws, and kShapeMismatch for initial states that do not fit the batch.
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
                                                    const std::vector<TensorInfo>& inputs, const LessMemory& less = {});
-
-// What runs need not keep for their gradients, in the order in which it is better not to (FindRecomputable).
-std::vector<RecomputedValue> RecomputableValues(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs);
 
 // The step of the plan for these inputs before the pass recompute, and the bases of its memory that a run of the
 // gradient is lent, too.

@@ -8,7 +8,8 @@
 namespace stepnet {
 
 // An owner of such tensors, known from Offer to Withdraw. Calls come from any thread, one at a time for all owners,
-// while that thread makes a tensor: they may wait for nobody who does.
+// while that thread makes a tensor: they make none themselves, as there is no memory for it, and wait for nobody who
+// does.
 class SpareMemory {
  public:
   SpareMemory() = default;

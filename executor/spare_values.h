@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +19,7 @@ struct RecurrentRecord;
 // Safe to use from any thread.
 class SpareValues final : public SpareMemory {
  public:
-  // `num_recomputed` is the operator's: of the values that RecomputableValues lists, how many runs do without.
+  // `num_recomputed` is the operator's: of ForwardPlan::recomputable, how many values runs do without.
   SpareValues(const RecurrentRecord& record, std::shared_ptr<NumberForLimit> num_recomputed)
       : record_(record), num_recomputed_(std::move(num_recomputed)) {
     Offer();
@@ -31,8 +30,8 @@ class SpareValues final : public SpareMemory {
   void Begin();
   // What is not there, and is to be computed again. REQUIRES: the caller uses the record, and it has run.
   std::span<const RecomputedValue> Recomputed() const;
-  // Whether something more could be computed again. REQUIRES: nobody but the caller uses the record.
-  bool IsAnyLeft();
+  // Whether something more could be computed again.
+  bool IsAnyLeft() const;
   // Frees one more, for the only one who uses the record. Returns whether there was one, and nobody else.
   bool FreeNextInUse();
 
@@ -41,14 +40,14 @@ class SpareValues final : public SpareMemory {
 
  private:
   friend class RecordUse;
+  bool HasMore() const;  // REQUIRES mutex_
   void FreeOne();
 
   const RecurrentRecord& record_;
   const std::shared_ptr<NumberForLimit> num_recomputed_;
   mutable std::mutex mutex_;
   int num_users_ = 0;
-  std::optional<std::vector<RecomputedValue>> all_;  // of the record's plan, when somebody has asked
-  size_t num_gone_ = 0;                              // the first ones of them
+  size_t num_gone_ = 0;  // of the plan's `recomputable`, the first ones
 };
 
 // Nobody else frees what a record keeps as long as this lives.

@@ -44,7 +44,7 @@ std::vector<RecomputedValue> Values(const ForwardOperator& forward) {
                                                        : Shape({1, 2, 4});
     inputs.push_back({.dtype = DType::kFloat, .shape = shape});
   }
-  return RecomputableValues(forward, inputs);
+  return MakeForwardPlan(forward, inputs)->recomputable;
 }
 
 // What need not be kept, a line for each operator: "t by s: 96 bytes" where s is computed along the way.

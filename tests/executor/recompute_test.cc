@@ -355,6 +355,28 @@ TEST(RecomputeUnderALimit, MakesRoomForOthers) {
   ExpectSame(workspace.GetTensor("u_grad"), RunWithin(cell, kMuch).gradient, "gradient");
 }
 
+// The sizes that Concat joins are a tensor where somebody makes a plan: who frees makes none.
+TEST(RecomputeUnderALimit, IsFoundOutWithoutMemory) {
+  const TrainedCell cell(
+      "cell c(x[D]; h[D], m[D]) {\n size D = 8\n param u[D, 2 * D]\n m = m + Concat(h, x, axis=-1) @ u\n"
+      " h = Tanh(m) * Sigmoid(x)\n output h\n}\n",
+      20, 3);
+  class FreeingWithoutMemory : public Freeing {
+   public:
+    FreeingWithoutMemory() : Freeing(100) {}
+    void Start(const RunEvent& event) override {
+      const LimitedMemory limited(64);
+      Freeing::Start(event);
+    }
+  } freeing;
+  Workspace workspace;
+  cell.Feed(workspace);
+  const auto net = Net::Create(cell.net, workspace, {.executor = "serial"});
+  net->AttachObserver(&freeing);
+  net->Run();
+  EXPECT_GT(freeing.num_freed(), 0);
+}
+
 // Values are freed at any time; the runs of one net, which come one after the other, and those of others go on.
 TEST(RecomputeUnderALimit, MayBeAskedForFromAnyThread) {
   const TrainedCell cell(ReadExampleCell("layer_norm_lstm"), 20, 3);
