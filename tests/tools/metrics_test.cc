@@ -70,7 +70,8 @@ TEST(Metrics, SayWhatIsMissing) {
   { const Metrics metrics(dir.path(), 0, 0); }
   ExpectError([&] { Metrics(dir.path(), 1000, 1000); },
               "input/output error: " + dir.Path("metrics.csv") +
-                  " has 78 bytes, and had 1000 when the checkpoint was made (--fresh starts anew)");
+                  " has 78 bytes, and had 1000 when the checkpoint was made (where it is removed, a new one begins; "
+                  "--fresh starts anew)");
 }
 
 TEST(Metrics, HaveNoNegativeLength) {

@@ -24,27 +24,30 @@ namespace stepnet::runner {
 namespace {
 
 struct Curves {
-  std::vector<double> training;                                  // of each iteration
+  std::int64_t before = 0;                                       // iterations that the file does not have
+  std::vector<double> training = {};                             // of each iteration behind them
   std::vector<std::pair<std::int64_t, double>> validation = {};  // (iteration, bits)
 };
 
 Curves ReadCurves(const std::string& csv) {
   Curves curves;
   ForEachMetricsRow(csv, [&](const IterationMetrics& metrics, double bits) {
+    if (curves.training.empty()) curves.before = metrics.iteration - 1;
     curves.training.push_back(bits);
     if (metrics.validation_bits) curves.validation.emplace_back(metrics.iteration, *metrics.validation_bits);
   });
   return curves;
 }
 
-std::string Averages(const std::vector<double>& values) {
+std::string Averages(const Curves& curves) {
+  const std::vector<double>& values = curves.training;
   std::string text;
   const size_t window = std::max<size_t>(1, values.size() / 100);
   for (size_t begin = 0; begin + window <= values.size(); begin += window) {
     double sum = 0;
     for (size_t i = begin; i < begin + window; ++i) sum += values[i];
-    text += StrCat(static_cast<double>(begin) + static_cast<double>(window + 1) / 2, " ",
-                   sum / static_cast<double>(window), "\n");
+    const double first = static_cast<double>(curves.before) + static_cast<double>(begin);
+    text += StrCat(first + static_cast<double>(window + 1) / 2, " ", sum / static_cast<double>(window), "\n");
   }
   return text;
 }
@@ -59,7 +62,7 @@ std::string GnuplotText(const std::string& text) {
 
 // What gnuplot reads. The picture goes to standard output, so that no path is part of it.
 std::string Script(const Curves& curves, const std::string& title) {
-  std::string script = StrCat("$training << END\n", Averages(curves.training), "END\n$validation << END\n");
+  std::string script = StrCat("$training << END\n", Averages(curves), "END\n$validation << END\n");
   for (const auto& [iteration, bits] : curves.validation) script += StrCat(iteration, " ", bits, "\n");
   const auto best = std::ranges::min_element(curves.validation, {}, &std::pair<std::int64_t, double>::second);
   char label[64] = "";
@@ -71,8 +74,8 @@ std::string Script(const Curves& curves, const std::string& title) {
                          "\nset xlabel 'iteration'\nset ylabel 'bits per character'\n"
                          "set grid lt 1 lw 1 lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
                          "set key top right\nset format x '%.0f'\n"
-                         "set xrange [0:",
-                         curves.training.size(),
+                         "set xrange [",
+                         curves.before, ":", curves.before + std::ssize(curves.training),
                          "]\nplot $training with lines lw 2 lc rgb '#4292c6' title 'training text', "
                          "$validation with linespoints lw 2 pt 7 ps 0.8 lc rgb '#d94801' title 'validation text",
                          label, "'\n");

@@ -63,8 +63,10 @@ GrowingFile::GrowingFile(const std::string& path, std::int64_t bytes)
   if (fstat(fileno(file_.get()), &status) != 0) ThrowSystem(path);
   const std::int64_t found = status.st_size;
   if (found < bytes) {
-    throw Error(ErrorCode::kInputOutput, StrCat(path, " has ", found, " bytes, and had ", bytes,
-                                                " when the checkpoint was made (--fresh starts anew)"));
+    throw Error(
+        ErrorCode::kInputOutput,
+        StrCat(path, " has ", found, " bytes, and had ", bytes,
+               " when the checkpoint was made (where it is removed, a new one begins; ", "--fresh starts anew)"));
   }
   if (ftruncate(fileno(file_.get()), bytes) != 0 || std::fseek(file_.get(), 0, SEEK_END) != 0) ThrowSystem(path);
 }

@@ -36,6 +36,8 @@ class LineReader {
     if (end == std::string::npos && at_ == text_.size()) return false;
     if (end == std::string::npos) Refuse(1, "the line has no end");
     line->assign(text_, at_, end - at_);
+    if (line->ends_with('\r'))
+      Refuse(line->size(), "the line ends in \\r\\n, as a run does not write it; it must end in \\n");
     at_ = end + 1;
     return true;
   }
@@ -133,13 +135,14 @@ void ForEachMetricsRow(const std::string& path,
   LineReader lines(path);
   std::string line;
   if (!lines.Next(&line) || line != kMetricsHeader) lines.Refuse(1, StrCat("the first line must be ", kMetricsHeader));
-  while (lines.Next(&line)) {
+  for (std::int64_t expected = 0; lines.Next(&line); ++expected) {
     const auto cells = CellsOf(line, lines);
     IterationMetrics metrics{.iteration = NumberIn<std::int64_t>(cells[0], lines),
                              .loss = NumberIn<double>(cells[1], lines)};
-    const std::int64_t iteration = lines.line() - 1;
-    if (metrics.iteration != iteration) {
-      lines.Refuse(1, StrCat("iteration ", metrics.iteration, " where ", iteration, " is needed"));
+    const bool is_first = expected == 0;  // a file that began anew starts with a later iteration
+    if (is_first) expected = std::max<std::int64_t>(metrics.iteration, 1);
+    if (metrics.iteration != expected) {
+      lines.Refuse(1, StrCat("iteration ", metrics.iteration, " where ", expected, " is needed"));
     }
     const double bits = NumberIn<double>(cells[2], lines);
     CheckLoss(metrics.loss, bits, cells[1], cells[2], lines);
@@ -155,11 +158,12 @@ void ForEachMetricsRow(const std::string& path,
 
 void CheckMetrics(const std::string& folder, std::int64_t iterations) {
   const std::string csv = MetricsCsv(folder);
-  std::int64_t rows = 0;
-  ForEachMetricsRow(csv, [&](const IterationMetrics&, double) { ++rows; });
-  if (rows != iterations) {
-    throw Error(ErrorCode::kInputOutput, StrCat(csv, " has ", Count(rows, "row"), ", and had ", iterations,
-                                                " when the checkpoint was made (--fresh starts anew)"));
+  std::optional<std::int64_t> last;
+  ForEachMetricsRow(csv, [&](const IterationMetrics& metrics, double) { last = metrics.iteration; });
+  if (last && *last != iterations) {
+    throw Error(ErrorCode::kInputOutput, StrCat(csv, " ends with iteration ", *last, ", and ended with ", iterations,
+                                                " when the checkpoint was made (where it is removed, a new one ",
+                                                "begins; --fresh starts anew)"));
   }
   CheckEvents(MetricsEvents(folder));
 }

@@ -124,8 +124,10 @@ class TrainingRun {
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     const auto checkpoint = checkpoints_.ReadNewest();
     if (checkpoint) GoOnFrom(*checkpoint);
+    const bool some_are_lost = checkpoint && ForgetLostMetrics();
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
     if (checkpoint) CheckMetrics(folder_, state_.iteration());
+    if (some_are_lost) SaveAgain();
     trace_ = std::make_unique<TraceOfRuns>(trainer_.net());
     stats_ = std::make_unique<StatsOfRuns>(trainer_.net());
   }
@@ -176,6 +178,22 @@ class TrainingRun {
     saved_ = state_.iteration();
     std::cerr << "going on behind iteration " << state_.iteration() << "\n";
     if (state_.has_best_bits()) CheckModel(checkpoint);
+  }
+
+  // Files of metrics that were removed begin anew. Returns whether there are some.
+  bool ForgetLostMetrics() {
+    const auto is_lost = [&](const std::string& path, std::int64_t bytes) {
+      std::error_code ignored;  // opening it tells
+      if (bytes == 0 || std::filesystem::exists(path, ignored)) return false;
+      std::cerr << PrintableLine(path) << " is missing; a new one begins behind iteration " << state_.iteration()
+                << "\n";
+      return true;
+    };
+    const bool lacks_csv = is_lost(MetricsCsv(folder_), state_.csv_bytes());
+    const bool lacks_events = is_lost(MetricsEvents(folder_), state_.events_bytes());
+    if (lacks_csv) state_.set_csv_bytes(0);
+    if (lacks_events) state_.set_events_bytes(0);
+    return lacks_csv || lacks_events;
   }
 
   struct ModelFault {
@@ -256,7 +274,10 @@ class TrainingRun {
   }
 
   void Save() {
-    if (saved_ == trainer_.iteration()) return;
+    if (saved_ != trainer_.iteration()) SaveAgain();
+  }
+
+  void SaveAgain() {
     try {
       metrics_->Sync();
       state_.set_iteration(trainer_.iteration());
