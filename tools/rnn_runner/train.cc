@@ -119,10 +119,11 @@ class TrainingRun {
     *state_.mutable_cell() = job.model.cell.def;
     state_.set_text_crc32c(corpus.crc32c);
     Rehearse(&trainer_);
-    model_.RemoveTemporaries();
-    RemoveTemporaries(folder_, kCurve);
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     const auto checkpoint = checkpoints_.ReadNewest();
+    if (!checkpoint && !FLAGS_fresh) RefuseToOverwrite();
+    model_.RemoveTemporaries();
+    RemoveTemporaries(folder_, kCurve);
     if (checkpoint) GoOnFrom(*checkpoint);
     const bool some_are_lost = checkpoint && ForgetLostMetrics();
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
@@ -166,6 +167,22 @@ class TrainingRun {
   }
 
  private:
+  // Without a checkpoint of a run nobody knows whose the files in its folder are.
+  void RefuseToOverwrite() const {
+    std::vector<std::string> files = model_.Files();
+    for (const std::string& file : {MetricsCsv(folder_), MetricsEvents(folder_), StrCat(folder_, "/", kCurve)}) {
+      files.push_back(file);
+    }
+    std::vector<std::string> found;
+    for (const std::string& file : files) {
+      std::error_code ignored;  // writing it tells
+      if (std::filesystem::exists(file, ignored)) found.push_back(std::filesystem::path(file).filename().string());
+    }
+    if (found.empty()) return;
+    throw Error(ErrorCode::kInputOutput, StrCat(folder_, " has no checkpoint to go on from, and a run would overwrite ",
+                                                Join(found, ", "), " there (--fresh starts anew, and overwrites)"));
+  }
+
   void GoOnFrom(const SavedCheckpoint& checkpoint) {
     const std::string differences = Differences(checkpoint.state, state_);
     if (!differences.empty()) {

@@ -59,6 +59,8 @@ bool TakeValues(NetDef* net) {
 TrainedModel::TrainedModel(std::string folder, const Vocabulary& vocabulary, const Trainer& trainer)
     : folder_(std::move(folder)), vocabulary_(vocabulary), trainer_(trainer) {}
 
+std::vector<std::string> TrainedModel::Files() const { return {Path(kNet), Path(kParameters), Path(kVocabulary)}; }
+
 void TrainedModel::RemoveTemporaries() const {
   for (const char* file : {kParameters, kNet, kVocabulary}) runner::RemoveTemporaries(folder_, file);
 }
