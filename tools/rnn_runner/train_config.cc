@@ -206,6 +206,7 @@ std::string Differences(const TrainState& checkpoint, const TrainState& now) {
     google::protobuf::util::MessageDifferencer differencer;
     differencer.ReportDifferencesTo(&list);
     differencer.set_message_field_comparison(google::protobuf::util::MessageDifferencer::EQUIVALENT);
+    differencer.IgnoreField(CellDef::descriptor()->FindFieldByName("doc"));
     differencer.Compare(old, current);
     for (const std::string& difference : list.list()) differences.push_back(what + difference);
   };
