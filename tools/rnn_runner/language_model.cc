@@ -12,30 +12,44 @@ namespace {
 
 constexpr const char* kScope = "cell/";
 
-[[noreturn]] void Refuse(const LanguageModelSpec& spec, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat("cell \"", spec.cell.def.name(), "\" cannot be the cell of a language model: ", why));
+[[noreturn]] void Refuse(const LanguageModelSpec& spec, CellPart part, int index, const std::string& why) {
+  const std::string text = StrCat("cell \"", spec.cell.def.name(), "\" cannot be the cell of a language model: ", why);
+  throw Error(ErrorCode::kInvalidArgument, spec.cell.Fault(part, index, text));
+}
+
+// Units that have an input of that name compare it with lengths alone, of which a text has none.
+bool ReadsStep(const OperatorDef& op) {
+  const OperatorSchema* const schema = FindOperator(op.type());
+  const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
+  return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
+}
+
+void CheckOptions(const LanguageModelSpec& spec) {
+  const CellOptions& options = spec.cell.def.options();
+  const auto refuse = [&](int field, const char* why) { Refuse(spec, CellPart::kOptions, field, why); };
+  if (options.has_lengths()) refuse(CellOptions::kLengthsFieldNumber, "its option says lengths, and texts have none");
+  if (options.has_mask()) refuse(CellOptions::kMaskFieldNumber, "its option says mask, and texts have none");
+  if (options.batch_major()) {
+    refuse(CellOptions::kBatchMajorFieldNumber, "a text comes by steps, [T, B], and its option says batch_major");
+  }
 }
 
 CellUse UseOf(const LanguageModelSpec& spec, ModelUse use) {
   const CellDef& cell = spec.cell.def;
-  if (cell.input_size() != 1 || cell.input(0).shape_size() != 1) {
-    Refuse(spec, "it must have one input, and that one dimension");
+  if (cell.input_size() != 1) {
+    const bool has_more = cell.input_size() > 1;
+    Refuse(spec, has_more ? CellPart::kInput : CellPart::kCell, has_more ? 1 : 0,
+           StrCat("it must have one input, and has ", cell.input_size()));
   }
-  // Units that have an input of that name compare it with lengths alone, of which a text has none.
-  const auto reads_step = [](const OperatorDef& op) {
-    const OperatorSchema* const schema = FindOperator(op.type());
-    const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
-    return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
-  };
-  if (std::ranges::any_of(cell.op(), reads_step)) {
-    Refuse(spec, "it reads timestep, which begins at 0 in each piece of the text");
+  if (cell.input(0).shape_size() != 1) {
+    Refuse(spec, CellPart::kInput, 0,
+           StrCat("its input must have one dimension, and has ", cell.input(0).shape_size()));
   }
-  if (cell.options().has_lengths() || cell.options().has_mask()) {
-    Refuse(spec,
-           StrCat("its option says ", cell.options().has_lengths() ? "lengths" : "mask", ", and texts have none"));
+  for (int k = 0; k < cell.op_size(); ++k) {
+    if (!ReadsStep(cell.op(k))) continue;
+    Refuse(spec, CellPart::kOperator, k, "it reads timestep, which begins at 0 in each piece of the text");
   }
-  if (cell.options().batch_major()) Refuse(spec, "a text comes by steps, [T, B], and its option says batch_major");
+  CheckOptions(spec);
   CellUse cell_use{.sizes = spec.sizes,
                    .scope = kScope,
                    .inputs = {{cell.input(0).name(), "embedded"}},
@@ -44,11 +58,8 @@ CellUse UseOf(const LanguageModelSpec& spec, ModelUse use) {
   const std::string& input_size = cell.input(0).shape(0);
   const auto is_that = [&](const CellSize& size) { return size.name() == input_size; };
   if (!std::ranges::any_of(cell.size(), is_that)) {
-    Refuse(spec, StrCat("the dimension of its input is ", input_size, "; it must be a size with a name"));
-  }
-  if (cell_use.sizes.contains(input_size)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("the size ", input_size, " is that of the cell's input; the field embedding says it"));
+    Refuse(spec, CellPart::kInput, 0,
+           StrCat("the dimension of its input is ", input_size, "; it must be a size with a name"));
   }
   cell_use.sizes[input_size] = spec.embedding;
   return cell_use;
@@ -58,10 +69,12 @@ void CheckCellNet(const LanguageModelSpec& spec, const CellNet& cell) {
   for (const CellNetInput& input : cell.inputs) {
     const bool is_state =
         std::ranges::any_of(cell.states, [&](const CarriedState& state) { return state.initial == input.blob; });
-    if (input.blob != "embedded" && !is_state) Refuse(spec, StrCat("it needs \"", input.blob, "\""));
+    if (input.blob != "embedded" && !is_state)
+      Refuse(spec, CellPart::kCell, 0, StrCat("it needs \"", input.blob, "\""));
   }
   if (cell.output_items[0].rank() != 1) {
-    Refuse(spec, StrCat("an item of its first output is ", cell.output_items[0], "; it must have one dimension"));
+    Refuse(spec, CellPart::kOutput, 0,
+           StrCat("an item of its first output is ", cell.output_items[0], "; it must have one dimension"));
   }
 }
 

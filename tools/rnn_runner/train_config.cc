@@ -72,12 +72,17 @@ void CheckFields(const TrainConfig& config, const ConfigText& text) {
   }
 }
 
-// Throws unless the cell has the sizes that the config gives.
+// Throws unless the cell has the sizes that the config gives, and none of them is that of its input.
 void CheckSizeNames(const TrainConfig& config, const ConfigText& text, const CellSource& cell) {
   std::vector<std::string> names;
   for (const CellSize& size : cell.def.size()) names.push_back(size.name());
   for (int i = 0; i < config.size_size(); ++i) {
     const std::string& name = config.size(i).name();
+    const bool is_of_input = cell.def.input_size() == 1 && std::ranges::count(cell.def.input(0).shape(), name) > 0;
+    if (is_of_input) {
+      text.Refuse(StrCat("size[", i, "].name"),
+                  StrCat("the size ", name, " is that of the cell's input; the field embedding says it"));
+    }
     if (std::ranges::find(names, name) != names.end()) continue;
     text.Refuse(StrCat("size[", i, "].name"),
                 StrCat("cell \"", cell.def.name(), "\" has no size ", name, DidYouMean(name, names), "; its sizes are ",
