@@ -9,6 +9,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/execution_plan.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/report/text.h"
@@ -119,6 +120,27 @@ void PrintFallbacks(const NetDef& net, const std::string& where, const RunOption
   }
 }
 
+// The blobs that the net reads and nothing gives: neither an operator, nor a file, nor a caller.
+std::set<std::string> BlobsOfNobody(const NetDef& net, const std::set<std::string>& given) {
+  std::set<std::string> missing;
+  for (const std::string& blob : BlobsReadFirst(net)) missing.insert(blob);
+  for (const std::string& blob : net.external_input()) missing.erase(blob);
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& blob : op.output()) missing.erase(blob);
+  }
+  std::erase_if(missing, [&](const std::string& blob) { return given.contains(blob); });
+  return missing;
+}
+
+// A net without its parameters lacks many blobs, one with a mistake a few.
+void AdviseInitNet(size_t num_missing) {
+  constexpr size_t kMany = 3;
+  if (num_missing < kMany || !FLAGS_init_net.empty()) return;
+  std::cout << num_missing
+            << " blobs are read, and nothing gives them: where they are parameters, --init_net=F names the "
+            << "file that does\n";
+}
+
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const NamedTensors fed = ReadInputs();
@@ -131,6 +153,7 @@ int Check(const std::vector<std::string>& operands) {
   std::int64_t problems = 0;
   int operators = 0;
   int step_nets = 0;
+  size_t num_missing = 0;
   if (file.kind == MessageKind::kPlanDef) {
     const auto& plan = static_cast<const PlanDef&>(*file.message);
     for (const std::string& problem : CheckExecutionPlan(plan)) {
@@ -151,6 +174,7 @@ int Check(const std::vector<std::string>& operands) {
         CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     if (found.empty() && (!cell || !fed.empty())) found = CheckShapes(net, tensors);
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
+    if (!found.empty()) num_missing += BlobsOfNobody(net, given).size();
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
     if (!found.empty()) continue;
@@ -158,6 +182,7 @@ int Check(const std::vector<std::string>& operands) {
     PrintFallbacks(net, where, options);
   }
   if (problems > 0) {
+    AdviseInitNet(num_missing);
     std::cout << Count(problems, "problem") << "\n";
     return kFault;
   }
