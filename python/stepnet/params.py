@@ -8,13 +8,16 @@ from typing import Any, Iterable, Mapping, MutableMapping
 import numpy
 
 from . import _stepnet
-from .cell import Cell
+from .cell import Argument, Cell
 from .errors import InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from .gradients import Array, arrays_of
 from .source import kind_of, path_of, utf8
 
 PICKLES = (".pt", ".pth", ".bin")
 """How names of files end in which others expect a pickle of PyTorch."""
+
+WRITTEN = (".safetensors", ".npz", ".minidb", ".pb", ".pbtxt", ".prototxt", ".txt")
+"""How names of files end that say what ``save_params`` writes."""
 
 
 def load_params(
@@ -30,7 +33,8 @@ def load_params(
         cell: whose parameters they are. Those that the file has by PyTorch's names, as ``weight_ih_l1_reverse``, get the
             cell's, ``layer1/reverse/weight_ih``.
         prefix: what their names begin with in the file, and not here. Others are not read.
-        widen: float16 as float32, exactly. bfloat16, which NumPy does not have, always is.
+        widen: float16 as float32, exactly, and with a cell either as the cell's dtype. bfloat16, which NumPy does not
+            have, always is float32.
         seed: of random numbers, where a net draws them.
 
     Raises:
@@ -38,7 +42,7 @@ def load_params(
         InvalidArgumentError: where no name begins with the prefix, or the prefix lacks the dot at its end, and where the
             parameters are not those of the cell.
         ShapeMismatchError: where one has another shape than the cell's.
-        TypeMismatchError: for strings.
+        TypeMismatchError: for strings; where a parameter has another dtype than the cell's.
         OutOfMemoryError: for tensors beyond the limit of memory.
     """
     if not isinstance(prefix, str):
@@ -53,18 +57,19 @@ def load_params(
         raise InvalidArgumentError(
             f"invalid argument: names in {file} go on with {end!r} behind {prefix!r}; did you mean {prefix + end!r}?"
         )
-    return params if cell is None else _of_cell(cell, params, file, prefix)
+    return params if cell is None else _of_cell(cell, params, file, prefix, widen)
 
 
-def _of_cell(cell: Cell, given: Mapping[str, numpy.ndarray], file: str, prefix: str) -> dict[str, numpy.ndarray]:
+def _of_cell(
+    cell: Cell, given: Mapping[str, numpy.ndarray], file: str, prefix: str, widen: bool
+) -> dict[str, numpy.ndarray]:
     """The parameters by the names of the cell, which are all of them and no others."""
     params, names = dict(given), [each.name for each in cell.params]
     rename_from_torch(names, params)
     faults = [f"{name!r} is missing" for name in names if name not in params]
     faults += [f"{cell.name} has no parameter {name!r}" for name in params if name not in names]
     if not faults:
-        _check_shapes(cell, params, file)
-        return params
+        return {name: _fitting(cell, each, params[name], file, widen) for name, each in zip(names, cell.params)}
     others = "" if prefix or params.keys() >= set(names) else _stepnet.other_names_text(list(given), names)
     where = f"in {file}" + (f" behind {prefix!r}" if prefix else "")
     raise InvalidArgumentError(
@@ -72,14 +77,18 @@ def _of_cell(cell: Cell, given: Mapping[str, numpy.ndarray], file: str, prefix: 
     )
 
 
-def _check_shapes(cell: Cell, params: Mapping[str, numpy.ndarray], file: str) -> None:
-    for each in cell.params:
-        given = params[each.name]
-        if str(list(given.shape)) != each.shape:
-            raise ShapeMismatchError(
-                f"shape mismatch: in {file} the parameter {each.name!r} is {given.dtype} {list(given.shape)}; "
-                f"that of {cell.name} is {each.shape}"
-            )
+def _fitting(cell: Cell, param: Argument, given: numpy.ndarray, file: str, widen: bool) -> numpy.ndarray:
+    """The parameter, which has the shape and the dtype of the cell's."""
+    has = f"in {file} the parameter {param.name!r} is {given.dtype} {list(given.shape)}; that of {cell.name} is"
+    if str(list(given.shape)) != param.shape:
+        raise ShapeMismatchError(f"shape mismatch: {has} {param.shape}")
+    if given.dtype == param.dtype:
+        return given
+    is_exact = given.dtype.kind == "f" and numpy.can_cast(given.dtype, param.dtype)
+    if is_exact and widen:
+        return given.astype(param.dtype)
+    hint = f"widen=True makes {param.dtype} of it" if is_exact else f"load it without cell, and call astype({param.dtype!r})"
+    raise TypeMismatchError(f"type mismatch: {has} {param.dtype}: {hint}")
 
 
 def rename_from_torch(names: Iterable[str], params: MutableMapping[str, Any], prefix: str = "") -> None:
@@ -93,8 +102,8 @@ def rename_from_torch(names: Iterable[str], params: MutableMapping[str, Any], pr
 def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> None:
     """Writes arrays by name to a file, which appears when it is complete.
 
-    The name of the file says what it becomes: ``.safetensors``, ``.npz``, ``.minidb``, or TensorProtos for any other,
-    as text where it ends in ``.pbtxt``, ``.prototxt`` or ``.txt``. dtypes stay as they are, but for bfloat16 in a
+    The name of the file says what it becomes: ``.safetensors``, ``.npz``, ``.minidb``, or TensorProtos, in ``.pb`` and as
+    text in ``.pbtxt``, ``.prototxt`` and ``.txt``. dtypes stay as they are, but for bfloat16 in a
     ``.npz``, which is written as float32.
 
     Args:
@@ -102,15 +111,17 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
         path: the file.
 
     Raises:
-        InvalidArgumentError: for a name that ends in ``.pt``, ``.pth`` or ``.bin``, as those of PyTorch's own files do.
+        InvalidArgumentError: for a name with another ending, which says nothing of the kind: a file of that name may be
+            something else.
         InputOutputError: for a file that cannot be written, or does not take such a name or dtype: names are printable,
             of at most 1000 bytes.
         TypeMismatchError: for what is no array, or has a dtype that no tensor has.
     """
     target, arrays = path_of("path", path), arrays_of("params", params)
-    if target.endswith(PICKLES):
+    if not target.endswith(WRITTEN):
+        why = ", as files of torch.save are called, which are not written" if target.endswith(PICKLES) else ""
         raise InvalidArgumentError(
-            f"invalid argument: path is {target!r}, as files of torch.save are called, which are not written; it must end in "
-            ".safetensors, .npz, .minidb, .pb, .pbtxt, .prototxt or .txt"
+            f"invalid argument: path is {target!r}{why or ', which does not say what to write'}; it must end in "
+            f"{', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}"
         )
     _stepnet.save_params({name: getattr(each, "detach", lambda: each)() for name, each in arrays.items()}, target)

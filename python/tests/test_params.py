@@ -203,6 +203,35 @@ def test_names_of_files_of_pytorch_are_refused(ending, lstm, tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize("name", ["victim.cell", "code.py", "model.onnx", "weights.h5", "array.npy", "weights"])
+def test_names_that_do_not_say_what_is_written_are_refused(name, lstm, tmp_path):
+    (tmp_path / name).write_text("something else")
+    for path in (tmp_path / name, str(tmp_path / name)):
+        with pytest.raises(stepnet.InvalidArgumentError, match="which does not say what to write; it must end in .safetensors"):
+            stepnet.save_params(lstm.init(), path)
+    assert (tmp_path / name).read_text() == "something else"
+
+
+def test_parameters_of_a_cell_have_its_dtype(lstm, tmp_path):
+    double, params = lstm.with_options(dtype="float64"), lstm.init()
+    for dtype, file in (("float16", tmp_path / "half.npz"), ("float32", tmp_path / "float.npz")):
+        given = {name: array.astype(dtype) for name, array in params.items()}
+        stepnet.save_params(given, file)
+        expect_same(stepnet.load_params(file, cell=double, widen=True), {name: a.astype("float64") for name, a in given.items()})
+        refuses(
+            lambda: stepnet.load_params(file, cell=double),  # noqa: B023
+            stepnet.TypeMismatchError,
+            f"the parameter 'w' is {dtype} [16, 5]; that of lstm is float64: widen=True makes float64 of it",
+        )
+    expect_same(stepnet.load_params(tmp_path / "float.npz", cell=lstm), params)
+    stepnet.save_params(double.init(), tmp_path / "double.npz")
+    refuses(
+        lambda: stepnet.load_params(tmp_path / "double.npz", cell=lstm, widen=True),
+        stepnet.TypeMismatchError,
+        "that of lstm is float32: load it without cell, and call astype('float32')",
+    )
+
+
 GRU_IN_A_MODEL = {
     "layer0/weight_ih": "encoder.gru.weight_ih_l0",
     "layer0/weight_hh": "encoder.gru.weight_hh_l0",
