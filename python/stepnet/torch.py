@@ -22,9 +22,19 @@ def _with_conversion(
     error: errors.TypeMismatchError, cell: Cell, tensors: Mapping[str, torch.Tensor]
 ) -> errors.TypeMismatchError:
     """The error of a call, with what makes a tensor of another floating dtype, as of autocast, the one that is needed."""
+    params = [(each.name, str(tensors[each.name].dtype).rpartition(".")[2]) for each in cell.params]
+    dtypes = [dtype for _, dtype in params]
+    if len(set(dtypes)) > 1:
+        most = max(dtypes, key=dtypes.count)
+        name, odd = next(param for param in params if param[1] != most)
+        method = "double" if most == "float64" else "float"
+        return errors.TypeMismatchError(
+            f"type mismatch: the parameter {name!r} of {cell.name} is {odd}, and others are {most}; they must have one "
+            f"dtype: call the module's {method}()"
+        )
     for each in (*cell.params, *cell.inputs):  # in the order in which they are looked at
         tensor = tensors.get(each.name)
-        if tensor is None or not tensor.is_floating_point() or each.dtype not in ("float32", "float64"):
+        if tensor is None or tensor.is_complex() or each.dtype not in ("float32", "float64"):
             continue
         if str(tensor.dtype) != f"torch.{each.dtype}":
             whose = "the module's " if each in cell.params else ""
@@ -390,8 +400,15 @@ class Recurrent(Module):
         return [f"layer{k}/{state}_last" for k in range(layers - 1)] + [f"{state}_last"]
 
     def forward(  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
-        self, input: torch.Tensor | PackedSequence, hx: Any = None
+        self, input: torch.Tensor | PackedSequence, hx: Any = None, **others: Any
     ) -> Any:
+        if others:
+            hint = "; sequences of several lengths are given as a PackedSequence, as pack_padded_sequence(input, lengths) makes it"
+            name = next(iter(others))
+            raise TypeError(
+                f"{self.cell.name} is called as PyTorch's modules are, with input and hx, and takes no {name!r}"
+                f"{hint if name == 'lengths' else ''}"
+            )
         for state in hx if isinstance(hx, (tuple, list)) else () if hx is None else (hx,):
             if not isinstance(state, torch.Tensor):
                 raise errors.TypeMismatchError(

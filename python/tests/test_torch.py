@@ -207,6 +207,27 @@ def test_another_floating_dtype_is_told_with_what_converts_it(lstm, module):
         stepnet.torch.Module(lstm).double()(x)
 
 
+def test_a_parameter_of_another_dtype_than_the_others_is_named(lstm):
+    x = torch.randn(3, 2, 5)
+    odd = stepnet.torch.Module(lstm)
+    odd.u = torch.nn.Parameter(odd.u.detach().double())
+    with pytest.raises(stepnet.TypeMismatchError, match=r"'u' of lstm is float64, and others are float32; .*the module's float\(\)$"):
+        odd(x)
+    odd.double().b = torch.nn.Parameter(odd.b.detach().float())
+    with pytest.raises(stepnet.TypeMismatchError, match=r"'b' of lstm is float32, and others are float64; .*the module's double\(\)$"):
+        odd(x.double())
+    with pytest.raises(stepnet.TypeMismatchError, match=r'input "x" of lstm is int64 .* it must be float32: call float\(\)$'):
+        stepnet.torch.Module(lstm)(x.long())
+
+
+def test_lengths_are_those_of_a_packed_sequence():
+    module = stepnet.torch.Recurrent(stepnet.layers("gru", 5, 4))
+    with pytest.raises(TypeError, match=r"takes no 'lengths'; .* as a PackedSequence, as pack_padded_sequence\(input, lengths\)"):
+        module(torch.randn(3, 2, 5), lengths=torch.tensor([3, 1]))
+    with pytest.raises(TypeError, match="with input and hx, and takes no 'h0'$"):
+        module(torch.randn(3, 2, 5), h0=None)
+
+
 def test_tensors_that_are_not_contiguous_are_no_trouble(module):
     x = torch.randn(2, 4, 5).transpose(0, 1)
     reference, _, _ = references.lstm({key: p.detach().numpy() for key, p in module.named_parameters()}, x.numpy())
