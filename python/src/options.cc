@@ -109,7 +109,11 @@ CellSizes SizesOf(const nb::dict& sizes) {
   for (const auto& [name, value] : sizes) {
     const std::string text = Utf8Of(name);
     std::int64_t number = 0;
-    if (!IsWholeNumber(value, &number)) ThrowOfAnotherType(StrCat("the size ", text), value, "a whole number");
+    if (!IsWholeNumber(value, &number)) {
+      const bool is_too_large = PyLong_CheckExact(value.ptr()) != 0;
+      ThrowOfAnotherType(StrCat("the size ", text), value,
+                         is_too_large ? "a whole number of 64 bits" : "a whole number");
+    }
     result[text] = number;
   }
   return result;

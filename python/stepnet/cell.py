@@ -198,25 +198,34 @@ def module_name(parameter: str) -> str:
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "disable_pass", "seed")
 
 
-def _with_known(
-    error: InvalidArgumentError | TypeMismatchError, source: str, is_text: bool, options: Mapping[str, Any]
+def with_meant(
+    error: InvalidArgumentError | TypeMismatchError, sizes: Mapping[str, Any], keywords: Iterable[str]
 ) -> InvalidArgumentError | TypeMismatchError:
-    """The error, with what was meant by a size that the cell does not have, or whose value is none: an option, or a size."""
+    """The error, with what was meant by a size that the cell does not have, or whose value is none: one of ``keywords``."""
     text = str(error)
-    names = [name for name in options["sizes"] if isinstance(name, str)]
-    keywords = ("sizes", "dtype", *_OPTIONS)
+    names = [name for name in sizes if isinstance(name, str)]
     unknown = next((name for name in names if f" has no size {name}; its sizes are " in text), "")
     if unknown:
         fault = f" has no size {unknown}"
         return type(error)(text.replace(fault, fault + did_you_mean(unknown, keywords), 1))
     meant = next((name for name in names if f"the size {name} is " in text), "")
-    hint = did_you_mean(meant, keywords)
-    if meant and not hint and meant not in _stepnet.sizes_of_cell(source, is_text):
-        try:
-            _stepnet.make_cell(source, is_text, **{**options, "sizes": {meant: 1}})
-        except InvalidArgumentError as of_whole_number:
-            hint = "; but the cell" + str(of_whole_number).partition('"')[2].partition('"')[2]
-    return type(error)(text + hint)
+    return type(error)(text + did_you_mean(meant, keywords))
+
+
+def _with_known(
+    error: InvalidArgumentError | TypeMismatchError, source: str, is_text: bool, options: Mapping[str, Any]
+) -> InvalidArgumentError | TypeMismatchError:
+    """The error, with what was meant by a size that the cell does not have, or whose value is none: an option, or a size."""
+    text, sizes = str(error), options["sizes"]
+    known = with_meant(error, sizes, ("sizes", "dtype", *_OPTIONS))
+    meant = next((name for name in sizes if isinstance(name, str) and f"the size {name} is " in text), "")
+    if str(known) != text or not meant or meant in _stepnet.sizes_of_cell(source, is_text):
+        return known
+    try:
+        _stepnet.make_cell(source, is_text, **{**options, "sizes": {meant: 1}})
+    except InvalidArgumentError as of_whole_number:
+        text += "; but the cell" + str(of_whole_number).partition('"')[2].partition('"')[2]
+    return type(error)(text)
 
 
 def _is_double(dtype: Any) -> bool:
@@ -250,7 +259,7 @@ def cell(
     Args:
         source: the path of a file, or the text of a cell (a string with a brace in it).
         sizes, named_sizes: sizes of the cell, each once, in place of those that it declares: ``H=128``.
-        training: whether dropout drops and zoneout draws.
+        training: whether dropout drops and zoneout draws. For a cell that has neither it changes nothing.
         carry: whether every state starts from an input and is an output at the end, so that a sequence can be run in
             parts.
         dtype: ``"float32"``, or ``"float64"``, in which all that the cell says is float is computed; as text, or NumPy's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections import namedtuple
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 from .source import did_you_mean
 
@@ -35,17 +35,20 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
     name_of = {field: name for field, name in zip(fields, names) if field not in index_of}
     base = namedtuple(type_name, fields)  # type: ignore[misc]
 
-    def no_output(key: str) -> str:
-        return f"there is no output {key!r}; outputs are {', '.join(names)}{did_you_mean(key, [*names, *fields])}"
+    def no_output(key: str, known: Iterable[str]) -> str:
+        return f"there is no output {key!r}; outputs are {', '.join(names)}{did_you_mean(key, known)}"
 
     def getattr_(self: Any, key: str) -> Any:  # is called where there is no such field
-        raise AttributeError(no_output(key))
+        if key in index_of:
+            field = base._fields[index_of[key]]
+            raise AttributeError(f"the output {key!r} is no attribute; it is found as out[{key!r}], or as out.{field}")
+        raise AttributeError(no_output(key, fields))
 
     def getitem(self: Any, key: Any) -> Any:
         if isinstance(key, str):
             name = name_of.get(key, key)
             if name not in index_of:
-                raise KeyError(no_output(key))
+                raise KeyError(no_output(key, [*names, *fields]))
             key = index_of[name]
         return tuple.__getitem__(self, key)
 

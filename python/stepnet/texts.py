@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Mapping, Union, overload
+from typing import Iterable, Iterator, Mapping, Union, overload
 
 from . import _stepnet
-from .cell import Cell
-from .errors import with_numpy_names
+from .cell import Cell, with_meant
+from .errors import InvalidArgumentError, TypeMismatchError, with_numpy_names
 from .net import Net
 from .source import Source, all_sizes, path_of, text_or_path
 
@@ -28,6 +29,15 @@ def _described(
     return source.text, True, {**own["sizes"], **sizes}, training or own["training"], carry or own["carry"], own["in_double"]
 
 
+@contextlib.contextmanager
+def _meaning(sizes: Mapping[str, int], keywords: Iterable[str]) -> Iterator[None]:
+    """What is raised of a size that the cell does not have says which of ``keywords`` was meant."""
+    try:
+        yield
+    except (InvalidArgumentError, TypeMismatchError) as error:
+        raise with_meant(error, sizes, keywords) from None
+
+
 def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
     """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
 
@@ -38,7 +48,9 @@ def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_s
         InputOutputError: for a file that cannot be read.
         InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text.
     """
-    problems = _stepnet.check(*_described(source, all_sizes(sizes, named_sizes))[:3])
+    described = _described(source, all_sizes(sizes, named_sizes))[:3]
+    with _meaning(described[2], ("sizes",)):
+        problems = _stepnet.check(*described)
     return [with_numpy_names(problem) for problem in problems]
 
 
@@ -62,7 +74,8 @@ def expand(
     text, is_text, all_of_them, trains, carries, in_double = _described(
         source, all_sizes(sizes, named_sizes), training, carry
     )
-    return _stepnet.expand(text, is_text, all_of_them, init, trains, carries, in_double)
+    with _meaning(all_of_them, ("sizes", "init", "training", "carry")):
+        return _stepnet.expand(text, is_text, all_of_them, init, trains, carries, in_double)
 
 
 def load_operator_library(path: str | os.PathLike[str], /) -> None:
@@ -111,4 +124,5 @@ def show(
     a :class:`TrainingNet` is the one with gradients and optimizer.
     """
     text, is_text, all_of_them, trains, *_ = _described(source, all_sizes(sizes, named_sizes), training)
-    return _stepnet.show(text, is_text, all_of_them, trains, format)
+    with _meaning(all_of_them, ("sizes", "training", "format")):
+        return _stepnet.show(text, is_text, all_of_them, trains, format)

@@ -1,6 +1,7 @@
 """Arguments and options that are refused by name."""
 
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -141,6 +142,22 @@ def test_what_was_meant_is_suggested(cells, lstm):
     with pytest.raises(KeyError, match="no output 'clast'; outputs are h, h_last, c_last; did you mean c_last[?]"):
         out["clast"]
     assert not hasattr(out, "other")
+    two = stepnet.layers("lstm", 5, 4, num_layers=2)
+    out = two(two.init(), x=X)
+    with pytest.raises(AttributeError, match=r"found as out\['layer0/h_last'\], or as out.layer0_h_last$"):
+        getattr(out, "layer0/h_last")
+    with pytest.raises(AttributeError, match="did you mean layer0_h_last[?]$"):
+        getattr(out, "layer0/h_lst")
+    text = (cells / "lstm.cell").read_text()
+    for call, message in [
+        (lambda: stepnet.expand(text, inti=True), "the size inti is True; it must be a whole number; did you mean init?"),
+        (lambda: stepnet.expand(text, cary=1), "has no size cary; did you mean carry?; its sizes are D, H"),
+        (lambda: stepnet.show(text, fromat="dot"), "the size fromat is 'dot'; it must be a whole number; did you mean format?"),
+        (lambda: stepnet.check(text, size={}), "the size size is {}; it must be a whole number; did you mean sizes?"),
+        (lambda: stepnet.cell(text, H=10**30), f"the size H is {10**30}; it must be a whole number of 64 bits"),
+    ]:
+        with pytest.raises((stepnet.TypeMismatchError, stepnet.InvalidArgumentError), match=re.escape(message)):
+            call()
     refuses(lambda: stepnet.cell(cells / "lstm.cell", thread=2), stepnet.InvalidArgumentError, "no size thread; did you mean threads?")
     for source in (cells / "lstm.cell", (cells / "lstm.cell").read_text()):
         refuses(lambda: stepnet.cell(source, hidden=2), stepnet.InvalidArgumentError, "has no size hidden; its sizes are D, H")
