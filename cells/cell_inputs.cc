@@ -19,6 +19,12 @@ std::string Described(const Tensor& given, DTypeText dtype_text) {
   return given.device().IsHost() ? text : StrCat(text, " on ", given.device());
 }
 
+// Where steps and batch are taken for each other, a shape would fit the other way round.
+std::string ExchangedHint(std::int64_t steps, std::int64_t batch) {
+  return StrCat("; it would fit ", Count(batch, "step"), " and a batch of ", steps,
+                ": the first input is [T, B, …], with `option batch_major = true` [B, T, …]");
+}
+
 }  // namespace
 
 std::string ExpectedShapeText(const CellNetInput& input, std::int64_t steps, std::int64_t batch) {
@@ -46,22 +52,26 @@ void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t
   const std::int64_t num_leading = shape.rank() - num_item_dims;
   bool fits = num_leading >= 0 && num_leading <= 2;
   for (std::int64_t d = 0; fits && d < num_item_dims; ++d) fits = shape[num_leading + d] == input.dims[2 + d];
-  if (fits && num_leading > 0) fits = shape[num_leading - 1] == 1 || shape[num_leading - 1] == batch;
-  if (fits) return;
+  const std::int64_t rows = fits && num_leading > 0 ? shape[num_leading - 1] : 1;
+  if (fits && (rows == 1 || rows == batch)) return;
   throw Error(ErrorCode::kShapeMismatch,
               StrCat("the initial state ", Quoted(input.blob), " is ", Described(given, dtype_text), "; it must be ",
-                     ExpectedShapeText(input, steps, batch)));
+                     ExpectedShapeText(input, steps, batch), fits && rows == steps ? ExchangedHint(steps, batch) : ""));
 }
 
 void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch,
                     DTypeText dtype_text) {
   if (input.is_state) return CheckCellStart(input, given, steps, batch, dtype_text);
-  std::vector<std::int64_t> dims = input.dims;
-  std::ranges::replace(dims, CellNetInput::kSteps, steps);
-  std::ranges::replace(dims, CellNetInput::kBatch, batch);
-  if (std::ranges::equal(given.shape().dims(), dims)) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", Described(given, dtype_text),
-                                                "; it must be ", ExpectedShapeText(input, steps, batch)));
+  const auto fits = [&](std::int64_t of_steps, std::int64_t of_batch) {
+    std::vector<std::int64_t> dims = input.dims;
+    std::ranges::replace(dims, CellNetInput::kSteps, of_steps);
+    std::ranges::replace(dims, CellNetInput::kBatch, of_batch);
+    return std::ranges::equal(given.shape().dims(), dims);
+  };
+  if (fits(steps, batch)) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("the input ", Quoted(input.blob), " is ", Described(given, dtype_text), "; it must be ",
+                     ExpectedShapeText(input, steps, batch), fits(batch, steps) ? ExchangedHint(steps, batch) : ""));
 }
 
 }  // namespace stepnet

@@ -19,6 +19,16 @@ cell accumulate(x[D]; sum[D]) {
 """
 
 
+def test_steps_and_batch_that_are_exchanged_are_told(cells):
+    text = (cells / "gru.cell").read_text().rstrip()[:-1]
+    cell = stepnet.cell(text + "option lengths = lengths }", D=2, H=4)
+    x, hint = numpy.zeros((3, 5, 2), "float32"), "; it would fit 5 steps and a batch of 3: the first input is [T, B, …]"
+    for inputs in ({"lengths": numpy.array([5, 4, 3])}, {"lengths": numpy.full(5, 3), "h_init": numpy.zeros((1, 3, 4), "float32")}):
+        refuses(lambda: cell(cell.init(), {"x": x, **inputs}), stepnet.ShapeMismatchError, hint)  # noqa: B023
+    with pytest.raises(stepnet.ShapeMismatchError, match="it must be .B., of a batch of 5$"):
+        cell(cell.init(), x=x, lengths=numpy.array([3, 3]))
+
+
 def test_an_lstm_follows_its_equations(lstm, random):
     params = lstm.init(seed=1)
     params["b"][:] = random.normal(size=16)
