@@ -21,7 +21,7 @@ from .gradients import (
     requests_of,
     value_and_grad,
 )
-from .outputs import outputs_type
+from .outputs import Outputs, outputs_type
 from .source import Source, all_sizes, device_name, did_you_mean, repr_of, text_or_path
 
 class Argument(NamedTuple):
@@ -96,7 +96,7 @@ class Cell:
         """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""
         return self._cell.init(seed)
 
-    def __call__(self, params: Mapping[str, Array], inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
+    def __call__(self, params: Mapping[str, Array], inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Outputs:
         """Runs the cell over a sequence.
 
         Args:
@@ -121,7 +121,7 @@ class Cell:
         wrt: Iterable[str] = (),
         gradient_requests: Requests | None = None,
         **named: Array,
-    ) -> tuple[Any, Pullback]:
+    ) -> tuple[Outputs, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:

@@ -9,6 +9,7 @@ import numpy
 
 from . import _stepnet
 from .errors import InvalidArgumentError, OutOfMemoryError, TypeMismatchError
+from .outputs import Outputs
 from .source import kind_of, repr_of, with_article
 
 Array = Any
@@ -138,7 +139,7 @@ def _overlaps_itself(array: numpy.ndarray) -> bool:
     return bool(numpy.diff(numpy.sort(offsets)).min() < array.itemsize)
 
 
-MOST_WORK = 10**6
+MOST_WORK: Any = 10**6  # of NumPy's types for it none is a number of steps
 """Of NumPy, to find out whether two arrays share an element; it solves equations, and gives up beyond."""
 
 
@@ -263,13 +264,13 @@ def _on_host(output: Given) -> numpy.ndarray:
     return output.numpy() if isinstance(output, _stepnet.DeviceArray) else output
 
 
-def value_and_grad(outputs: Any, pullback: Pullback, loss: Loss, into: Into) -> tuple[Any, Gradients]:
+def value_and_grad(outputs: Outputs, pullback: Pullback, loss: Loss, into: Into) -> tuple[Any, Gradients]:
     """The value of a loss of ``outputs`` and its gradients."""
-    value, output_gradients = (_computed if callable(loss) else _summed)(outputs, loss)
+    value, output_gradients = _computed(outputs, loss) if callable(loss) else _summed(outputs, loss)
     return value, pullback(into, **output_gradients)
 
 
-def _computed(outputs: Any, loss: Callable[[Any], Any]) -> tuple[Any, Mapping[str, Array]]:
+def _computed(outputs: Outputs, loss: Callable[[Any], Any]) -> tuple[Any, Mapping[str, Array]]:
     """What a function gives: the loss and its gradients by outputs."""
     given = loss(outputs)
     is_pair = isinstance(given, (tuple, list)) and len(given) == 2
@@ -282,7 +283,7 @@ def _computed(outputs: Any, loss: Callable[[Any], Any]) -> tuple[Any, Mapping[st
     )
 
 
-def _summed(outputs: Any, loss: str | Sequence[str]) -> tuple[float, Mapping[str, Array]]:
+def _summed(outputs: Outputs, loss: str | Sequence[str]) -> tuple[float, Mapping[str, Array]]:
     """The sum of all elements of the outputs of these names, and its gradients."""
     if not isinstance(loss, (str, Iterable)):
         raise TypeMismatchError(

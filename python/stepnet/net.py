@@ -21,7 +21,7 @@ from .gradients import (
     requests_of,
     value_and_grad,
 )
-from .outputs import outputs_type
+from .outputs import Outputs, outputs_type
 from .source import MAX_BITS, Source, device_name, repr_of, text_or_path
 
 
@@ -83,7 +83,7 @@ class Net:
         """What ``__init__`` is given behind the options."""
         return ()
 
-    def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
+    def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Outputs:
         """Runs the net on an array for each of ``self.inputs``, by name: ``x=x``, or in a dictionary, ``{"x": x}``.
 
         Returns:
@@ -157,7 +157,7 @@ class Net:
         wrt: Iterable[str] = (),
         gradient_requests: Requests | None = None,
         **named: Array,
-    ) -> tuple[Any, Pullback]:
+    ) -> tuple[Outputs, Pullback]:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
@@ -286,7 +286,7 @@ def load(
         InvalidArgumentError: for an array by a name that the net neither reads nor writes.
         InvalidNetError: with everything that is wrong with the net.
     """
-    options = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
+    options: tuple[Any, ...] = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
     return Net(_stepnet.load_net(*_model_of(net, init), *options), options)
 
 
@@ -328,7 +328,7 @@ def train_net(
     if isinstance(init, Mapping) and any(str(name).startswith("optimizer/") for name in init):
         raise InvalidArgumentError("invalid argument: init has a state of the optimizer, which TrainingNet.restore takes")
     by_name = {name: _field_text(name, value) for name, value in optimizer.items()}
-    run = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
+    run: tuple[Any, ...] = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
     options = (loss, names_of("parameters", parameters), by_name, *run)
     return TrainingNet(_stepnet.train_net(*_model_of(net, init), *options), options)
 

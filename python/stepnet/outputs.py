@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import keyword
 from collections import namedtuple
-from typing import Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Sequence, Tuple
 
 from .source import did_you_mean
+
+if TYPE_CHECKING:
+
+    class Outputs(Tuple[Any, ...]):
+        """What a call gives, of a class that ``outputs_type`` makes: type checkers know no fields, and take any."""
+
+        _fields: tuple[str, ...]
+        _names: tuple[str, ...]
+        _name_of: dict[str, str]
+
+        def __getattr__(self, field: str) -> Any: ...
+        def __getitem__(self, key: Any) -> Any: ...
+
+else:
+    Outputs = Any
 
 
 def _field(name: str) -> str:

@@ -1,5 +1,6 @@
 """Arguments and options that are refused by name."""
 
+import inspect
 import pickle
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from conftest import ROOT, refuses
 
 import stepnet
+from stepnet import _stepnet
 
 X = numpy.zeros((2, 3, 5), "float32")
 
@@ -258,6 +260,18 @@ def test_the_hints_of_all_that_is_public_can_be_read():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
     assert done.returncode == 0 and int(done.stdout) > 50, done.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="Python 3.9 cannot read hints of the form `int | None`")
+def test_the_stubs_of_the_core_can_be_read_and_name_what_there_is():
+    """Each hint where it stands: in a class its methods hide what the module calls so."""
+    names = {}
+    exec((ROOT / "python" / "stepnet" / "_stepnet.pyi").read_text(), names)
+    functions = {name for name, each in vars(_stepnet).items() if callable(each) and not isinstance(each, type)}
+    assert functions == {name for name, each in names.items() if inspect.isfunction(each)}
+    for kind in (each for each in vars(_stepnet).values() if isinstance(each, type)):
+        members = {name for name in vars(kind) if not name.startswith("__")}
+        assert members == {name for name in vars(names[kind.__name__]) if not name.startswith("__")}, kind
 
 
 def test_a_pass_of_the_compiler_may_be_left_out(cells, tmp_path):

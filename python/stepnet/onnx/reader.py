@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy
 import onnx
@@ -64,10 +65,9 @@ def check_message(message: Message, path: Path) -> None:
             if size.dim_value == -1:
                 size.ClearField("dim_value")
         if any(size.dim_value < 0 for size in sizes):
-            values = [size.dim_value for size in sizes]
-            raise fault(path, f'"{message.name}" has sizes {values}, of which none may be below -1')
+            raise fault(path, f'"{message.name}" has sizes {[size.dim_value for size in sizes]}, of which none may be below -1')
     for field, value in message.ListFields():
-        values = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
+        values: Sequence[Any] = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
         if field.type == field.TYPE_STRING and any(isinstance(each, bytes) for each in values):
             raise fault(path, f"the field {field.full_name} has a text that is no UTF-8")
         if field.type == field.TYPE_MESSAGE:

@@ -75,7 +75,8 @@ def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> l
 
     Where the shape is known only in a step, these are the rows of a state, for which the file has to say the shape.
     """
-    late, rows = late_shapes(body.graph), []
+    late = late_shapes(body.graph)
+    rows: list[tuple[str, list[int]]] = []
     for name in names:
         shape, dtype = body.shape(name), body.dtype(name)
         if name not in late:
