@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 
 class Error(Exception):
@@ -12,6 +13,10 @@ class Error(Exception):
     """
 
     code = "error"
+
+    def __init__(self, *args: Any) -> None:
+        """Lone surrogates, of names that callers give, become escapes: a text that has them cannot be printed."""
+        super().__init__(*(each.encode("utf-8", "backslashreplace").decode() if isinstance(each, str) else each for each in args))
 
 
 class InvalidArgumentError(Error, ValueError):

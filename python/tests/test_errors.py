@@ -1,5 +1,6 @@
 """Arrays, gradients and memory that do not fit."""
 
+import pickle
 import subprocess
 import sys
 import warnings
@@ -21,6 +22,14 @@ def test_errors_are_those_of_python_too():
     assert issubclass(stepnet.TypeMismatchError, TypeError)
     assert issubclass(stepnet.InputOutputError, OSError)
     assert issubclass(stepnet.OutOfMemoryError, MemoryError)
+
+
+@pytest.mark.parametrize("kind", [each for each in vars(stepnet).values() if isinstance(each, type) and issubclass(each, stepnet.Error)])
+def test_what_errors_say_can_be_printed(kind):
+    """Also of names that are no text."""
+    error = kind('no parameter "\ud800é"')
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert type(each) is kind and str(each) == 'no parameter "\\ud800é"'
 
 
 def test_a_wrong_dtype_is_named_with_the_one_that_it_must_be(lstm):

@@ -292,6 +292,10 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {})
     with pytest.raises(stepnet.InvalidArgumentError, match='"lstm" has no blob "hh" that could be an output; did you mean h[?]'):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", params, outputs=["hh"])
+    with pytest.raises(stepnet.InvalidArgumentError, match=r'lstm has no parameter "\\ud800"; its parameters are w, u, b'):
+        stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, "\ud800": params["b"]})
+    with pytest.raises(stepnet.InvalidArgumentError, match=r'"lstm" has no blob "\\ud800" that could be an output'):
+        stepnet.onnx.export(lstm, tmp_path / "x.onnx", params, outputs=["\ud800"])
     with pytest.raises(stepnet.TypeMismatchError, match="path is a dict; it must be a path"):
         stepnet.onnx.export(lstm, params, tmp_path / "x.onnx")
     with pytest.raises(stepnet.InputOutputError, match="cannot be written"):
