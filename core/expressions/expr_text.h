@@ -10,8 +10,8 @@
 // primitives: mul_add(a, b, c), min, max, pow, where(condition, a, b), row_sum(a), index(3),
 // require(condition, "message {}", value), uniform(float, seed, op, run, step, element), float(a) to cast, from float16
 // and bfloat16 and to them as well. Numbers have the dtype of what they meet; float(1) is the number 1 of that dtype.
-// nan, inf, true and false are numbers: no line defines them, and an input of such a name is in quotes. An input number has one
-// name and dtype.
+// nan, inf, true and false are numbers: no line defines them, and an input of such a name is in quotes. An input number
+// has one name and dtype.
 #pragma once
 
 #include <span>
