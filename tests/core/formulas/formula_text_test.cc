@@ -171,7 +171,13 @@ TEST(FormulaText, IsThatOfEveryFormula) {
   for (const std::string& type : OperatorTypes()) {
     const OperatorSchema* schema = type.starts_with("test.") ? nullptr : &GetOperator(type);
     if (schema == nullptr || !schema->formula) continue;
-    EXPECT_NE(FormulaText(*schema), "") << type;
+    std::vector<std::string> texts = FormulaVariants(*schema);
+    texts.push_back(FormulaText(*schema));
+    EXPECT_NE(texts.back(), "") << type;
+    for (const std::string& text : texts) {
+      for (const char* size : {"1009", "1013", "1022117"})
+        EXPECT_GE(text.find(size), text.size()) << type << ": " << text;
+    }
   }
 }
 
