@@ -20,7 +20,7 @@ std::vector<TensorInfo> OneNumber(const ShapeQuery& query) {
 
 Expr CheckedLabel(Formula& f) {
   const std::int64_t classes = f.ShapeOf("x")[-1];
-  const Expr label = Cast(DType::kInt64, f.Row("label"));
+  Expr label = Cast(DType::kInt64, f.Row("label"));
   f.Check(And(label >= 0, label < classes), "label {} is {}", Index(2), label);
   return label;
 }
