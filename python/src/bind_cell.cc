@@ -1,7 +1,6 @@
 // Cells and their gradients, for Python.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -19,6 +18,7 @@
 #include "stepnet/python/src/explain.h"
 #include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/text_caster.h"
 
 namespace nb = nanobind;
 

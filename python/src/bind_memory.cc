@@ -1,5 +1,4 @@
 // The memory of tensors, for Python.
-#include <nanobind/stl/string.h>
 
 #include <cstdint>
 
@@ -12,6 +11,7 @@
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/text_caster.h"
 
 namespace nb = nanobind;
 

@@ -1,7 +1,6 @@
 // Nets with their parameters, for Python.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -24,6 +23,7 @@
 #include "stepnet/python/src/loaded_net.h"
 #include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/text_caster.h"
 #include "stepnet/python/src/with_file.h"
 
 namespace nb = nanobind;

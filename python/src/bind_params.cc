@@ -1,6 +1,4 @@
 // Parameters in files, for Python.
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/text_caster.h"
 
 namespace nb = nanobind;
 
@@ -105,7 +104,7 @@ void SaveParams(const nb::dict& params, const std::string& path) {
 
 void BindParams(nb::module_& module) {
   module.def("load_params", &LoadParams, nb::arg(), nb::arg(), Anything(), Anything());
-  module.def("torch_name_of", &TorchNameOf);
+  module.def("torch_name_of", [](const std::string& parameter) { return TorchNameOf(parameter); });
   module.def("other_names_text", [](const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
     return parameters.empty() ? "" : OtherNamesText(FindOtherNames(names, parameters), parameters.front());
   });

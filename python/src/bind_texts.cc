@@ -1,6 +1,5 @@
 // What can be asked without running anything: checks, operators, the net that a cell stands for.
 #include <nanobind/stl/map.h>
-#include <nanobind/stl/string.h>
 
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/text_caster.h"
 #include "stepnet/report/net_text.h"
 #include "stepnet/report/operator_text.h"
 

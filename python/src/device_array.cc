@@ -1,7 +1,5 @@
 #include "stepnet/python/src/device_array.h"
 
-#include <nanobind/stl/string.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/dlpack.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/python/src/text_caster.h"
 
 namespace nb = nanobind;
 

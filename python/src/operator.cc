@@ -1,6 +1,5 @@
 #include "stepnet/python/src/operator.h"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/text_caster.h"
 
 namespace nb = nanobind;
 

@@ -1,7 +1,5 @@
 #include "stepnet/python/src/options.h"
 
-#include <nanobind/stl/string.h>
-
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
@@ -9,6 +7,7 @@
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/python/src/arrays.h"
+#include "stepnet/python/src/text_caster.h"
 
 namespace nb = nanobind;
 

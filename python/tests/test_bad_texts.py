@@ -8,6 +8,7 @@ from conftest import refuses
 from test_arguments import LONG, X
 
 import stepnet
+from stepnet import _stepnet
 
 
 def test_mistakes_in_a_text_have_their_place(cells):
@@ -57,6 +58,42 @@ def test_names_that_no_file_has_are_told_as_others_are(lstm):
     refuses(lambda: lstm.with_options(**{"\ud800": 1}), stepnet.InvalidArgumentError, "\\ud800")
     _, pullback = lstm.vjp(params, x=X)
     refuses(lambda: pullback(**{"\ud800": X}), stepnet.InvalidArgumentError, 'lstm has no output "\\ud800"')
+
+
+def test_every_function_of_the_core_takes_names_that_no_file_has(lstm, cells):
+    """By escapes: none says that its arguments are incompatible, and lists C++ types."""
+    name, none = "\ud800é", ("", "")
+    escaped = r"\ud800é"
+    assert _stepnet.torch_name_of(name) == escaped
+    assert _stepnet.prefixes_of([f"{name}.w", f"{name}.v"], ["w", "v"]) == [f"{escaped}."]
+    assert escaped in _stepnet.other_names_text([f"{name}.w"], ["w"])
+    assert _stepnet.contiguous_copy(X, name, name).shape == X.shape
+    assert not lstm._cell.operators()[0].has_argument(name)
+    assert _stepnet.check(name + "{", True, {}) != []
+    _stepnet.packed_layout(name, 1, 1, 1, True, False, 0)
+    net = stepnet.load(cells / "elman.prototxt")._net
+    options = [[], [], {}, False, False, False, 0, "cpu", 2, [], 0]
+    for call in (
+        lambda: _stepnet.address_of(X, name),
+        lambda: _stepnet.load_operator_library(name),
+        lambda: _stepnet.make_cell(name, False, *options[2:]),
+        lambda: _stepnet.sizes_of_cell(name, True),
+        lambda: _stepnet.load_net((name, ""), none, {}, 0, "cpu", 2, [], 0),
+        lambda: _stepnet.load_net(none, ("", name), {}, 0, name, 2, [name], 0),
+        lambda: _stepnet.train_net((name, ""), none, {}, name, [name], {name: name}, 0, "cpu", 2, [], 0),
+        lambda: _stepnet.show(name, True, {name: 1}, False, name),
+        lambda: _stepnet.expand(name, True, {name: 1}, False, False, False, False),
+        lambda: _stepnet.load_params(name, name, False, 0),
+        lambda: _stepnet.memory(name),
+        lambda: _stepnet.set_max_memory(1, name),
+        lambda: _stepnet.op(name),
+        lambda: net.read([name]),
+        lambda: net.explain({}, name),
+        lambda: lstm._cell.vjp(lstm.init(), {"x": X}, [name], {}, True),
+    ):
+        with pytest.raises(stepnet.Error) as caught:
+            call()
+        str(caught.value).encode()
 
 
 def test_a_comment_in_latin_1_is_no_hindrance(cells, tmp_path):

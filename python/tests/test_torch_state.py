@@ -52,6 +52,17 @@ def test_the_state_of_a_larger_model_is_refused_with_where_it_has_the_parameters
 
 
 @pytest.mark.parametrize("make", [stepnet.torch.Module, stepnet.torch.Recurrent])
+def test_names_that_no_file_has_are_told_as_others_are(make):
+    cell = stepnet.layers("gru", 5, 4)
+    strange = {"\ud800": torch.zeros(1)}
+    refuses(lambda: make(cell, {**cell.init(), **strange}), stepnet.InvalidArgumentError, r"gru has no parameter '\ud800'")
+    refuses(lambda: stepnet.to_torch(cell, {**cell.init(), **strange}), stepnet.InvalidArgumentError, r"no parameters \ud800; they")
+    module = make(cell)
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*\ud800"):
+        module.load_state_dict({**module.state_dict(), **strange})
+
+
+@pytest.mark.parametrize("make", [stepnet.torch.Module, stepnet.torch.Recurrent])
 def test_a_module_says_its_dtype_as_it_is_now(make):
     module = make(stepnet.layers("lstm", 5, 4))
     assert repr(module).endswith("-> h, h_last, c_last in float32>)")
