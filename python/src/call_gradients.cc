@@ -75,8 +75,9 @@ nb::list CallGradients::Kept() const {
 }
 
 nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& sums, const ArrayPlace& place) {
-  const std::vector<Tensor> given = Take(output_gradients, place), before = TakeSums(sums);
-  const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given, before); });
+  const std::vector<Tensor> given = Take(output_gradients, place);
+  CheckSums(sums);
+  const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given); });
   const nb::list arrays = ArraysOf(gradients, NamesOf(differentiated_), /*read_only=*/false, place);
   nb::dict parameters, inputs;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
@@ -113,9 +114,8 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace&
   return gradients;
 }
 
-// One for each gradient, undefined for those that are not added.
-std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
-  std::vector<Tensor> sums(differentiated_.size());
+// Whether there is an array for each gradient that is added, and it is as that is.
+void CallGradients::CheckSums(const nb::dict& given) const {
   std::vector<std::string> added;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     if (pullback_->IsAdded(i)) added.push_back(differentiated_[i].name);
@@ -129,14 +129,9 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
                          DidYouMean(name, added), "; it says so for ", added.empty() ? "nothing" : Join(added, ", ")));
     }
     const size_t i = static_cast<size_t>(std::ranges::find(differentiated_, name, &By::name) - differentiated_.begin());
-    const ArrayRole role{"array of into", name};
-    const LentArray lent = LentOf(value, role);
-    const Tensor& given_sum = lent.tensor;
+    const Tensor given_sum = LentOf(value, {"array of into", name}).tensor;
     const TensorInfo& info = pullback_->InfoOf(i);
-    if (given_sum.dtype() == info.dtype && given_sum.shape() == info.shape) {
-      sums[i] = Contiguous(lent, role);
-      continue;
-    }
+    if (given_sum.dtype() == info.dtype && given_sum.shape() == info.shape) continue;
     const bool is_shape = given_sum.dtype() == info.dtype;
     throw Error(is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
                 StrCat("into has for \"", name, "\" ", NumpyName(given_sum.dtype()), " ", given_sum.shape(),
@@ -148,7 +143,6 @@ std::vector<Tensor> CallGradients::TakeSums(const nb::dict& given) const {
                                                     "\", and into has nothing for it to be added to; give an array, of "
                                                     "zeros for a new sum"));
   }
-  return sums;
 }
 
 nb::list ArraysOf(const std::vector<Tensor>& tensors, const std::vector<std::string>& names, bool read_only,

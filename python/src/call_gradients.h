@@ -34,9 +34,9 @@ class CallGradients {
   // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
   // missing are zeros. Throws kInvalidArgument for names that no output with a gradient has, kShapeMismatch and
   // kTypeMismatch for gradients that are not as their output is. `sums` are arrays by the names of the gradients that
-  // are added to them, which do not change: the sums are returned. Throws kInvalidArgument where one is missing and for
-  // other names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. `stream` as for PlaceFor.
-  // Needs the GIL.
+  // the caller then adds to them, which is not done here. Throws kInvalidArgument where one is missing and for other
+  // names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. `stream` as for PlaceFor. Needs
+  // the GIL.
   nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream,
                        const TensorExchange* exchange);
 
@@ -47,7 +47,7 @@ class CallGradients {
  private:
   nanobind::tuple Run(const nanobind::dict& output_gradients, const nanobind::dict& sums, const ArrayPlace& place);
   std::vector<Tensor> Take(const nanobind::dict& given, const ArrayPlace& place) const;
-  std::vector<Tensor> TakeSums(const nanobind::dict& given) const;
+  void CheckSums(const nanobind::dict& given) const;
 
   const Of of_;
   const std::vector<std::string> outputs_;

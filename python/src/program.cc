@@ -88,17 +88,22 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, c
   }
   def.differentiated = AskedFor(names, requests);
   AddBackwardStepNets(&def.net, def.differentiated);
-  GradientRequests sums;  // what is written may be zeros, which no net computes
+  GradientRequests left_out;  // what is written may be zeros, which no net computes
   for (const auto& [name, request] : requests) {
-    if (request != GradientRequest::kWrite) sums[name] = request;
+    if (request == GradientRequest::kNone) left_out[name] = request;
   }
-  NetWithGradients made = AddGradientsFrom(def.net, seeds, names, sums);
+  NetWithGradients made = AddGradientsFrom(def.net, seeds, names, left_out);
   MakeDense(&made.gradients, &made.net);
   def.gradients.clear();
   for (const std::string& name : def.differentiated) {
     const auto request = requests.find(name);
-    def.is_added.push_back(request != requests.end() && request->second == GradientRequest::kAdd);
     const auto found = made.gradients.find(name);
+    def.is_added.push_back(request != requests.end() && request->second == GradientRequest::kAdd);
+    if (def.is_added.back() && found == made.gradients.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("gradient_requests says add for \"", name,
+                         "\", of which the loss is no differentiable function; leave it out, or say none"));
+    }
     def.gradients.push_back(found == made.gradients.end() ? "" : found->second.dense);
   }
   def.net = Part(made.net, 0, made.num_forward);
@@ -403,7 +408,7 @@ Tensor Pullback::OwnGradient(size_t i, const std::vector<Tensor>& before) const 
   return own.Reshaped(by.shape);
 }
 
-std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums) {
+std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
   const std::lock_guard lock(mutex_);
   if (session_->written_back) session_->written_back->UseAll();
   for (size_t i = 0; i < session_->output_gradients.size(); ++i) {
@@ -414,12 +419,6 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, c
       return given.defined() ? session_->gradient_places[i].Settle(given) : ZerosOf(i);
     }));
   }
-  for (size_t i = 0; i < differentiated_.size(); ++i) {
-    // The caller's memory is changed when everything is done.
-    if (!IsAdded(i)) continue;
-    session_->gradients[i]->SetTensor(
-        WithMemoryFor("a sum of gradients of", program_->def_.differentiated[i], [&] { return sums[i].Clone(); }));
-  }
   if (session_->backward != nullptr) session_->Run(*session_->backward);
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < differentiated_.size(); ++i) {
@@ -428,9 +427,6 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, c
   }
   for (Blob* blob : session_->output_gradients) {
     if (blob != nullptr) blob->Reset();
-  }
-  for (size_t i = 0; i < differentiated_.size(); ++i) {
-    if (IsAdded(i)) session_->gradients[i]->Reset();
   }
   return gradients;
 }

@@ -40,7 +40,7 @@ struct ProgramDef {
   std::vector<std::string> output_gradients = {};  // what `backward` is given, one an output; "" where it takes none
   std::vector<std::string> gradients = {};         // what it gives, one for each of `differentiated`; "": all zeros
   std::vector<std::string> differentiated = {};    // inputs, or blobs of `shared`
-  std::vector<bool> is_added = {};  // of each of them whether its gradient is added to what the pullback is given
+  std::vector<bool> is_added = {};                 // of each of them whether its gradient is for a sum of the caller's
 };
 
 // `def` with a net that computes the gradients of outputs that are floating (`is_floating`, one an output) by those of
@@ -121,9 +121,9 @@ class Pullback {
   ~Pullback();
 
   // The gradients by ProgramDef::differentiated of the sum of all outputs' elements, each times that of its gradient.
-  // One tensor for each output; undefined ones are zeros. `sums` has a tensor for each gradient that is added, of its
-  // dtype and shape: what is returned is the sum, in memory of its own, and on the host.
-  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients, const std::vector<Tensor>& sums = {});
+  // One tensor for each output; undefined ones are zeros. Gradients that are to be added are on the host; whoever calls
+  // adds them.
+  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients);
 
   // What the run was given and what it has given, with texts that name it.
   std::vector<std::pair<std::string, Tensor>> Kept() const;

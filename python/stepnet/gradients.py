@@ -74,14 +74,11 @@ class Pullback:
         if targets:
             _refuse_kept(targets, self._gradients.kept())
         by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
-        sums = {}
-        for name, array in targets.items():
-            with memory_for(f"a copy of the array of into for {name!r}"):
-                sums[name] = numpy.asarray(array, order="C")
-        gradients = Gradients(*self._gradients(by_output, sums))
+        gradients = Gradients(*self._gradients(by_output, targets))
         for by_name in gradients:
             for name in by_name.keys() & targets.keys():
-                numpy.copyto(targets[name], by_name[name])
+                with numpy.errstate(all="ignore"):
+                    numpy.add(targets[name], by_name[name], out=targets[name])
                 by_name[name] = given[name]
         return gradients
 

@@ -1,4 +1,6 @@
 import ctypes
+import tracemalloc
+import warnings
 
 import numpy
 import pytest
@@ -142,6 +144,33 @@ def test_nets_take_requests(tmp_path, random):
     assert names(found) == ["b", "w"]
     numpy.testing.assert_array_equal(found.params["b"], every.params["b"])
     numpy.testing.assert_array_equal(total, before + every.params["w"])
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_add_takes_the_memory_of_the_gradient_alone(set_max_memory, step):
+    """Nothing of the core, nor of NumPy, where the array is not contiguous either."""
+    net = stepnet.load('op { type: "MatMul" input: "x" input: "w" output: "y" }')
+    x, w = numpy.ones((1, 1000), "float32"), numpy.ones((1000, 1000), "float32")
+    total = numpy.ones((1000, 1000 * step), "float32")[:, ::step]
+    outputs, pullback = net.vjp(wrt="w", gradient_requests={"w": "add"}, x=x, w=w)
+    set_max_memory(stepnet.memory().current + w.nbytes + w.nbytes // 2)
+    tracemalloc.start()
+    try:
+        pullback({"w": total}, y=numpy.full_like(outputs.y, 2))
+        assert tracemalloc.get_traced_memory()[1] < w.nbytes // 2
+    finally:
+        tracemalloc.stop()
+    numpy.testing.assert_array_equal(total, 3)
+
+
+def test_a_sum_that_overflows_is_no_warning():
+    net = stepnet.load('op { type: "Scale" input: "x" output: "y" arg { name: "scale" f: 1 } }')
+    total = numpy.full(2, 3e38, "float32")
+    _, pullback = net.vjp(gradient_requests={"x": "add"}, x=numpy.zeros(2, "float32"))
+    with warnings.catch_warnings(), numpy.errstate(all="raise"):
+        warnings.simplefilter("error")
+        pullback({"x": total}, y=total.copy())
+    assert numpy.isinf(total).all()
 
 
 def shared_rows(stride=0):

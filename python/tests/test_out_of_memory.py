@@ -54,12 +54,6 @@ def test_gradients_that_are_zeros(lacks):
     lacks(lambda: pullback(y=x), 'the gradient of "x"')
 
 
-def test_gradients_that_are_added(lacks):
-    net, x = stepnet.load(net_of("Tanh x y")), numpy.ones(SIZE, "float32")
-    _, pullback = net.vjp(gradient_requests={"x": "add"}, x=x)
-    lacks(lambda: pullback({"x": numpy.zeros_like(x)}, y=x), 'a sum of gradients of "x"')
-
-
 def test_parameters_that_are_read(lacks):
     text = 'op { type: "AveragedLoss" input: "w" output: "loss" } external_output: "loss"'
     w = numpy.ones(SIZE, "float32")
