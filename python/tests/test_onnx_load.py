@@ -308,13 +308,14 @@ def test_cells_come_back(name, options, random, tmp_path):
             expect_equal(got, outputs[output])
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in NOT_EXPORTED])
+@pytest.mark.parametrize("case", CASES)
 def test_golden_nets_come_back(case, tmp_path):
     manifest = json.loads((GOLDEN / case / "manifest.json").read_text())
     each = manifest["runs"][0]
     original = stepnet.load(GOLDEN / case / "net.pb")
     given, expected = tensors(case, each["inputs"]), tensors(case, each["expected"])
-    outputs = [name for name in each["outputs"] if name in expected]
+    outputs = [name for name in each["outputs"] if name in expected and not name.startswith(NOT_EXPORTED.get(case, "\0"))]
+    assert outputs
     inputs = {name: given[name] for name in original.inputs}
     stepnet.onnx.export(original, tmp_path / "net.onnx", inputs=inputs, outputs=outputs)
     net = stepnet.onnx.load(tmp_path / "net.onnx")

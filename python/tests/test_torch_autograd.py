@@ -60,18 +60,34 @@ def test_gradients_of_what_requires_none_are_not_asked_for(module, monkeypatch):
             assert parameter.grad is None if name == frozen else torch.equal(parameter.grad, every[name])
 
 
-def test_gradients_in_double_match_differences(cells):
-    for name in ("lstm", "gru", "layer_norm_lstm", "causal_conv"):
-        path = cells / f"{name}.cell"
-        module = stepnet.torch.Module(stepnet.cell(path, D=3, H=2), seed=2).double()
-        x = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
-        params = [parameter.detach().clone().requires_grad_() for parameter in module.parameters()]
-        names = [key for key, _ in module.named_parameters()]
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("lstm", ""),
+        ("gru", ""),
+        ("layer_norm_lstm", ""),
+        ("causal_conv", ""),
+        ("gru", "option lengths = lengths"),
+        ("lstm", "option direction = reverse"),
+        ("lstm", "option layers = 2; option direction = bidirectional; option lengths = lengths"),
+        ("layer_norm_lstm", "option layers = 2; option lengths = lengths; option beyond_length = zero"),
+    ],
+)
+def test_gradients_in_double_match_differences(cells, name, options):
+    text = f"{(cells / f'{name}.cell').read_text().rstrip()[:-1]}{options}\n}}"
+    module = stepnet.torch.Module(stepnet.cell(text, D=3, H=2), seed=2).double()
+    others = {"lengths": torch.tensor([2, 4])} if "lengths" in options else {}
+    starts = [each for each in module.cell.inputs if each.name.endswith("_init")]
+    names = [key for key, _ in module.named_parameters()] + [each.name for each in starts]
+    shapes = [[int(size.replace("B", "2")) for size in each.shape.strip("[]").split(", ")] for each in starts]
+    given = [torch.randn(4, 2, 3), *module.parameters(), *map(torch.randn, shapes)]
 
-        def run(x, *params):
-            return tuple(torch.func.functional_call(module, dict(zip(names, params)), (x,)))
+    def run(x, *tensors):
+        by_name = dict(zip(names, tensors))
+        inputs = {"x": x, **{each.name: by_name.pop(each.name) for each in starts}, **others}
+        return tuple(torch.func.functional_call(module, by_name, (inputs,)))
 
-        assert torch.autograd.gradcheck(run, (x, *params))
+    assert torch.autograd.gradcheck(run, [each.detach().double().requires_grad_() for each in given])
 
 
 def test_what_lies_behind_the_end_of_a_sequence_reaches_no_gradient():
