@@ -26,6 +26,19 @@ def test_arrays_are_read_where_they_are(dtype):
     assert address_of(OnlyDlpack(x)) == x.ctypes.data
 
 
+@pytest.mark.parametrize("given_as", [lambda array: array, OnlyDlpack, memoryview])
+def test_calls_compute_of_arrays_where_they_are(given_as, set_max_memory):
+    """There is no memory for a copy of any, and what gradients are computed of is the caller's."""
+    cell = stepnet.cell("cell c(x[100000]; h[2]) { param w[2, 100000]; h = x @ w; output h }", disable_pass="pack_weights")
+    params, x = {"w": numpy.full((2, 100_000), 0.5, "float32")}, numpy.ones((2, 1, 100_000), "float32")
+    given = {name: given_as(array) for name, array in params.items()}
+    set_max_memory(stepnet.memory().current + x.nbytes // 4)
+    assert cell(given, x=given_as(x)).h.tolist() == [[[50_000, 50_000]]] * 2
+    _, pullback = cell.vjp(given, wrt="x", x=given_as(x))
+    kept = {what.rpartition(" ")[2]: array.ctypes.data for what, array in pullback._gradients.kept()}
+    assert kept.items() >= {'"x"': x.ctypes.data, '"w"': params["w"].ctypes.data}.items()
+
+
 def test_what_has_the_buffer_protocol_is_an_array():
     numbers = array.array("f", [1, 2, 3])
     assert address_of(numbers) == numbers.buffer_info()[0]

@@ -77,6 +77,17 @@ def test_tensors_are_read_where_they_are():
     assert stepnet._stepnet.address_of(half) == half.data_ptr()
 
 
+def test_modules_compute_of_tensors_where_they_are(set_max_memory):
+    """There is no memory for a copy of any, with gradients and without."""
+    cell = stepnet.cell("cell c(x[100000]; h[2]) { param w[2, 100000]; h = x @ w; output h }", disable_pass="pack_weights")
+    module, x = stepnet.torch.Module(cell, {"w": torch.full((2, 100_000), 0.5)}), torch.ones(2, 1, 100_000)
+    module(x[:0])  # makes the cell, which takes memory
+    set_max_memory(stepnet.memory().current + x.nbytes // 4)
+    for with_gradients in (False, True):
+        with torch.set_grad_enabled(with_gradients):
+            assert module(x).h.tolist() == [[[50_000, 50_000]]] * 2
+
+
 def test_bfloat16_that_must_be_copied_is_refused():
     half = torch.zeros(4, 4, dtype=torch.bfloat16).t()[::2]
     with pytest.raises(stepnet.InvalidArgumentError, match="has no bfloat16; give a copy"):
