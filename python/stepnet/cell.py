@@ -256,6 +256,9 @@ def cell(
 ) -> Cell:
     """A cell from its text, or from a file.
 
+    Its calls take and give sequences ``[T, B, …]``, or ``[B, T, …]`` with ``option batch_major``, and states ``[1, B, …]``:
+    :attr:`Cell.inputs` and :attr:`Cell.params` say the shape of each array.
+
     Args:
         source: the path of a file, or the text of a cell (a string with a brace in it).
         sizes, named_sizes: sizes of the cell, each once, in place of those that it declares: ``H=128``.

@@ -26,7 +26,7 @@ Requests = Mapping[str, str]
 
 
 class Gradients(NamedTuple):
-    """Gradients of a sum of outputs, each of the shape and dtype of what it is by."""
+    """Gradients of a sum of outputs, each of the shape and dtype of what it is by: ``[T, B, …]`` for a sequence."""
 
     params: dict[str, Given]
     inputs: dict[str, Given]
@@ -37,7 +37,10 @@ Into = Union[Gradients, Mapping[str, Array], None]
 
 
 class Pullback:
-    """From gradients of a call's outputs to those of what it was given. Made by the ``vjp`` of a cell or a net."""
+    """From gradients of a call's outputs to those of what it was given. Made by the ``vjp`` of a cell or a net.
+
+    Each has the shape of what it is the gradient of, or by: ``[T, B, …]`` for a sequence, ``[1, B, …]`` for a state.
+    """
 
     def __init__(self, gradients: _stepnet.CallGradients, name_of: Mapping[str, str]) -> None:
         """``name_of``: of the fields of the outputs' tuple that are called otherwise than what they hold, its name."""

@@ -47,6 +47,9 @@ class Copies(Dict[str, numpy.ndarray]):
 class Net:
     """A net with its parameters. Made by :func:`load`.
 
+    Its arrays have the shapes that its operators ask for; in what :func:`expand` makes of a cell sequences are
+    ``[T, B, …]`` and states ``[1, B, …]``.
+
     Any number of threads may call it. Calls of a net that changes what it keeps, as one that trains does, wait for each
     other; other calls have memory of their own.
     """
@@ -216,7 +219,7 @@ class TrainingNet(Net):
     """A net whose calls are iterations of training. Made by :func:`train_net`.
 
     A call computes the outputs, the loss and its gradients, and then changes the parameters; it gives the outputs, with
-    the loss among them, as they were before the change.
+    the loss among them, as they were before the change. Shapes are as of any :class:`Net`: ``[T, B, …]`` of a sequence.
     """
 
     _kind = "TrainingNet"
@@ -264,7 +267,7 @@ def load(
     disable_pass: str | Iterable[str] = (),
     seed: int = 0,
 ) -> Net:
-    """A net from a file or a text.
+    """A net from a file or a text, which is called with arrays of the shapes that its operators ask for: ``[T, B, …]``, say.
 
     >>> net = stepnet.load("net.pb", init="init.pb")
     >>> net = stepnet.load(stepnet.expand(cell), init=stepnet.expand(cell, init=True))
@@ -304,6 +307,8 @@ def train_net(
     **optimizer: float | bool | str,
 ) -> TrainingNet:
     """A net from a file or a text, with the gradients of its loss and an optimizer: a call is an iteration of training.
+
+    Arrays have the shapes that the net's operators ask for: ``[T, B, …]``, say, of a sequence.
 
     >>> training = stepnet.train_net("net.pb", init="init.pb", loss="loss", learning_rate=0.01, clip_norm=1)
     >>> for x, labels in batches:

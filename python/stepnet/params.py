@@ -23,7 +23,7 @@ WRITTEN = (".safetensors", ".npz", ".minidb", ".pb", ".pbtxt", ".prototxt", ".tx
 def load_params(
     path: str | os.PathLike[str], *, cell: Cell | None = None, prefix: str = "", widen: bool = False, seed: int = 0
 ) -> dict[str, numpy.ndarray]:
-    """The parameters that a file gives, by name: what a cell is called with.
+    """The parameters that a file gives, by name, of any shapes ``[…]``: what a cell is called with.
 
     The content of the file says what it is, not its name: safetensors, ``.npz``, TensorProtos, a minidb, a model with
     its parameters, or a net that fills parameters, which is run once.
@@ -107,7 +107,7 @@ def save_params(params: Mapping[str, Array], path: str | os.PathLike[str]) -> No
     ``.npz``, which is written as float32.
 
     Args:
-        params: of tensors that require gradients the values are written, as of ``dict(module.named_parameters())``.
+        params: of any shapes ``[…]``; of tensors that require gradients the values are written, as of ``dict(module.named_parameters())``.
         path: the file.
 
     Raises:

@@ -65,7 +65,7 @@ class Module(torch.nn.Module):
     """A cell with its parameters, to be trained with other modules.
 
     ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
-    its outputs as a named tuple. In training mode dropout drops and zoneout draws, in evaluation they do not. After
+    its outputs as a named tuple: sequences ``[T, B, …]`` and states ``[1, B, …]``, as the cell says. In training mode dropout drops and zoneout draws, in evaluation they do not. After
     ``double()`` it computes in float64. Gradients of gradients, forward mode, the transforms of ``torch.func`` and
     ``is_grads_batched`` raise InvalidArgumentError.
 

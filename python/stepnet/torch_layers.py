@@ -136,8 +136,8 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
 
     Args:
         given: the cell. Its ``lengths``, which PyTorch knows as ``PackedSequence``, have no place in the module.
-        params: an array or tensor for each of the cell's parameters, all float32 or all float64, which are copied: those of
-            ``from_torch``, or the ``state_dict`` of a ``stepnet.torch.Module``.
+        params: an array or tensor for each of the cell's parameters, of its shape, as ``[G*H, D]`` for ``weight_ih`` with G
+            gates, all float32 or all float64, which are copied: those of ``from_torch``, or the ``state_dict`` of a ``stepnet.torch.Module``.
 
     Raises:
         InvalidArgumentError: for a cell that computes something else, or where a parameter is missing or unknown.

@@ -1,5 +1,6 @@
 import doctest
 import importlib.util
+import inspect
 import re
 
 import pytest
@@ -54,3 +55,27 @@ def test_docstrings_say_what_there_is():
             for member, value in vars(thing).items() if isinstance(thing, type) else ():
                 if callable(value) and not member.startswith("_") and not isinstance(value, type):
                     assert value.__doc__, f"{name}.{member}"
+
+
+HAVE_SHAPES = re.compile(r"\b(Array|Given|ndarray|Outputs|Gradients|Into|Filler|Cell|Net|TrainingNet|Module|Pullback|Tensor)\b")
+
+
+def test_docstrings_have_shapes_where_there_are_arrays():
+    """Of a class somewhere in it, as its methods are about the same arrays."""
+    import stepnet
+
+    modules = [stepnet, stepnet.packed]
+    modules += [importlib.import_module(f"stepnet.{name}") for name in ("torch", "onnx") if importlib.util.find_spec(name)]
+    names = [(each, name) for each in modules for name in getattr(each, "__all__", vars(each)) if not name.startswith("_")]
+    asked = []
+    for module, name in names:
+        public = getattr(module, name)
+        if not hasattr(module, "__all__") and getattr(public, "__module__", None) != module.__name__:
+            continue  # it is imported there
+        members = vars(public).values() if isinstance(public, type) else [public]
+        functions = [each for each in (getattr(each, "fget", each) for each in members) if inspect.isfunction(each)]
+        if any(HAVE_SHAPES.search(str(hint)) for each in functions for hint in each.__annotations__.values()):
+            asked.append(name)
+            docs = " ".join(each.__doc__ or "" for each in (public, *functions))
+            assert re.search(r"``\[[^\]`]+\]``", docs), name
+    assert {"Cell", "Net", "Pullback", "cell", "load", "load_params", "train_net", "to_torch", "from_torch"} <= {*asked}

@@ -56,7 +56,7 @@ def export(
         model: a cell, as it was made: its sizes, options and dtype; or a net; or a ``stepnet.torch.Module``, of which it is
             the cell with its parameters, in evaluation, and the ``output`` of the module alone where it has one.
         path: of the file. Parameters of more than 1 GiB lie in a second file, ``path`` with ``.data`` behind it.
-        params: an array for each of the cell's parameters, by its name, or that of a ``stepnet.torch.Module``; of a net,
+        params: an array for each of the cell's parameters, of its shape, as ``[4*H, D]``, by its name, or that of a ``stepnet.torch.Module``; of a net,
             what takes the place of the parameters that it has, or of some of its inputs.
         inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
         outputs: the names of the outputs to have, or one name; all, where nothing is said. Only what they depend on is exported.

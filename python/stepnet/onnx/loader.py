@@ -26,7 +26,10 @@ from .scope import Model, Node, Scope, Unsupported, located
 
 
 class Graph(Net):
-    """A net that was read from a file of ONNX, with its parameters. Made by :func:`load`."""
+    """A net that was read from a file of ONNX, with its parameters. Made by :func:`load`.
+
+    :attr:`arguments` says the shape of each input, as ``[T, B, 8]``, with the file's names of sizes that may be any.
+    """
 
     def __init__(
         self,
