@@ -55,7 +55,7 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
 
     def getattr_(self: Any, key: str) -> Any:  # is called where there is no such field
         if key in index_of:
-            field = base._fields[index_of[key]]
+            field = [*fields][index_of[key]]
             raise AttributeError(f"the output {key!r} is no attribute; it is found as out[{key!r}], or as out.{field}")
         raise AttributeError(no_output(key, fields))
 
