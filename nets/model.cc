@@ -93,6 +93,10 @@ void AddParameters(NamedTensors tensors, Model* model) {
 void TakeInit(const std::string& path, const NameFilter& wanted, Model* model) {
   if (!HoldsOnlyTensors(path) && !LooksLikeMiniDb(path)) {
     const std::string content = ReadFile(path);
+    if (content.empty()) {
+      throw Error(ErrorCode::kInputOutput,
+                  StrCat(path, " is empty; a file of parameters, or a net that fills them, is needed"));
+    }
     const MessageKind kind = DetectKindOf(content);
     if (kind != MessageKind::kTensorProtos && kind != MessageKind::kTensorProto && kind != MessageKind::kBlobProto) {
       NetDef net;

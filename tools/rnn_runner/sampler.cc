@@ -61,6 +61,11 @@ CarriedStates CarriedStatesOf(const NetDef& net, const Workspace& workspace, con
 // Throws, also where a run has not come to its first model.
 Vocabulary ReadVocabulary(const std::string& folder) {
   std::error_code ignored;
+  if (std::filesystem::is_regular_file(folder, ignored)) {
+    throw Error(ErrorCode::kInputOutput, StrCat(folder,
+                                                " is a file; the folder in which `rnn_runner train` writes a model "
+                                                "is needed"));
+  }
   const auto has = [&](const char* file) { return std::filesystem::exists(folder + file, ignored); };
   const bool has_model = has("/vocabulary.json") && has("/net.pb") && has("/init_net.pb");
   if (!has_model && has("/checkpoints")) {
