@@ -77,7 +77,7 @@ const Registration sum_elements =
 const Registration sum_sqr_elements =
     Trial("bench.SumSqrElements").Input("x", "any shape").Output("y", "[1]").Shapes(OneNumber).Formula(SumOfAll<true>);
 
-// Of numbers alone: NaN counts as none.
+// It is of numbers alone: NaN counts as none.
 const Registration arg_max =
     Trial("bench.ArgMax")
         .Input("x", "[N, D]")

@@ -115,7 +115,7 @@ TEST(BatchRows, SumsOverRowsMixThem) {
   EXPECT_EQ(RowsOfGradient("_, db.1: float [2], dx.1: float [2, 4]"), "0: --- to --");
 }
 
-// Of fewer rows of dy than x has FCGradient would compute nothing.
+// FCGradient would compute nothing of fewer rows of dy than x has.
 TEST(BatchRows, AProductWhoseOperatorHasRowsThatAreNotCutKeepsNothingApart) {
   EXPECT_EQ(RowsOfGradient("_, _, dx.1: float [2, 4]"), "0: --- to -");
 }
