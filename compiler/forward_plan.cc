@@ -5,6 +5,7 @@
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/recomputable.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
@@ -27,11 +28,9 @@ class ForwardPlanMaker {
 
   std::shared_ptr<const ForwardPlan> Make(const LessMemory& less) {
     Import();
-    NoteRecomputable(less.num_recomputed);
     PlanSettings settings = PlanSettingsOf(spec_);
-    settings.recomputed = plan_->recomputed;
+    settings.choose_recomputed = [&](const StepGraph& step) { return NoteRecomputable(step, less.num_recomputed); };
     settings.max_block_steps = less.max_block_steps;
-    graph_.not_kept = BlobsOf(plan_->recomputed);
     NoteShapes();
     NoteStepOutputs();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
@@ -40,26 +39,28 @@ class ForwardPlanMaker {
 
   StepToRecompute MakeStepToRecompute() {
     Import();
-    return ToRecompute(std::move(graph_));
+    RunPassesBefore("recompute", PlanSettingsOf(spec_).options, &graph_);
+    return {std::move(graph_), LentBack()};
   }
 
  private:
-  StepToRecompute ToRecompute(StepGraph graph) const {
+  // The bases of memory that a run of the gradient is lent, too.
+  std::set<int> LentBack() const {
     std::set<int> bases;
     for (size_t i = 0; i < plan_->states.size(); ++i) bases.insert(static_cast<int>(i));
     for (const auto& [input, base] : plan_->inputs) bases.insert(base);
     if (plan_->timestep_base >= 0) bases.insert(plan_->timestep_base);
-    return {WithRoundingDecided(std::move(graph), PlanSettingsOf(spec_).options), std::move(bases)};
+    return bases;
   }
 
   // What there is to compute again, and the first ones of it, which are.
-  void NoteRecomputable(std::int64_t num_recomputed) {
-    if (spec_.backward_step_net == nullptr || forward_.keeps_all || forward_.sources_change) return;
-    if (!op_.options().device().IsHost()) return;
-    const StepToRecompute step = ToRecompute(graph_);
-    plan_->recomputable = FindRecomputable(step.graph, spec_, step.bases);
+  const std::vector<RecomputedValue>& NoteRecomputable(const StepGraph& step, std::int64_t num_recomputed) {
+    const bool is_possible = spec_.backward_step_net != nullptr && !forward_.keeps_all && !forward_.sources_change &&
+                             op_.options().device().IsHost();
+    if (is_possible) plan_->recomputable = FindRecomputable(step, spec_, LentBack());
     plan_->recomputed = plan_->recomputable;
     plan_->recomputed.resize(std::min(plan_->recomputed.size(), static_cast<size_t>(num_recomputed)));
+    return plan_->recomputed;
   }
 
   void Import() {

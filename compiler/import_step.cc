@@ -446,7 +446,7 @@ class Importer {
   const NetDef& net_;
   const RunOptions& options_;
   const StepBindings& bindings_;
-  const std::vector<std::vector<std::vector<std::string>>> readers_;
+  const std::vector<OperatorCall::Readers> readers_;
   const std::set<std::string> sizes_;  // blobs that decide about shapes
   BlobTable blobs_;
   std::map<int, Tensor> known_;  // by value, of those that decide about shapes: what operators give

@@ -21,13 +21,13 @@ std::int64_t MinChunks(const RunOptions& options) {
 
 }  // namespace
 
-StepGraph WithRoundingDecided(StepGraph graph, const RunOptions& options) {
-  RunPassesBefore("recompute", options, &graph);
-  return graph;
-}
-
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
-  RunPasses(settings.options, &graph);
+  std::vector<RecomputedValue> recomputed = settings.recomputed;
+  RunPasses(settings.options, &graph, [&](StepGraph* decided) {
+    if (!settings.choose_recomputed) return;
+    recomputed = settings.choose_recomputed(*decided);
+    decided->not_kept = BlobsOf(recomputed);
+  });
   const bool follows_schedules = ExecutorPropertiesOf(settings.options).follows_schedules;
   const BlockBounds blocks{.min_chunks = follows_schedules ? MinChunks(settings.options) : 1,
                            .max_steps = settings.max_block_steps};
@@ -35,7 +35,7 @@ StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   VerifyStages(plan);
   plan.max_steps = settings.max_steps;
   plan.max_queues = settings.max_queues;
-  plan.recomputed = settings.recomputed;
+  plan.recomputed = std::move(recomputed);
   static std::atomic<std::uint64_t> num_plans = 0;
   plan.number = ++num_plans;
   if (follows_schedules) {

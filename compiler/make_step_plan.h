@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
@@ -16,13 +18,13 @@ struct PlanSettings {
   std::int64_t max_steps = 0;                    // as in StepPlan
   std::int64_t max_queues = 0;                   // likewise
   std::vector<RecomputedValue> recomputed = {};  // likewise
+  // What the step need not keep, which is `recomputed` then: asked of the graph when all is decided by which anything
+  // is rounded, before the pass "recompute". May be empty.
+  std::function<std::vector<RecomputedValue>(const StepGraph&)> choose_recomputed = nullptr;
 };
 
 // `graph` is what ImportStep made (compiler/import_step.h), with the moves of rows around the steps. Throws kInvalidNet
 // for an operator that has no kernel.
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings);
-
-// Such a graph when all is decided by which anything is rounded, before the pass "recompute".
-StepGraph WithRoundingDecided(StepGraph graph, const RunOptions& options);
 
 }  // namespace stepnet

@@ -35,8 +35,6 @@ std::vector<std::pair<int, int>> OperandsByValue(const StepNode& region, const s
   return operands;
 }
 
-bool Contains(std::span<const int> values, int value) { return std::ranges::find(values, value) != values.end(); }
-
 }  // namespace
 
 std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes) {
@@ -64,13 +62,15 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
     region.op_index = body.calls.front().op_index;
     region.net = body.calls.front().net;
   }
+  std::vector<bool> is_operand(graph.values.size(), false);
   for (const RegionCall& call : body.calls) {
     for (const int input : call.inputs) {
-      const bool is_given = Contains(region.outputs, input) || Contains(body.locals, input);
-      if (!is_given && !Contains(region.inputs, input)) region.inputs.push_back(input);
+      if (!is_operand[input]) region.inputs.push_back(input);
+      is_operand[input] = true;
     }
     for (const int output : call.outputs) {
       if (output == kNoValue) continue;
+      is_operand[output] = true;
       const bool is_local = graph.homes[graph.values[output].home].kind == Home::Kind::kLocal;
       (is_local || std::ranges::binary_search(own, output) ? body.locals : region.outputs).push_back(output);
     }

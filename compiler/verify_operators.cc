@@ -1,7 +1,9 @@
 #include "stepnet/compiler/verify_operators.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "stepnet/compiler/uses.h"
 
@@ -144,6 +146,36 @@ void CheckProducts(const StepGraph& graph, const StepNode& node, const std::vect
   }
 }
 
+// Which operands of a region its homes hold while its operators run one after the other.
+class OperandsInHomes {
+ public:
+  OperandsInHomes(const StepGraph& graph, const StepNode& region) {
+    const size_t num_inputs = region.inputs.size();
+    home_of_.reserve(num_inputs + region.outputs.size() + region.locals().size());
+    for (const std::span<const int> values : {std::span(region.inputs), std::span(region.outputs), region.locals()}) {
+      for (const int value : values) home_of_.push_back(value == kNoValue ? -1 : graph.values[value].home);
+    }
+    homes_ = home_of_;
+    std::ranges::sort(homes_);
+    const auto repeated = std::ranges::unique(homes_);
+    homes_.erase(repeated.begin(), repeated.end());
+    held_.resize(homes_.size());
+    for (size_t input = 0; input < num_inputs; ++input) HeldBeside(input).push_back(static_cast<int>(input));
+  }
+
+  // Gives what the home of the operand has held; from then on it holds the operand alone.
+  std::vector<int> Replace(int operand) { return std::exchange(HeldBeside(operand), {operand}); }
+
+ private:
+  std::vector<int>& HeldBeside(size_t operand) {
+    return held_[std::ranges::lower_bound(homes_, home_of_[operand]) - homes_.begin()];
+  }
+
+  std::vector<int> home_of_;            // by operand
+  std::vector<int> homes_;              // sorted
+  std::vector<std::vector<int>> held_;  // by home
+};
+
 }  // namespace
 
 void OperatorVerifier::Check(const StepGraph& graph, const StepNode& node) {
@@ -180,6 +212,7 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
   const size_t num_inputs = node.inputs.size(), num_operands = num_inputs + node.outputs.size() + node.locals().size();
   std::vector<bool> is_there(num_operands, false), is_overwritten(num_operands, false);
   std::fill_n(is_there.begin(), num_inputs, true);
+  OperandsInHomes in_homes(graph, node);
   const auto value_of = [&](int operand, bool is_there_before) {
     const bool is_known = operand >= 0 && operand < static_cast<int>(num_operands);
     if (is_known && is_there[operand] == is_there_before && !is_overwritten[operand]) return node.ValueOf(operand);
@@ -194,11 +227,7 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
     for (const int output : call.outputs) {
       outputs.push_back(value_of(output, false));
       is_there[output] = true;
-      for (int other = 0; other < static_cast<int>(num_operands); ++other) {
-        const bool was_there = is_there[other] && other != output;
-        const int home = graph.values[outputs.back()].home;
-        if (was_there && graph.values[node.ValueOf(other)].home == home) is_overwritten[other] = true;
-      }
+      for (const int before : in_homes.Replace(output)) is_overwritten[before] = true;
     }
     const Operands operands(graph, *call.call, inputs, outputs);
     operands.CheckNumber();

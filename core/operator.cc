@@ -55,13 +55,13 @@ void CheckArgumentsGivenTwice(const OperatorDef& def) {
 
 }  // namespace
 
-OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vector<std::vector<std::string>> readers,
+OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, Readers readers,
                            const std::shared_ptr<const NetDef>& owner)
     : schema_(&GetOperator(def.type())) {
+  if (!readers.empty()) readers_ = std::make_shared<const Readers>(std::move(readers));
   const auto said = std::make_shared<Said>(Said{.inputs = {def.input().begin(), def.input().end()},
                                                 .outputs = {def.output().begin(), def.output().end()},
-                                                .options = std::move(options),
-                                                .readers = std::move(readers)});
+                                                .options = std::move(options)});
   said_ = said;
   CheckArgumentsGivenTwice(def);
   for (const Argument& proto : def.arg()) {
@@ -145,10 +145,16 @@ std::shared_ptr<const NetDef> OperatorCall::Net(std::string_view name) const {
   return Value(name, ArgumentType::kNet).net;
 }
 
+OperatorCall OperatorCall::ReadBy(Readers readers) const {
+  OperatorCall call = *this;
+  call.readers_ = std::make_shared<const Readers>(std::move(readers));
+  return call;
+}
+
 const std::vector<std::string>& OperatorCall::ReadersOf(int output) const {
   static const std::vector<std::string> none;
-  const auto& readers = said_->readers;
-  return output < static_cast<int>(readers.size()) ? readers[output] : none;
+  const bool is_known = readers_ != nullptr && output < static_cast<int>(readers_->size());
+  return is_known ? (*readers_)[output] : none;
 }
 
 std::string OperatorCall::Text() const { return OperatorText(type(), inputs(), outputs()); }

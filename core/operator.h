@@ -45,12 +45,16 @@ struct OperatorSchema;
 // One operator of a net, its arguments parsed and checked: what shape rules and kernel factories ask.
 class OperatorCall {
  public:
+  // Types of operators, by output.
+  using Readers = std::vector<std::vector<std::string>>;
+
   // Throws kInvalidNet for an unknown type (with the nearest name), kInvalidArgument for arguments that the schema
   // does not allow. Arity and in-place rules are checked by CheckNet. Nets among the arguments are copied, or else
   // belong to `owner`, which `def` is a part of and nobody changes any more.
-  explicit OperatorCall(const OperatorDef& def, RunOptions options = {},
-                        std::vector<std::vector<std::string>> readers = {},
+  explicit OperatorCall(const OperatorDef& def, RunOptions options = {}, Readers readers = {},
                         const std::shared_ptr<const NetDef>& owner = nullptr);
+  // The same one, whose outputs these operators read.
+  OperatorCall ReadBy(Readers readers) const;
 
   const std::string& type() const;
   const OperatorSchema& schema() const { return *schema_; }
@@ -91,12 +95,12 @@ class OperatorCall {
     std::vector<std::string> outputs;
     RunOptions options;
     ArgumentMap arguments = {};
-    std::vector<std::vector<std::string>> readers = {};
   };
   const ArgumentValue& Value(std::string_view name, ArgumentType type) const;
 
   const OperatorSchema* schema_;
   std::shared_ptr<const Said> said_;
+  std::shared_ptr<const Readers> readers_;  // null: nobody
   std::uint64_t random_id_ = 0;
   std::uint64_t seed_ = 0;
 };

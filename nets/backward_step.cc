@@ -348,17 +348,22 @@ std::vector<std::string> InputsOfStep(const OperatorDef& op, const RecurrentSpec
   return inputs;
 }
 
+void Decompose(NetDef* net) {
+  const NetDef parts = *Decomposed(std::make_shared<NetDef>(std::move(*net)), NetUse::kTraining).net;
+  *net = parts;
+}
+
 }  // namespace
 
 void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating) {
-  *net = Decomposed(std::move(*net), NetUse::kTraining).net;
+  Decompose(net);
   ForEachWithoutBackwardStep(
       net, [&](OperatorDef* op, const RecurrentSpec& spec) { BackwardStepMaker(op, spec, is_floating).Make(); },
       [&](OperatorDef*, NetDef* step) { AddBackwardStepNets(step, is_floating); });
 }
 
 void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs) {
-  *net = Decomposed(std::move(*net), NetUse::kTraining).net;
+  Decompose(net);
   const std::set<std::string> depending = BlobsDependingOn(inputs, *net);
   const auto depends = [&](const std::string& blob) { return depending.contains(blob); };
   ForEachWithoutBackwardStep(

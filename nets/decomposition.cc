@@ -68,8 +68,8 @@ class Decomposer {
       : net_(net), use_(use), size_(size), names_(BlobNames(net)) {}
 
   DecomposedNet Run() {
-    result_.net = net_;
-    result_.net.clear_op();
+    *made_ = net_;
+    made_->clear_op();
     for (int i = 0; i < net_.op_size(); ++i) {
       try {
         Add(i);
@@ -77,6 +77,7 @@ class Decomposer {
         throw CurrentError().At({.net = net_.name(), .op_index = i, .op_text = OperatorText(net_.op(i))});
       }
     }
+    result_.net = made_;
     return std::move(result_);
   }
 
@@ -101,14 +102,15 @@ class Decomposer {
   OperatorDef WithinArguments(OperatorDef op) const {
     for (Argument& argument : *op.mutable_arg()) {
       if (argument.has_n() && IsDecomposed(argument.n())) {
-        *argument.mutable_n() = Decomposer(argument.n(), use_, size_).Run().net;
+        const NetDef parts = *Decomposer(argument.n(), use_, size_).Run().net;
+        *argument.mutable_n() = parts;
       }
     }
     return op;
   }
 
   void Append(int i, OperatorDef op) {
-    *result_.net.add_op() = std::move(op);
+    *made_->add_op() = std::move(op);
     result_.origins.push_back(i);
   }
 
@@ -127,6 +129,7 @@ class Decomposer {
   const NetUse use_;
   PartsSize* const size_;
   std::set<std::string> names_;  // of blobs, and scopes
+  const std::shared_ptr<NetDef> made_ = std::make_shared<NetDef>();
   DecomposedNet result_;
 };
 
@@ -140,13 +143,13 @@ DecompositionRegistration::DecompositionRegistration(const std::string& type, De
 
 bool HasDecomposition(const std::string& type) { return Find(type) != nullptr; }
 
-DecomposedNet Decomposed(NetDef net, NetUse use) {
-  if (IsDecomposed(net)) {
+DecomposedNet Decomposed(std::shared_ptr<const NetDef> net, NetUse use) {
+  if (IsDecomposed(*net)) {
     PartsSize size;
-    return Decomposer(net, use, &size).Run();
+    return Decomposer(*net, use, &size).Run();
   }
   DecomposedNet same{.net = std::move(net), .origins = {}, .wholes = {}};
-  same.origins.resize(same.net.op_size());
+  same.origins.resize(same.net->op_size());
   std::iota(same.origins.begin(), same.origins.end(), 0);
   return same;
 }

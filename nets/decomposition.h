@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,14 +39,14 @@ struct WholeOperator {
 };
 
 struct DecomposedNet {
-  NetDef net;
+  std::shared_ptr<const NetDef> net;
   std::vector<int> origins;             // of each operator the index of the one that it is, or is a part of
   std::map<int, WholeOperator> wholes;  // by that index
 };
 
-// The net with parts in place of operators that have a decomposition, in its step nets, too. They have the device and
-// the control inputs of the operator. Throws kInvalidNet, with the operator, where that is wrong by itself, and where
-// all parts together would take more than 64 MB.
-DecomposedNet Decomposed(NetDef net, NetUse use);
+// The net with parts in place of operators that have a decomposition, in its step nets, too; the net itself where there
+// are none. Parts have the device and the control inputs of the operator. Throws kInvalidNet, with the operator, where
+// that is wrong by itself, and where all parts together would take more than 64 MB.
+DecomposedNet Decomposed(std::shared_ptr<const NetDef> net, NetUse use);
 
 }  // namespace stepnet

@@ -206,7 +206,7 @@ class GradientsOfNet {
                                          "` gives; it must be the last output of the RecurrentNetwork whose gradient "
                                          "this is")});
     } else {
-      const OperatorCall call(op, checked_.options.run, {}, checked_.options.owner);
+      const OperatorCall& call = checked_.calls.at(i);
       CheckGradient(call, WithRequestedGradients(call, ParseRecurrentSpec(call)),
                     forward == nullptr ? nullptr : &ForwardAt(writer), &found);
     }
@@ -233,22 +233,23 @@ class GradientsOfNet {
   const ForwardOperator& ForwardAt(const OperatorPlace& place) {
     std::unique_ptr<ForwardOperator>& forward = forwards_[{place.net, place.index}];
     if (forward == nullptr) {
-      Readers& readers = readers_[place.net];
+      std::vector<OperatorCall::Readers>& readers = readers_[place.net];
       if (readers.empty()) readers = ReadersOfOutputs(*place.net);
-      forward = std::make_unique<ForwardOperator>(
-          OperatorCall(place.net->op(place.index), checked_.options.run, readers[place.index],
-                       place.net == &checked_.net ? checked_.options.owner : nullptr));
+      forward = std::make_unique<ForwardOperator>(CallAt(place).ReadBy(readers[place.index]));
     }
     return *forward;
   }
 
-  using Readers = std::vector<std::vector<std::vector<std::string>>>;
+  OperatorCall CallAt(const OperatorPlace& place) const {
+    if (place.net == &checked_.net) return checked_.calls.at(place.index);
+    return OperatorCall(place.net->op(place.index), checked_.options.run);
+  }
 
   const CheckedNet& checked_;
   std::vector<NetProblem>* const problems_;
   std::map<std::string, int> writers_;  // blob → the operator that wrote it last
   std::map<std::pair<const NetDef*, int>, std::unique_ptr<ForwardOperator>> forwards_;
-  std::map<const NetDef*, Readers> readers_;
+  std::map<const NetDef*, std::vector<OperatorCall::Readers>> readers_;
 };
 
 const NetRuleRegistration gradients_agree([](const CheckedNet& checked, std::vector<NetProblem>* problems) {

@@ -155,15 +155,18 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("products in ", MathName(options.math), " are a GPU's; the CPU computes them in float32"));
   }
-  auto def = std::make_shared<NetDef>(Completed(as_written));
+  const auto def = std::make_shared<const NetDef>(Completed(as_written));
   const std::string name = def->name();
   try {
-    ThrowIfProblems(CheckNet(*def, {.run = options,
-                                    .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); },
-                                    .owner = def}));
-    DecomposedNet decomposed = Decomposed(std::move(*def), NetUse::kInference);
+    CheckedCalls checked;
+    ThrowIfProblems(CheckNet(
+        *def,
+        {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }, .owner = def},
+        &checked));
+    DecomposedNet decomposed = Decomposed(def, NetUse::kInference);
     PlacedNet placed = Place(std::move(decomposed.net), options);
     const NetDef& net_def = *placed.net;
+    if (placed.net != def) checked.clear();
     std::unique_ptr<Net> net;
     if (CanonicalNetType(net_def.type()) == "simple") {
       net = std::make_unique<SimpleNet>();
@@ -177,13 +180,16 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     net->wholes_ = std::move(decomposed.wholes);
     net->outlives_ = ChangesWhatLasts(net_def);
     const std::vector<bool> may_keep = KeptOutputs::MayBe(net_def);
-    std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(net_def);
+    std::vector<OperatorCall::Readers> readers = ReadersOfOutputs(net_def);
     for (int i = 0; i < net_def.op_size(); ++i) {
       constexpr std::int64_t kWork = 5'000;  // of one operator
       CountWork(kWork);
       const OperatorDef& op = net_def.op(i);
       try {
-        OperatorCall call(op, OnDevice(options, placed.devices[i]), std::move(readers[i]), placed.net);
+        const auto before = checked.find(i);
+        OperatorCall call = before != checked.end() ? before->second.ReadBy(std::move(readers[i]))
+                                                    : OperatorCall(op, OnDevice(options, placed.devices[i]),
+                                                                   std::move(readers[i]), placed.net);
         const NetOperator& made =
             *net->operators_.emplace_back(std::make_unique<NetOperator>(std::move(call), workspace));
         net->kept_.emplace_back();

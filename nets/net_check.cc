@@ -70,11 +70,16 @@ void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, DeviceKin
   }
 }
 
+bool TakesNets(const OperatorSchema& schema) {
+  return std::ranges::any_of(schema.arguments,
+                             [](const ArgumentSpec& argument) { return argument.type == ArgumentType::kNet; });
+}
+
 class Checker {
  public:
   Checker(const NetDef& net, const NetCheckOptions& options) : net_(net), options_(options) {}
 
-  std::vector<NetProblem> Run() {
+  std::vector<NetProblem> Run(CheckedCalls* calls) {
     if (!options_.ignores_external_input) known_.insert(net_.external_input().begin(), net_.external_input().end());
     CheckType();
     // A hostile net may have a million faults; nobody reads so many.
@@ -90,11 +95,12 @@ class Checker {
     if (problems_.size() >= kMaxProblems) {
       Report(-1, "too many problems; the rest of the net is not checked");
     } else {
-      ApplyNetRules({.net = net_, .options = options_, .faulty = faulty}, &problems_);
+      ApplyNetRules({.net = net_, .options = options_, .faulty = faulty, .calls = calls_}, &problems_);
     }
     for (const std::string& output : net_.external_output()) {
       if (!Exists(output)) Report(-1, StrCat("nothing produces the external output \"", output, "\"", Nearest(output)));
     }
+    if (calls != nullptr) *calls = std::move(calls_);
     return std::move(problems_);
   }
 
@@ -124,6 +130,7 @@ class Checker {
       const Device device = PlaceOfOperator(i, op);
       const OperatorCall call(op, OnDevice(options_.run, device), {}, options_.owner);
       const OperatorSchema& schema = call.schema();
+      if (TakesNets(schema)) calls_.emplace(i, call);
       const Kernel* kernel = schema.FindKernel(device.kind);
       if (kernel == nullptr && !HasDecomposition(op.type())) {
         Report(i, StrCat(op.type(), " has no kernel for ", DeviceKindName(device.kind)));
@@ -194,13 +201,14 @@ class Checker {
   const NetDef& net_;
   const NetCheckOptions& options_;
   std::unordered_set<std::string_view> known_;
+  CheckedCalls calls_;
   std::vector<NetProblem> problems_;
 };
 
 }  // namespace
 
-std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options) {
-  return Checker(net, options).Run();
+std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options, CheckedCalls* calls) {
+  return Checker(net, options).Run(calls);
 }
 
 std::vector<NetProblem> CheckOperator(const OperatorDef& op) {
@@ -247,8 +255,8 @@ bool DoSourcesChange(const NetDef& net, int i) {
 
 }  // namespace
 
-std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net) {
-  std::vector<std::vector<std::vector<std::string>>> readers(net.op_size());
+std::vector<OperatorCall::Readers> ReadersOfOutputs(const NetDef& net) {
+  std::vector<OperatorCall::Readers> readers(net.op_size());
   std::unordered_map<std::string_view, std::pair<int, int>> writer;  // blob → operator and output that wrote it last
   const auto read = [&](const std::string& blob, const std::string& type) {
     const auto found = writer.find(blob);

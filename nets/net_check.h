@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,12 +33,16 @@ struct NetCheckOptions {
   std::shared_ptr<const NetDef> owner = {};
 };
 
+// The operators of a checked net whose type takes nets as arguments, for these take long to make, each on the device
+// that it is placed on; by index.
+using CheckedCalls = std::map<int, OperatorCall>;
+
 // All problems of a net and of the step nets within it, in program order: unknown operator types, operators without a
 // kernel for the device and without a decomposition, arity, arguments, in-place rules, blobs that are read before
 // anything writes them, outputs that nothing produces, what each operator's own check finds, and formulas that are
 // wrong whatever the operator is given (core/formulas/formula_sample.h); then what operators do not agree on with each
-// other (nets/net_rule.h).
-std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options = {});
+// other (nets/net_rule.h). `calls`, where it is given, becomes those that need not be made again.
+std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options = {}, CheckedCalls* calls = nullptr);
 
 // Those of an operator by itself, whatever writes what it reads.
 std::vector<NetProblem> CheckOperator(const OperatorDef& op);
@@ -47,7 +53,7 @@ void ThrowIfProblems(const std::vector<NetProblem>& problems);
 // Gives, of each operator and each of its outputs, the types of the operators that read that value before the blob is
 // written again; "" stands for the net's external output. kSourcesChange is among those of the record of a
 // RecurrentNetwork that reads, or gives, what some operator writes before one that reads the record reads it, too.
-std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net);
+std::vector<OperatorCall::Readers> ReadersOfOutputs(const NetDef& net);
 inline constexpr const char kSourcesChange[] = "sources change";
 
 // The type that a net of Caffe2's type `type` runs as: "simple" or "dag". Throws kInvalidNet for types that have no

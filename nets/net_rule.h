@@ -14,6 +14,7 @@ struct CheckedNet {
   const NetDef& net;
   const NetCheckOptions& options;
   const std::set<int>& faulty;  // operators that are wrong by themselves: what they agree with cannot be said
+  const CheckedCalls& calls;
 };
 
 // Appends what is wrong, with net and operator.

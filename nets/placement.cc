@@ -129,6 +129,15 @@ class Placer {
   PlacedNet result_;
 };
 
+// That of the net holds for operators that have none.
+std::shared_ptr<const NetDef> WithDeviceOptions(const NetDef& net) {
+  auto with = std::make_shared<NetDef>(net);
+  for (OperatorDef& op : *with->mutable_op()) {
+    if (!op.has_device_option()) *op.mutable_device_option() = net.device_option();
+  }
+  return with;
+}
+
 }  // namespace
 
 static std::int16_t GpuNumber(std::int64_t number) {
@@ -159,16 +168,13 @@ Device PlaceOf(const OperatorDef& op, const NetDef& net, const RunOptions& optio
   return GetOperator(op.type()).FindKernel(device.kind) != nullptr ? device : Device{};
 }
 
-PlacedNet Place(NetDef net, const RunOptions& options) {
-  for (OperatorDef& op : *net.mutable_op()) {
-    if (!op.has_device_option() && net.has_device_option()) *op.mutable_device_option() = net.device_option();
-  }
-  const auto is_on_host = [&](const OperatorDef& op) { return PlaceOf(op, net, options).IsHost(); };
-  if (!std::ranges::all_of(net.op(), is_on_host)) return Placer(net, options).Run();
+PlacedNet Place(std::shared_ptr<const NetDef> net, const RunOptions& options) {
+  if (net->has_device_option()) net = WithDeviceOptions(*net);
+  const auto is_on_host = [&](const OperatorDef& op) { return PlaceOf(op, *net, options).IsHost(); };
+  if (!std::ranges::all_of(net->op(), is_on_host)) return Placer(*net, options).Run();
   PlacedNet placed{
-      .net = {}, .devices = std::vector<Device>(net.op_size()), .origins = std::vector<int>(net.op_size())};
+      .net = net, .devices = std::vector<Device>(net->op_size()), .origins = std::vector<int>(net->op_size())};
   std::iota(placed.origins.begin(), placed.origins.end(), 0);
-  placed.net = std::make_shared<const NetDef>(std::move(net));
   return placed;
 }
 

@@ -23,7 +23,8 @@ std::optional<Device> DeviceAskedFor(const OperatorDef& op, const NetDef& net);
 // Throws kInvalidArgument for devices that this program does not know, kInvalidNet for an unknown type of operator.
 Device PlaceOf(const OperatorDef& op, const NetDef& net, const RunOptions& options);
 
-// A net of which every operator says its device, with the copies.
+// A net with the copies between devices, of which every operator has the device_option that holds for it; the same net
+// where nothing is to be added.
 struct PlacedNet {
   std::shared_ptr<const NetDef> net;
   std::vector<Device> devices;  // of each operator
@@ -33,6 +34,6 @@ struct PlacedNet {
 // A blob that is in memory before the net runs goes to the device that reads it first and stays there, under its name;
 // where it lay nobody knows before.
 // REQUIRES: the net has been checked.
-PlacedNet Place(NetDef net, const RunOptions& options);
+PlacedNet Place(std::shared_ptr<const NetDef> net, const RunOptions& options);
 
 }  // namespace stepnet

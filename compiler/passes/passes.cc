@@ -134,7 +134,7 @@ void RunPassesBefore(const std::string& name, const RunOptions& options, StepGra
   }
 }
 
-void RunPasses(const RunOptions& options, StepGraph* graph) {
+void RunPasses(const RunOptions& options, StepGraph* graph, const std::function<void(StepGraph*)>& before_recompute) {
   const std::vector<Pass> passes = PassesOf(options);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
@@ -148,6 +148,7 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   look("import");
   for (const Pass& pass : passes) {
     CheckCancelled();
+    if (before_recompute && pass.name == std::string_view("recompute")) before_recompute(graph);
     const std::string before = is_looked_at ? GraphText(*graph) : std::string();
     CheckCancelled();
     const bool is_changed = pass.run(graph);

@@ -49,7 +49,10 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // that has changed it; thoroughly where on_pass, an ExtraPass or VerifiesAll() asks for it (docs/step_graph.md). Tells
 // on_pass of each pass; before the first one of "import". Throws as CheckDisabledPasses and VerifyGraph, and kInternal
 // for passes of one name or place.
-void RunPasses(const RunOptions& options, StepGraph* graph);
+// `before_recompute` is called with the graph when all is decided by which anything is rounded, before the pass
+// "recompute".
+void RunPasses(const RunOptions& options, StepGraph* graph,
+               const std::function<void(StepGraph*)>& before_recompute = nullptr);
 
 // Runs those that stand before the pass of that name, and tells nobody.
 void RunPassesBefore(const std::string& name, const RunOptions& options, StepGraph* graph);

@@ -1,7 +1,7 @@
 #include "stepnet/core/formulas/formula_cache.h"
 
 #include <array>
-#include <memory_resource>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,7 +17,7 @@ namespace {
 // All that a formula may depend on when it does not ask for the operator itself, as bytes.
 class KeyWriter {
  public:
-  KeyWriter() { bytes_.reserve(kUsualBytes); }
+  KeyWriter() = default;
   KeyWriter(const KeyWriter&) = delete;
   KeyWriter& operator=(const KeyWriter&) = delete;
 
@@ -35,11 +35,11 @@ class KeyWriter {
     Number(infos.size());
     for (const TensorInfo& info : infos) Info(info);
   }
-  void Number(std::uint64_t number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
+  void Number(std::uint64_t number) { Bytes(&number, sizeof(number)); }
 
   // False where a value of an argument or input is no plain number: bytes() do not tell them apart then.
   bool is_plain() const { return is_plain_; }
-  std::string_view bytes() const { return bytes_; }
+  std::string_view bytes() const { return many_.empty() ? std::string_view(few_.data(), num_few_) : many_; }
 
  private:
   // Which operands are the same blob: the first of each.
@@ -58,17 +58,17 @@ class KeyWriter {
 
   void Text(const std::string& text) {
     Number(text.size());
-    bytes_ += text;
+    Bytes(text.data(), text.size());
   }
   template <typename T>
   void List(const std::vector<T>& list) {
     Number(list.size());
-    bytes_.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T));
+    Bytes(list.data(), list.size() * sizeof(T));
   }
   template <typename T>
   void Optional(const std::optional<T>& value) {
     Number(value ? 1 : 0);
-    if (value) bytes_.append(reinterpret_cast<const char*>(&*value), sizeof(T));
+    if (value) Bytes(&*value, sizeof(T));
   }
 
   void Argument(const std::string& name, const ArgumentValue& value) {
@@ -91,11 +91,21 @@ class KeyWriter {
     is_plain_ &= !info.value.defined();
   }
 
-  // Most keys fit here and cost no allocation: operators that are alike ask for one again and again.
-  static constexpr size_t kUsualBytes = 480;
-  std::array<std::byte, 512> memory_;
-  std::pmr::monotonic_buffer_resource resource_{memory_.data(), memory_.size()};
-  std::pmr::string bytes_{&resource_};
+  void Bytes(const void* bytes, size_t size) {
+    if (size == 0) return;
+    if (many_.empty() && num_few_ + size <= few_.size()) {
+      std::memcpy(few_.data() + num_few_, bytes, size);
+      num_few_ += size;
+      return;
+    }
+    if (many_.empty()) many_.assign(few_.data(), num_few_);
+    many_.append(static_cast<const char*>(bytes), size);
+  }
+
+  // Most keys fit into `few_` and cost no allocation: operators that are alike ask for one again and again.
+  std::array<char, 512> few_;
+  size_t num_few_ = 0;
+  std::string many_;  // all of them, where there are more
   bool is_plain_ = true;
 };
 

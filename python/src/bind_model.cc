@@ -192,7 +192,9 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("state", &LoadedNet::state)
       .def("filled", &Filled)
       .def("operators",
-           [](const LoadedNet& net) { return OperatorsOf(Decomposed(net.def().net, NetUse::kInference).net); })
+           [](const LoadedNet& net) {
+             return OperatorsOf(*Decomposed(std::make_shared<NetDef>(net.def().net), NetUse::kInference).net);
+           })
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("read", &Read)

@@ -41,11 +41,14 @@ std::vector<std::string> Texts(const NetDef& net) {
   return texts;
 }
 
+DecomposedNet Made(const std::vector<std::string>& ops, NetUse use = NetUse::kInference) {
+  return Decomposed(std::make_shared<NetDef>(NetOf(ops)), use);
+}
+
 TEST(Decomposed, PutsPartsInThePlaceOfAnOperator) {
-  const DecomposedNet made =
-      Decomposed(NetOf({"a = Copy(x)", "y = test.FourTimes(a)", "z = Copy(y)"}), NetUse::kInference);
-  EXPECT_EQ(Texts(made.net), (std::vector<std::string>{"a = Copy(x)", "y/twice = Scale(a)", "y = Add(y/twice, y/twice)",
-                                                       "z = Copy(y)"}));
+  const DecomposedNet made = Made({"a = Copy(x)", "y = test.FourTimes(a)", "z = Copy(y)"});
+  EXPECT_EQ(Texts(*made.net), (std::vector<std::string>{"a = Copy(x)", "y/twice = Scale(a)",
+                                                        "y = Add(y/twice, y/twice)", "z = Copy(y)"}));
   EXPECT_EQ(made.origins, (std::vector<int>{0, 1, 1, 2}));
   ASSERT_EQ(made.wholes.size(), 1U);
   EXPECT_EQ(made.wholes.at(1).text, "y = test.FourTimes(a)");
@@ -53,29 +56,29 @@ TEST(Decomposed, PutsPartsInThePlaceOfAnOperator) {
 }
 
 TEST(Decomposed, LeavesOtherNetsAsTheyAre) {
-  const DecomposedNet made = Decomposed(NetOf({"a = Copy(x)", "b = Copy(a)"}), NetUse::kInference);
-  EXPECT_EQ(Texts(made.net), (std::vector<std::string>{"a = Copy(x)", "b = Copy(a)"}));
+  const auto net = std::make_shared<const NetDef>(NetOf({"a = Copy(x)", "b = Copy(a)"}));
+  const DecomposedNet made = Decomposed(net, NetUse::kInference);
+  EXPECT_EQ(made.net, net);
   EXPECT_EQ(made.origins, (std::vector<int>{0, 1}));
   EXPECT_TRUE(made.wholes.empty());
 }
 
 TEST(Decomposed, GivesPartsNamesThatNobodyHas) {
-  const DecomposedNet made = Decomposed(
-      NetOf({"y/twice = Copy(x)", "y = test.FourTimes(y/twice)", "y = test.FourTimes(x)"}), NetUse::kInference);
-  EXPECT_EQ(made.net.op(1).output(0), "y//twice");
-  EXPECT_EQ(made.net.op(3).output(0), "y///twice");
+  const DecomposedNet made = Made({"y/twice = Copy(x)", "y = test.FourTimes(y/twice)", "y = test.FourTimes(x)"});
+  EXPECT_EQ(made.net->op(1).output(0), "y//twice");
+  EXPECT_EQ(made.net->op(3).output(0), "y///twice");
 }
 
 TEST(Decomposed, TellsPartsWhatTheNetIsFor) {
-  EXPECT_EQ(Decomposed(NetOf({"y = test.FourTimes(x)"}), NetUse::kTraining).net.op(0).arg(0).f(), 0.5f);
+  EXPECT_EQ(Made({"y = test.FourTimes(x)"}, NetUse::kTraining).net->op(0).arg(0).f(), 0.5f);
 }
 
 TEST(Decomposed, GivesPartsTheDeviceAndTheControlInputsOfTheOperator) {
   NetDef net = NetOf({"y = test.FourTimes(x)"});
   net.mutable_op(0)->mutable_device_option()->set_random_seed(7);
   net.mutable_op(0)->add_control_input("first");
-  const NetDef made = Decomposed(net, NetUse::kInference).net;
-  for (const OperatorDef& part : made.op()) {
+  const DecomposedNet made = Decomposed(std::make_shared<NetDef>(net), NetUse::kInference);
+  for (const OperatorDef& part : made.net->op()) {
     EXPECT_EQ(part.device_option().random_seed(), 7);
     EXPECT_EQ(part.control_input(0), "first");
   }
@@ -92,7 +95,7 @@ TEST(Decomposed, ReachesOperatorsOfStepNets) {
 TEST(Decomposed, RefusesWhatIsWrongByItself) {
   ExpectError(
       [] {
-        Decomposed(NetOf({"a = Copy(x)", "y = test.FourTimes(a, a)"}), NetUse::kInference);
+        Made({"a = Copy(x)", "y = test.FourTimes(a, a)"});
       },
       "…test.FourTimes takes 1 input, has 2\n"
       "  at op 1 `y = test.FourTimes(a, a)`\n"
@@ -102,7 +105,7 @@ TEST(Decomposed, RefusesWhatIsWrongByItself) {
 TEST(Decomposed, RefusesPartsBeyondMeasure) {
   NetDef net = NetOf({"y = test.FourTimes(x)", "y = test.FourTimes(x)"});
   for (OperatorDef& op : *net.mutable_op()) AddInt(&op, "letters", 33 << 20);
-  ExpectError([&] { Decomposed(net, NetUse::kInference); },
+  ExpectError([&] { Decomposed(std::make_shared<NetDef>(net), NetUse::kInference); },
               "invalid net: the operators that this one and those before it stand for take more than 64 MB\n"
               "  at op 1 `y = test.FourTimes(x)`\n"
               "  in net \"test\"");

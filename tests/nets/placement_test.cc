@@ -31,7 +31,7 @@ std::string Op(const std::string& type, const std::string& x, const std::string&
 
 // "x = Type(y)" of each operator, "cpu" before those that are placed there.
 std::vector<std::string> PlacedOperators(const std::string& text) {
-  const PlacedNet placed = Place(Parse(text), OnPoison());
+  const PlacedNet placed = Place(std::make_shared<NetDef>(Parse(text)), OnPoison());
   std::vector<std::string> operators;
   for (int i = 0; i < placed.net->op_size(); ++i) {
     const OperatorDef& op = placed.net->op(i);

@@ -104,11 +104,11 @@ void PrintWarnings(const std::string& path) {
 
 // Operators, or parts of them, that are meant for another device and run on the CPU.
 void PrintFallbacks(const NetDef& net, const std::string& where, const RunOptions& options) {
-  const DecomposedNet parts = Decomposed(net, NetUse::kInference);
-  for (int i = 0; i < parts.net.op_size(); ++i) {
-    const OperatorDef& part = parts.net.op(i);
-    const Device meant = DeviceAskedFor(part, parts.net).value_or(options.device());
-    if (meant.IsHost() || !PlaceOf(part, parts.net, options).IsHost()) continue;
+  const DecomposedNet parts = Decomposed(std::make_shared<NetDef>(net), NetUse::kInference);
+  for (int i = 0; i < parts.net->op_size(); ++i) {
+    const OperatorDef& part = parts.net->op(i);
+    const Device meant = DeviceAskedFor(part, *parts.net).value_or(options.device());
+    if (meant.IsHost() || !PlaceOf(part, *parts.net, options).IsHost()) continue;
     const OperatorDef& whole = net.op(parts.origins[i]);
     const std::string of_part = HasDecomposition(whole.type()) ? StrCat("its ", OperatorText(part), " ") : "";
     const NetProblem problem{

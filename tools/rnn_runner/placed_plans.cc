@@ -24,8 +24,9 @@ void MakePlacedPlans(const Workspace& workspace, const NetDef& net, const RunOpt
     std::shared_ptr<const RecurrentRecord> record;
   };
   std::map<std::string, Forward> forward_of;  // by the blob of the record
-  const PlacedNet placed = Place(Decomposed(Completed(net), NetUse::kInference).net, options);
-  const std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(*placed.net);
+  const auto completed = std::make_shared<const NetDef>(Completed(net));
+  const PlacedNet placed = Place(Decomposed(completed, NetUse::kInference).net, options);
+  const std::vector<OperatorCall::Readers> readers = ReadersOfOutputs(*placed.net);
   for (int i = 0; i < placed.net->op_size(); ++i) {
     const OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]), readers[i]);
     if (op.type() == "RecurrentNetwork") {

@@ -87,10 +87,10 @@ bool PrintTensors(const AnyMessage& file) {
 // Throws kInvalidNet where it cannot be placed.
 NetDef AsPlaced(const NetDef& net) {
   const RunOptions options = RunOptionsOn(DeviceNamedByFlags());
-  NetDef completed = Completed(net);
+  const auto completed = std::make_shared<const NetDef>(Completed(net));
   // Blobs that nothing writes may be given when the net runs.
-  ThrowIfProblems(CheckNet(completed, {.run = options, .blob_exists = [](const std::string&) { return true; }}));
-  return *Place(Decomposed(std::move(completed), NetUse::kInference).net, options).net;
+  ThrowIfProblems(CheckNet(*completed, {.run = options, .blob_exists = [](const std::string&) { return true; }}));
+  return *Place(Decomposed(completed, NetUse::kInference).net, options).net;
 }
 
 NetDef AsAsked(const NetDef& net, const std::string& path) {
