@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/exact_number.h"
+#include "stepnet/core/kept_by_key.h"
 #include "stepnet/nets/rename.h"
 
 namespace stepnet {
@@ -35,6 +37,14 @@ void ThrowProblem(const std::string& problem) {
   if (!problem.empty()) throw Error(ErrorCode::kInvalidNet, problem);
 }
 
+// What was found sound is not looked at again: a net has many operators of one type.
+void CheckDeclaredGradient(const OperatorSchema& schema) {
+  static auto* const sound = new KeptByKey<bool>(/*max_kept=*/1024);  // of types; kept to the end of the process
+  if (sound->Find(schema.type) != nullptr) return;
+  ThrowProblem(DeclaredGradientProblem(schema));
+  sound->Keep(schema.type, std::make_shared<bool>(true));
+}
+
 // What the rule of the type says. It may call a gradient as the operator calls a blob of its own.
 OperatorGradient ByRule(const OperatorDef& op, const std::vector<GradientBlobs>& output_gradients) {
   const OperatorCall call(op);
@@ -45,7 +55,7 @@ OperatorGradient ByRule(const OperatorDef& op, const std::vector<GradientBlobs>&
   if (schema.gradient_kind == GradientKind::kNone) {
     throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " is not differentiable"));
   }
-  ThrowProblem(DeclaredGradientProblem(schema));
+  CheckDeclaredGradient(schema);
   GradientBuilder builder(call, output_gradients);
   schema.gradient(builder);
   OperatorGradient result{.ops = {}, .input_gradients = builder.input_gradients()};
