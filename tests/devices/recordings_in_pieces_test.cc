@@ -27,9 +27,15 @@ class RecordingsInPieces : public RecordedNetsOnEveryDevice {
   // Runs the net, in pieces and launched, 8 times; gives how many pieces have been played, in the first of 6 plays.
   std::int64_t NumPiecesOf(const NetDef& def, const std::function<void(unsigned seed, Workspace&)>& feed,
                            std::int64_t max_operators_of_graph, const std::string& what) {
-    const Target target = SmallGraphs(GetParam(), max_operators_of_graph);
+    return NumPiecesOf(def, feed, SmallGraphs(GetParam(), max_operators_of_graph), what);
+  }
+  std::int64_t NumPiecesOf(const NetDef& def, const std::function<void(unsigned seed, Workspace&)>& feed,
+                           const Target& target, const std::string& what) {
+    Target without_blocks = target;
+    without_blocks.block_bytes = 0;
     RunOptions options = Options(), in_turn = Options(kMaxOptLevel, "serial");
-    options.target = in_turn.target = &target;
+    options.target = &target;
+    in_turn.target = &without_blocks;
     Workspace played, launched;
     for (Workspace* workspace : {&played, &launched}) feed(1, *workspace);
     const std::unique_ptr<Net> fast = Net::Create(def, played, options);
@@ -69,6 +75,23 @@ TEST_P(RecordingsInPieces, OfLayersGiveTheBitsOfOneAfterTheOther) {
       last = pieces;
     }
     EXPECT_GT(last, 3) << "each chunk is one at least";
+  }
+}
+
+// Stages that come to the rows of a block again, whatever is played at the same time: they wait for those who read
+// them.
+TEST_P(RecordingsInPieces, OfLayersInShortBlocksGiveTheBitsOfOneAfterTheOther) {
+  if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
+  const auto feed = [](unsigned seed, Workspace& workspace) { FeedLayers(4, 300, seed, workspace); };
+  for (const bool training : {false, true}) {
+    for (const std::int64_t max : {1'000'000, 500}) {
+      Target target = SmallGraphs(GetParam(), max);
+      target.block_bytes = 1;
+      target.min_chunks_of_block = 1;
+      const std::int64_t pieces = NumPiecesOf(Layers(4, training), feed, target, StrCat("graphs of ", max));
+      if (HasFailure()) return;
+      EXPECT_EQ(pieces > 1, max == 500);
+    }
   }
 }
 
