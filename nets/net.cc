@@ -322,7 +322,8 @@ std::string Net::TextOf(int i, const std::string& part) const {
 void Net::RunOperator(int i, RunContext& context) {
   NetOperator& op = *operators_[i];
   // What cannot ask for faults on the device, and would do what is seen after the run.
-  if (op.device().IsHost() || (outlives_[i] && !op.stops_after_faults())) ThrowLateFaults(context.late_faults);
+  const bool can_ask = op.stops_after_faults() && op.WritesWhereOutputsAre();
+  if (op.device().IsHost() || (outlives_[i] && !can_ask)) ThrowLateFaults(context.late_faults);
   context.site = {.net_op = i};
   context.stops_after_faults = outlives_[i];
   try {

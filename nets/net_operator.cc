@@ -129,6 +129,21 @@ NetOperator::NetOperator(OperatorCall call, Workspace& workspace) : NetOperator(
   for (const std::string& output : call_.outputs()) outputs_.push_back(&workspace.CreateBlob(output));
 }
 
+bool NetOperator::WritesWhereOutputsAre() const {
+  const auto is_of = [](const Blob& blob, const TensorInfo& info) {
+    return blob.HasTensor() && blob.GetTensor().dtype() == info.dtype && blob.GetTensor().shape() == info.shape;
+  };
+  bool is_as_last = !output_infos_.empty() && !shapes_read_values_;
+  for (size_t i = 0; i < inputs_.size() && is_as_last; ++i) is_as_last = is_of(*inputs_[i], input_infos_[i]);
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const Blob& blob = *outputs_[o];
+    if (in_place_of_[o] >= 0 || !blob.HasTensor()) continue;
+    const bool is_there = blob.GetTensor().device() == device_ && blob.GetTensor().OwnsStorageAlone();
+    if (!is_there || !is_as_last || !is_of(blob, output_infos_[o])) return false;
+  }
+  return true;
+}
+
 bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
   ExpectTensors(call_, inputs);  // before anything is noted: outputs never keep shapes of other inputs
   // No outputs: there are no inputs to compare, or the rule has thrown.

@@ -30,6 +30,9 @@ class NetOperator {
   const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
   bool checks_values() const { return checks_values_; }  // Kernel::checks_values
   bool stops_after_faults() const { return stops_after_faults_; }
+  // Whether a run that stops after a fault would leave outputs as they are: in place, or in memory that is theirs alone
+  // and has room for what the last run gave. Otherwise a run gives their blobs other memory.
+  bool WritesWhereOutputsAre() const;
   Device device() const { return device_; }
   // The blobs that it is bound to.
   std::span<Blob* const> inputs() const { return inputs_; }

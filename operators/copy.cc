@@ -44,7 +44,7 @@ Operator CopyOperator(const std::string& type, const std::string& doc) {
 const Registration copy = CopyOperator("Copy", "y = x.")
                               .Expands(ExpandCopy)
                               .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
-                              .OnEveryDevice(CopyKernel());
+                              .Cpu(CopyKernel());
 
 const Registration copy_from_cpu_input =
     CopyOperator("CopyFromCPUInput", "y = x, where x is in the memory of the CPU whatever device the operator is on.")

@@ -103,7 +103,9 @@ LibraryKernel::LibraryKernel(std::string type, Kernel kernel) {
 const Kernel* FindOperatorKernel(const OperatorSchema& schema) {
   static std::mutex mutex;
   static auto& kernels = *new std::map<const OperatorSchema*, Kernel>;
-  if (!schema.formula && !schema.expansion) return FindLibraryKernel(schema.type);
+  const Kernel* const library = FindLibraryKernel(schema.type);
+  const bool is_first = library != nullptr && library->stops_after_faults;  // which not all parts of an expansion do
+  if (is_first || (!schema.formula && !schema.expansion)) return library;
   const std::lock_guard lock(mutex);
   const auto [found, is_new] = kernels.try_emplace(&schema);
   if (is_new) found->second = MakeOperatorKernel(schema);

@@ -9,9 +9,9 @@
 
 namespace stepnet {
 
-// A kernel of the library's own (gpu/cuda/kernels), as a variable at namespace scope: for a type that says neither, or
-// for inputs about which it says nothing. It belongs to the device as what follows from formulas does. Others register
-// theirs with the type: KernelRegistration.
+// A kernel of the library's own (gpu/cuda/kernels), as a variable at namespace scope: for a type that says neither, for
+// inputs about which it says nothing, or, where it stops after faults, for all. It belongs to the device as what
+// follows from formulas does. Others register theirs with the type: KernelRegistration.
 class LibraryKernel {
  public:
   LibraryKernel(std::string type, Kernel kernel);

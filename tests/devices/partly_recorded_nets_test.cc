@@ -47,8 +47,8 @@ TEST_P(PartlyRecordedNets, SayWhatCannotBeRecorded) {
   EXPECT_TRUE(of_print == "operator 1, Print, does more than to compute" ||
               of_print == "operator 1, Print, runs on the host")
       << of_print;
-  EXPECT_EQ(why(NetOf({"y = Gather(table, rows)", "z = Tanh(table)", "table = Copy(z)"})),
-            "operator 2, Copy, runs only when the host has looked for bad values");
+  EXPECT_EQ(why(NetOf({"y = Gather(table, rows)", "z = Tanh(table)", "table = Alias(z)"})),
+            "operator 2, Alias, runs only when the host has looked for bad values");
   NetDef dag = NetOf({"y = Tanh(x)"});
   dag.set_type("dag");
   EXPECT_EQ(why(dag), "a net of this type runs operators side by side");

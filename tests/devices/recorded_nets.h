@@ -49,6 +49,7 @@ class Twins {
     EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with ")));
     ExpectNearTensor(there_.GetTensor(kept), on_cpu_.GetTensor(kept), ToleranceOf(options_.device()), kept);
   }
+  void RunOnCpu() { nets_[0].on_cpu->Run(); }
   Net& there(size_t k = 0) { return *nets_[k].there; }
   Workspace& workspace() { return there_; }
   Workspace& on_cpu() { return on_cpu_; }

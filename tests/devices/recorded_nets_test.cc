@@ -87,6 +87,40 @@ TEST_P(RecordedNets, FindFaultsInAnIterationThatIsPlayed) {
   }
 }
 
+// What a run hands on to the next one is part of the recording, and stays where something before it has found a fault.
+TEST_P(RecordedNets, LeaveWhatTheyCarryOnWhereThereIsAFault) {
+  NetDef def = NetOf({"y = Gather(table, rows)", "h = Add(carried, y)", "count = Copy(more)", "carried = Copy(h)"});
+  Twins twins(Options());
+  const auto feed = [&](int row) { twins.Feed("rows", Tensor::Of<std::int32_t>({3}, {1, row, 0})); };
+  twins.Feed("table", Values({1, 2}));
+  twins.Feed("carried", Values({0, 0, 0}));
+  twins.Feed("more", Tensor::Of<std::int64_t>({1}, {7}));
+  twins.Feed("count", Tensor::Of<std::int64_t>({1}, {5}));
+  feed(0);
+  twins.Add(def);
+  std::int64_t before = 0;
+  for (int run = 0; run < 8; ++run) {
+    if (run == 4) before = NumPlayed();
+    feed(7 + run);
+    twins.RunWithFault("carried");
+    feed(run % 2);
+    const std::int64_t waits = GetParam().IsHost() ? 0 : RuntimeOf(GetParam()).num_host_waits();
+    twins.there().Run();
+    if (!GetParam().IsHost()) {
+      EXPECT_EQ(RuntimeOf(GetParam()).num_host_waits() - waits, 1) << "for indices";
+    }
+    twins.RunOnCpu();
+    ExpectNearTensor(twins.workspace().GetTensor("carried"), twins.on_cpu().GetTensor("carried"),
+                     ToleranceOf(GetParam()), StrCat("run ", run));
+  }
+  if (!GetParam().IsHost()) {
+    EXPECT_EQ(twins.there().Recordable().why_no_more, "");
+  }
+  if (IsCounted()) {
+    EXPECT_EQ(NumPlayed() - before, 8);
+  }
+}
+
 TEST_P(RecordedNets, GiveTheBitsOfLaunchedRunsWhileLengthsAndBatchesChange) {
   const NetDef def = Layers(2, /*training=*/true);
   Workspace played, launched;

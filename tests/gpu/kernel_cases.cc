@@ -228,6 +228,7 @@ void AddCopies(CaseList& list) {
     list.Op("Split", 2).In(x).In(IntsOf(DType::kInt32, {3, 1}));
     list.Op("ConcatGradient", 2).In(x).In(Numbers(dtype, {3, 3, 6}, 1)).In(Numbers(dtype, {3, 1, 6}, 2));
     list.Op("Transpose").In(x);
+    for (const Tensor& copied : {x, Numbers(dtype, {5}, 11), Numbers(dtype, {0, 3}, 12)}) list.Op("Copy").In(copied);
     list.Op("Transpose").In(Numbers(dtype, {2, 3, 2, 3, 2, 3}, 10)).Ints("axes", {4, 1, 0, 3, 2, 5});
   }
   list.Op("ConstantFill").Ints("shape", {3, 7}).Int("value", (std::int64_t{1} << 60) + 1);

@@ -9,6 +9,32 @@
 namespace stepnet {
 namespace {
 
+// ---- Copy
+
+template <typename T>
+struct CopyWord {
+  const T* x;
+  T* y;
+
+  __device__ void operator()(std::int64_t i) const { y[i] = x[i]; }
+};
+
+// In the widest words of which all of it consists. A kernel and no copy of the queue, which would not ask for faults.
+RunFn MakeCopy(const OperatorCall&) {
+  return [](const OpRun& run) {
+    const TensorView &x = run.In(0), &y = run.Out(0);
+    const std::int64_t bytes = y.size_bytes();
+    const auto multiple_of = reinterpret_cast<std::uintptr_t>(x.data) | reinterpret_cast<std::uintptr_t>(y.data) |
+                             static_cast<std::uintptr_t>(bytes);
+    const auto copy = [&](auto zero) {
+      using T = decltype(zero);
+      ForEach(run, bytes / std::int64_t{sizeof(T)},
+              CopyWord<T>{static_cast<const T*>(x.data), static_cast<T*>(y.data)});
+    };
+    multiple_of % sizeof(std::uint64_t) == 0 ? copy(std::uint64_t{}) : ForBits(y.dtype, copy);
+  };
+}
+
 // ---- Slice
 
 // The part of a tensor that a slice is.
@@ -334,6 +360,7 @@ RunFn MakeShape(const OperatorCall& op) {
   };
 }
 
+const GpuKernel copy("Copy", {.make = MakeCopy, .stops_after_faults = true});
 const GpuKernel transpose("Transpose", {.make = MakeTranspose});
 const GpuKernel concat("Concat", {.make = MakeColumns(true)});
 const GpuKernel split("Split", {.make = MakeColumns(false)});
