@@ -1,8 +1,9 @@
 # Cells of examples/cells in JAX: one step under lax.scan, the product with the input outside of it, compiled by XLA, in
 # float32, or with TF32 products where "tf32" is the last argument: median milliseconds of a forward run, and of one
-# forward and backward, on a GPU.
+# forward and backward, on a GPU. lstm_both has two directions, lstm_unit_4 four layers, each a scan of its own.
 #
-#   python3 bench/peers/cells_jax.py lstm|peephole_lstm|layer_norm_lstm BATCH HIDDEN STEPS [REPETITIONS [tf32]]
+#   python3 bench/peers/cells_jax.py lstm|peephole_lstm|layer_norm_lstm|lstm_both|lstm_unit_4 BATCH HIDDEN STEPS
+#       [REPETITIONS [tf32]]
 import sys
 import time
 
@@ -24,15 +25,22 @@ def layer_norm(x, gain, shift):
     return (x - mean) * jax.lax.rsqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * gain + shift
 
 
-parameters = {"w": numbers(1, hidden, 4 * hidden), "u": numbers(2, hidden, 4 * hidden), "b": numbers(3, 4 * hidden)}
-if cell == "peephole_lstm":
-    parameters["p"] = numbers(4, 3, hidden)
-if cell == "layer_norm_lstm":
-    parameters |= {"gains": numbers(4, 2, 4 * hidden), "shifts": numbers(5, 2, 4 * hidden)}
-    parameters |= {"gain_c": numbers(6, hidden), "shift_c": numbers(7, hidden)}
+def parameters_of(layer):
+    made = {"w": numbers(1 + layer, hidden, 4 * hidden), "u": numbers(2 + layer, hidden, 4 * hidden)}
+    made["b"] = numbers(3 + layer, 4 * hidden)
+    if cell == "peephole_lstm":
+        made["p"] = numbers(4, 3, hidden)
+    if cell == "layer_norm_lstm":
+        made |= {"gains": numbers(4, 2, 4 * hidden), "shifts": numbers(5, 2, 4 * hidden)}
+        made |= {"gain_c": numbers(6, hidden), "shift_c": numbers(7, hidden)}
+    return made
 
 
-def network(p, x):
+num_layers = {"lstm_both": 2, "lstm_unit_4": 4}.get(cell, 1)
+parameters = [parameters_of(10 * layer) for layer in range(num_layers)]
+
+
+def layer(p, x, reverse=False):
     of_input = x @ p["w"]
     if cell == "layer_norm_lstm":
         of_input = layer_norm(of_input, p["gains"][0], p["shifts"][0])
@@ -54,7 +62,16 @@ def network(p, x):
         return (h, c), h
 
     zeros = jnp.zeros((batch, hidden))
-    return jax.lax.scan(step, (zeros, zeros), of_input)[1]
+    return jax.lax.scan(step, (zeros, zeros), of_input, reverse=reverse)[1]
+
+
+def network(parameters, x):
+    if cell == "lstm_both":
+        there, back = parameters
+        return jnp.concatenate([layer(there, x), layer(back, x, reverse=True)], axis=-1)
+    for p in parameters:
+        x = layer(p, x)
+    return x
 
 
 def median(run, x):

@@ -1,8 +1,10 @@
 // rnn_runner bench: how long a net takes, and which of its operators.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "stepnet/core/recording_times.h"
@@ -13,6 +15,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
+#include "stepnet/tools/rnn_runner/output_folder.h"
 #include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
@@ -21,6 +24,7 @@
 DEFINE_int32(warmup, 2, "runs before those that are timed");
 DEFINE_int32(repetitions, 20, "runs that are timed");
 DEFINE_int32(rows, 30, "operators in the table, the longest first; 0: all");
+DECLARE_string(output_dir);
 DECLARE_string(weights);
 DEFINE_bool(json, false, "print JSON, all operators included");
 
@@ -118,7 +122,8 @@ void TimeRun(Net& net, Queue* queue, Measured* measured) {
   if (begin != nullptr && end != nullptr) measured->on_device.seconds.push_back(*end - *begin);
 }
 
-Measured Measure(Net& net, const Device& device) {
+// `after_timed` is called when the runs that are timed are over.
+Measured Measure(Net& net, const Device& device, const std::function<void()>& after_timed) {
   Measured measured;
   Queue* const queue = device.IsHost() ? nullptr : &RuntimeOf(device).queue();
   Progress progress("bench");
@@ -130,6 +135,7 @@ Measured Measure(Net& net, const Device& device) {
   }
   for (Times* times : {&measured.times, &measured.host, &measured.on_device}) std::ranges::sort(times->seconds);
   measured.peak_bytes = TensorMemory().peak;
+  after_timed();
   // On their own, because looking at every operator costs time.
   RunStats stats;
   net.AttachObserver(&stats);
@@ -253,7 +259,11 @@ int Bench(const std::vector<std::string>&) {
   // A model that serves is run so. Each iteration of one that trains changes them.
   if (!HasGradients(session.def)) SetConstant(session.parameters, session.def, *session.workspace);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
-  const Measured measured = Measure(*net, options.device());
+  std::optional<OutputFolder> folder;
+  if (!FLAGS_output_dir.empty()) folder.emplace(FLAGS_output_dir, session.outputs);
+  const Measured measured = Measure(*net, options.device(), [&] {
+    if (folder) folder->Write(*session.workspace, /*must_be_tensors=*/false);
+  });
   {
     TraceOfRuns trace(*net);
     RunNet(*net);
@@ -268,6 +278,7 @@ std::vector<FlagUse> BenchFlags() {
                                 {.name = "repetitions", .value = "N", .min = 1},
                                 {.name = "json"},
                                 {.name = "rows", .value = "N", .min = 0},
+                                OutputDirFlag(),
                                 TraceFlag(),
                                 StatsFlag()};
   std::vector<FlagUse> session = SessionFlags();
@@ -290,7 +301,8 @@ const Command kBench = {
         "Parameters of a net without gradients count as constant, as where a model serves: what the runs compute of "
         "them\n"
         "alone is computed once, in the runs before those that are timed.\n"
-        "--stats tells more of the same runs as the table of operators, --trace writes one run more.",
+        "--stats tells more of the same runs as the table of operators, --trace writes one run more. --output_dir has\n"
+        "what the last run gave that was timed.",
     .example = "rnn_runner bench net.pb --shape=x=100x32x256,lengths=32:int32=100 --repetitions=50 --json",
     .flags = BenchFlags(),
     .min_operands = 0,

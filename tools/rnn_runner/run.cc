@@ -5,10 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <optional>
 
-#include "stepnet/io/npy.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/model.h"
@@ -18,41 +16,20 @@
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
-#include "stepnet/tools/rnn_runner/made_folder.h"
+#include "stepnet/tools/rnn_runner/output_folder.h"
 #include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/watch.h"
 #include "stepnet/tools/rnn_runner/weights_flag.h"
 
-DEFINE_string(output_dir, "",
-              "folder for the outputs, a file BLOB.npy each (a / in the name becomes __, a control\n"
-              "character \\xNN); made when absent");
+DECLARE_string(output_dir);
 DEFINE_string(allow_files, "",
               "folder in which the net's operators may open files (Load, Save, DBExists, Print with to_file);\n"
               "without the flag they open none. It is a permission: nets that open none may have it, too");
 
 namespace stepnet::runner {
 namespace {
-
-using Files = std::map<std::string, std::filesystem::path>;  // blob → file
-
-// Throws kInvalidArgument when two blobs would share a file.
-Files OutputFiles(const std::vector<std::string>& blobs) {
-  Files files;
-  std::map<std::string, std::string> owners;
-  for (const std::string& blob : blobs) {
-    const std::string name = FileNameOf(blob) + ".npy";
-    const auto [owner, is_new] = owners.emplace(name, blob);
-    if (!is_new && owner->second != blob) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("the blobs ", Quoted(owner->second), " and ", Quoted(blob), " would both be written to ", name,
-                         "; choose one of them with --output"));
-    }
-    files[blob] = std::filesystem::path(FLAGS_output_dir) / name;
-  }
-  return files;
-}
 
 std::string Names(const std::vector<std::string>& blobs) {
   std::vector<std::string> names;
@@ -121,12 +98,8 @@ void RunAndReport(const NetDef& net, const Workspace& workspace, const std::vect
     if (!workspace.HasBlob(blob) && std::ranges::none_of(net.op(), may_write)) ThrowNoBlob(blob, outputs, net);
   }
   const std::vector<std::string>& blobs = asked.empty() ? outputs : asked;
-  Files files;
-  std::optional<MadeFolder> folder;
-  if (!FLAGS_output_dir.empty()) {
-    files = OutputFiles(blobs);
-    folder.emplace(FLAGS_output_dir);
-  }
+  std::optional<OutputFolder> folder;
+  if (!FLAGS_output_dir.empty()) folder.emplace(FLAGS_output_dir, blobs);
   const double start = Now();
   run();
   for (const std::string& blob : asked) {
@@ -134,14 +107,7 @@ void RunAndReport(const NetDef& net, const Workspace& workspace, const std::vect
   }
   LOG(INFO) << "ran in " << Milliseconds(Now() - start) << " ms";
   PrintSummaries(workspace, blobs);
-  for (const auto& [name, path] : files) {
-    const Blob& blob = workspace.GetBlob(name);
-    if (asked.empty() && !blob.HasTensor()) {
-      std::cerr << PrintableLine(StrCat("\"", name, "\" holds no tensor and is not written")) << "\n";
-    } else {
-      WriteNpy(blob.GetTensor(), path.string());
-    }
-  }
+  if (folder) folder->Write(workspace, /*must_be_tensors=*/!asked.empty());
 }
 
 int RunPlanFile(const RunOptions& options) {
@@ -211,7 +177,7 @@ std::vector<FlagUse> RunFlags() {
                    .doc = "blobs to print and write; without the flag the outputs that the net lists or, when it\n"
                           "lists none, what no operator reads",
                    .is_list = true});
-  flags.push_back({.name = "output_dir", .value = "D", .kind = ValueKind::kFolder});
+  flags.push_back(OutputDirFlag());
   flags.push_back({.name = "allow_files", .value = "DIR", .kind = ValueKind::kFolder});
   flags.push_back(TraceFlag());
   flags.push_back(StatsFlag());
