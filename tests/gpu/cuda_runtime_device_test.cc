@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "scoped_variable.h"
+#include "stepnet/core/move.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
 #include "stepnet/gpu/cuda/cuda_call.h"
@@ -211,6 +213,54 @@ TEST_F(CudaRuntimeTest, AFaultOfAKernelEndsTheDeviceAndNothingElse) {
     std::exit(0);
   };
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
+}
+
+// y = x; on a GPU, in step 2, from where nothing is.
+const Registration reads_nowhere = Operator("test.ReadsNowhere")
+                                       .Doc("y = x.")
+                                       .Input("x", "float")
+                                       .Output("y", "the shape of x")
+                                       .Shapes(SameAsInput(0))
+                                       .StopsGradient()
+                                       .Cpu(CopyKernel())
+                                       .On(DeviceKind::kCuda, {.make = [](const OperatorCall&) -> RunFn {
+                                             return [](const OpRun& run) {
+                                               if (run.step() != 2) return CopyInput(run);
+                                               auto* const nowhere = reinterpret_cast<float*>(std::uintptr_t{4096});
+                                               run.queue().Add(nowhere, nowhere, DType::kFloat, 1);
+                                             };
+                                           }});
+
+// As the error says: the same run where the host waits for each kernel names operator and step.
+TEST_F(CudaRuntimeTest, AFaultOfAKernelIsLocatedByARunThatWaitsForEach) {
+  const auto error_of = [](const char* executor) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+    net.Step("r = test.ReadsNowhere(x_t)").Step("h_next = Add(r, h_prev)").Output("h_all", "h", 1);
+    net.Feed("x", Tensor::Zeros(DType::kFloat, {4, 1, 2}));
+    net.Feed("h0", Tensor::Zeros(DType::kFloat, {1, 2}));
+    RunOptions options = OnDevice({}, kGpu);
+    options.executor = executor;
+    const auto made = Net::Create(net.Build(), net.workspace(), options);
+    return ErrorOf([&] {
+      made->Run();
+      made->Wait();
+    });
+  };
+  const auto launched = [&] {
+    const std::string error = error_of("cuda");
+    Expect(Contains(error, "CUDA_LAUNCH_BLOCKING=1") && Contains(error, "--executor=serial"), 2);
+    Expect(Contains(error_of("cuda"), "an earlier error ended its context"), 3);
+    std::exit(0);
+  };
+  EXPECT_EXIT(launched(), ::testing::ExitedWithCode(0), "^$");
+  const ScopedVariable waits("CUDA_LAUNCH_BLOCKING", "1");  // which a process reads when it begins with CUDA
+  const auto waiting = [&] {
+    const std::string error = error_of("serial");
+    if (!Contains(error, "`r = test.ReadsNowhere(x_t)`") || !Contains(error, "step 2")) std::cerr << error;
+    std::exit(0);
+  };
+  EXPECT_EXIT(waiting(), ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST_F(CudaRuntimeTest, AForkedProcessComputesOnTheCpuAndEnds) {
