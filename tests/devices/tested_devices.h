@@ -52,7 +52,7 @@ RunOptions Reference(int opt_level = kMaxOptLevel);
 // Needs no such device.
 std::string WhyRefused(const NetDef& net, Device device);
 
-// How far from what the CPU computed a device may be, as parts of the largest finite element, or of 1 where all are
+// How far from what the CPU computed a device may be, as parts of the largest finite element, or of 0.1 where all are
 // less. Where both are 0 the bits are the same.
 struct Tolerance {
   double of_float = 0;
