@@ -56,9 +56,13 @@ class StageStreams::Joins {
   size_t StreamOf(size_t stage) const { return stream_of_[stage]; }
   CudaQueue& QueueOf(size_t stream) const { return *queues_[queues_.size() == 1 ? 0 : stream]; }
 
-  // The other streams begin behind the first, with a chunk, and the first goes on behind them.
+  // The other streams begin behind the first, with a chunk, and the first goes on behind them. Nobody waits for chunks
+  // before it any more.
   void Fork(std::int64_t chunk) {
     first_chunk_ = chunk;
+    for (std::vector<CudaEvent>& of_stage : done_) {
+      for (CudaEvent& event : of_stage) event.reset();
+    }
     if (others_.empty()) return;
     const CudaEvent begun = EventOf(*queues_[0]);
     for (const auto& other : others_) WaitFor(begun, *other);
