@@ -9,6 +9,7 @@
 #include "stepnet/compiler/unit_parts.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator_text.h"
 #include "stepnet/nets/net_operator.h"
@@ -128,7 +129,7 @@ class Emitter {
     instruction->has_side_effects = HasSideEffects(call);
     const Kernel& kernel = KernelOf(call, node.op_index);
     instruction->checks_values =
-        node.by_blobs ? kernel.checks_values
+        node.by_blobs ? kernel.checks_values || MayDivideByZero(schema)
                       : MayFindBadValues(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)), kernel);
     for (Operand& input : instruction->inputs)
       input.shape_alone = !node.by_blobs && call.schema().ReadsShapeAlone(input.position);

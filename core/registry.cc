@@ -9,6 +9,7 @@
 #include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -81,7 +82,8 @@ const Kernel* OperatorSchema::FindKernel(DeviceKind device) const {
 
 bool OperatorSchema::MayFindFaults(DeviceKind device) const {
   const Kernel* kernel = FindKernel(device);
-  return TakesBlobs(device) || !shape_value_inputs.empty() || (kernel != nullptr && kernel->checks_values);
+  const bool checks_values = kernel != nullptr && kernel->checks_values;
+  return TakesBlobs(device) || !shape_value_inputs.empty() || checks_values || MayDivideByZero(*this);
 }
 
 bool OperatorSchema::TakesBlobs(DeviceKind device) const {

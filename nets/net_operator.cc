@@ -116,7 +116,7 @@ NetOperator::NetOperator(OperatorCall call)
     throw Error(ErrorCode::kInvalidNet, StrCat(call_.type(), " has no kernel for ", DeviceKindName(device_.kind)));
   }
   kernel_ = kernel->make(call_);
-  checks_values_ = kernel->checks_values;
+  checks_values_ = kernel->checks_values || call_.schema().formula != nullptr;  // formulas check what they divide by
   stops_after_faults_ = kernel->stops_after_faults;
   takes_blobs_ = kernel->takes_blobs;
   if (!device_.IsHost()) host_inputs_ = kernel->host_inputs;

@@ -28,7 +28,7 @@ class NetOperator {
 
   const OperatorCall& call() const { return call_; }
   const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
-  bool checks_values() const { return checks_values_; }  // Kernel::checks_values
+  bool checks_values() const { return checks_values_; }  // it may, depending on what it is given
   bool stops_after_faults() const { return stops_after_faults_; }
   // Whether a run that stops after a fault would leave outputs as they are: in place, or in memory that is theirs alone
   // and has room for what the last run gave. Otherwise a run gives their blobs other memory.

@@ -29,14 +29,6 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc) {
       });
 }
 
-void Quotient(Formula& f) {
-  const Expr a = f.In("a"), b = f.In("b");
-  if (!IsFloatOrDouble(a.dtype())) {
-    f.Check(NotEqual(b, 0), "Div of the integer {} by 0 for element {element} of the output", a);
-  }
-  f.Out({a / b});
-}
-
 // A name for a gradient in the shape of c that is then reduced to that of an input, as in nets that Caffe2 wrote.
 std::string Unreduced(const GradientBuilder& g, int i) { return g.I(i) + "_grad_autogen_pre_red"; }
 
@@ -72,7 +64,7 @@ const Registration mul =
 
 const Registration div =
     ArithmeticOperator("Div", "c = a / b, element by element; integers round towards 0.")
-        .Formula(Quotient, {.checks_values = true})
+        .Formula([](Formula& f) { f.Out({f.In("a") / f.In("b")}); })
         .Gradient([](GradientBuilder& g) {
           ExpectInputsKept(g);
           const std::string da = MayBeRepeated(g, 0) ? Unreduced(g, 0) : g.GI(0);

@@ -202,6 +202,8 @@ DType ResultType(const Building& building) {
   }
 }
 
+bool IsFloating(const Expr& expr) { return expr->dtype == DType::kFloat || expr->dtype == DType::kDouble; }
+
 // What the op gives for constants; nothing where that is not known yet.
 std::optional<Expr> Folded(const Building& building) {
   switch (building.op) {
@@ -217,6 +219,8 @@ std::optional<Expr> Folded(const Building& building) {
     if (!operand.IsConstant()) return {};
     values[i] = {.dtype = operand->dtype, .bits = operand->bits};
   }
+  const bool divides = building.op == ExprOp::kDivide || building.op == ExprOp::kMod;
+  if (divides && values[1].bits == 0 && !IsFloating(building.b())) return {};  // that it divides by 0 has to be seen
   return ConstantOf(
       EvaluatePrimitive(building.op, ResultType(building), {values.data(), static_cast<size_t>(building.count)}));
 }
@@ -231,8 +235,6 @@ bool IsNumber(const Expr& expr, double value) {
     return is == value && std::signbit(is) == std::signbit(value) && static_cast<decltype(zero)>(is) == x;
   });
 }
-
-bool IsFloating(const Expr& expr) { return expr->dtype == DType::kFloat || expr->dtype == DType::kDouble; }
 
 Expr OperandOf(const Expr& expr, int i) { return Expr::Of(expr->operands[i]); }
 

@@ -172,7 +172,7 @@ std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
 }
 
 bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
-  if (!kernel.checks_values || !query.op().schema().formula || !FormulaApplies(query, {})) return kernel.checks_values;
+  if (!query.op().schema().formula || !FormulaApplies(query, {})) return kernel.checks_values;
   const std::vector<Expr> roots = FindFormula(query)->formula().region.Roots();
   return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
 }

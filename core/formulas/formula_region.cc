@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stepnet/core/expressions/expr_table.h"
+#include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/regions/joined_dimensions.h"
@@ -39,11 +40,12 @@ class FormulaCompiler {
     for (const Read& read : formula_.reads_) AddInput(read);
     for (int i = 0; i < query_.op().num_outputs(); ++i) AddOutput(i);
     result_.region.requirements = formula_.requirements_;
-    ReadExpressions();
     const auto checks = [](const Expr& root) { return root->has_require(); };
     if (std::ranges::any_of(result_.region.Roots(), checks) && !query_.op().schema().formula_options.checks_values) {
       FailInFormula(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
     }
+    CheckDivisions();
+    ReadExpressions();
     if (formula_.draws_ && shape_.rank() > 1) {
       FailFormula(query_, ErrorCode::kShapeMismatch,
                   StrCat(" draws random numbers for ", shape_,
@@ -158,6 +160,34 @@ class FormulaCompiler {
     }
     *strides = layout_.StridesOfRows(blocks);
     return shape_.rank() == 0 ? shape_ : shape_.With(shape_.rank() - 1, blocks * layout_.NumColumns());
+  }
+
+  // Whole numbers that are divided by 0 are a fault of the run, which no author of a formula has to think of; also
+  // where nothing uses the quotient, as other checks. Of a derivative the forward operator has divided the same
+  // numbers.
+  void CheckDivisions() {
+    if (formula_.forward_ != nullptr) return;
+    std::vector<Expr> roots = formula_.requirements_;
+    for (int i = 0; i < query_.op().num_outputs(); ++i) {
+      const std::vector<Expr>& values = (*formula_.outputs_)[i].values;
+      roots.insert(roots.end(), values.begin(), values.end());
+    }
+    for (const ExprNode* node : ExprNodes(roots)) {
+      const bool divides = node->op == ExprOp::kDivide || node->op == ExprOp::kMod;
+      if (divides && !IsFloatOrDouble(node->dtype)) CheckDivision(Expr::Of(node));
+    }
+  }
+
+  void CheckDivision(const Expr& quotient) {
+    const Expr a = Expr::Of(quotient->operands[0]), b = Expr::Of(quotient->operands[1]);
+    if (b.IsConstant() && b->bits != 0) return;
+    const std::string text = ExprSummary(quotient);
+    if (b.IsConstant()) {
+      throw FormulaAsksAmiss(query_, StrCat("divides whole numbers by 0: ", text), ErrorCode::kInvalidArgument);
+    }
+    result_.region.requirements.push_back(Require(
+        NotEqual(b, 0),
+        StrCat(query_.op().type(), " of the integer {} by 0 for element {element} of the output, in ", text), a));
   }
 
   void ReadExpressions() {

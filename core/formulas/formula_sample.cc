@@ -73,14 +73,16 @@ class FormulaSample {
     return false;
   }
 
-  // Throws where the shape rule says that outputs are others than those of the formula.
-  void CheckWhatItGives() const {
+  // Whether the shape rule takes other dtypes. Throws where it says that outputs are others than those of the formula.
+  bool RefusesDTypes() const {
     try {
       op_.schema().shapes(ShapeQuery(op_, inputs_));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInternal) throw;
+      return error.code() == ErrorCode::kTypeMismatch;
     } catch (const ValueUnknown&) {
     }
+    return false;
   }
 
  private:
@@ -126,7 +128,8 @@ class FormulaSample {
 
 namespace {
 
-constexpr std::array kDTypes = {DType::kFloat, DType::kInt32, DType::kBool, DType::kInt64, DType::kDouble};
+constexpr std::array kDTypes = {DType::kFloat, DType::kInt32,  DType::kBool,
+                                DType::kInt64, DType::kDouble, DType::kFloat16};
 
 Shape SampleShape() { return Shape({kSampleRows, kSampleColumns}); }
 
@@ -291,12 +294,11 @@ class FaultFinder {
   std::optional<Error> Run() {
     DTypeCounter counter(call_.num_inputs());
     do {
-      if (MayFit(counter.dtypes())) return {};
+      if (MayFit(counter.dtypes())) return refuses_floats_ ? FaultOfWholeNumbers() : std::nullopt;
     } while (!contradicts_rule_ && counter.Next());
     // Where there are many inputs, dtypes that fit may just not have been found.
     if (!counter.has_seen_all() && fault_->code() != ErrorCode::kInternal) return {};
-    const std::string& message = fault_->message();
-    return Error(fault_->code(), message.substr(0, message.find("; its inputs are ")));
+    return WithoutInputs(*fault_);
   }
 
  private:
@@ -312,7 +314,7 @@ class FaultFinder {
         if (!tried.Applies()) return true;
         const std::optional<Error> fault = MessageFault(call_.type(), tried.MakeRegion(/*by_rule=*/false).region);
         if (fault) Note(*fault);
-        tried.CheckWhatItGives();
+        refuses_floats_ |= tried.RefusesDTypes();
         if (!fault) return true;
       } catch (const FormulaAsksAmiss& error) {
         if (tried.IsRefusedByRule()) continue;
@@ -335,6 +337,25 @@ class FaultFinder {
     return !has_fault;
   }
 
+  // That of an operator which takes no floats, though its formula would: a division by an argument that is 0.
+  std::optional<Error> FaultOfWholeNumbers() const {
+    for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+      const FormulaSample tried(call_, std::vector<DType>(call_.num_inputs(), dtype), SampleShape());
+      try {
+        if (tried.Applies()) tried.MakeRegion(/*by_rule=*/false);
+      } catch (const FormulaAsksAmiss& error) {
+        if (error.code() == ErrorCode::kInvalidArgument && !tried.IsRefusedByRule()) return WithoutInputs(error);
+      } catch (const Error&) {
+        CheckCancelled();
+      }
+    }
+    return {};
+  }
+
+  static Error WithoutInputs(const Error& error) {
+    return {error.code(), error.message().substr(0, error.message().find("; its inputs are "))};
+  }
+
   // Keeps, of several, the one that the declaration is to blame for.
   void Note(const Error& error) {
     const bool is_internal = error.code() == ErrorCode::kInternal;
@@ -344,6 +365,7 @@ class FaultFinder {
   const OperatorCall& call_;
   std::optional<Error> fault_;
   bool contradicts_rule_ = false;  // of dtypes that the shape rule takes
+  bool refuses_floats_ = false;    // of those that fit, which are tried first
 };
 
 // What has been found sound. Never destroyed: kernels that share things may run while statics are.
@@ -398,6 +420,27 @@ bool IsElementwise(const OperatorSchema& schema) {
   }
   known.Keep(schema.type, std::make_shared<bool>(is_elementwise));
   return is_elementwise;
+}
+
+bool MayDivideByZero(const OperatorSchema& schema) {
+  if (!schema.formula) return false;
+  static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
+  if (const auto found = known.Find(schema.type)) return *found;
+  const auto any_node = [](const std::optional<SampledFormula>& sample, auto is_so) {
+    return sample && std::ranges::any_of(ExprNodes(sample->region.Roots()), is_so);
+  };
+  const auto divides = [](const ExprNode* node) { return node->op == ExprOp::kDivide || node->op == ExprOp::kMod; };
+  const auto checks = [](const ExprNode* node) { return node->has_require(); };
+  // Few types divide at all; of these, most take no whole numbers.
+  const std::optional<SampledFormula> sample = SampleFormula(schema);
+  bool may = any_node(sample, checks);
+  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+    if (may || !any_node(sample, divides)) break;
+    const std::optional<SampledFormula> of_wholes = SampleFormula(schema, {.dtype = dtype});
+    may = any_node(of_wholes, checks) && of_wholes->is_ruled;
+  }
+  known.Keep(schema.type, std::make_shared<bool>(may));
+  return may;
 }
 
 std::optional<Error> FormulaFault(const OperatorDef& op) {

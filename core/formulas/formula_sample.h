@@ -45,6 +45,10 @@ std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::s
 // repeated.
 bool IsElementwise(const OperatorSchema& schema);
 
+// Whether an operator of the type may find that its formula divides whole numbers by 0, which no declaration says: as
+// far as samples tell.
+bool MayDivideByZero(const OperatorSchema& schema);
+
 // What is wrong with the formula of an operator, whatever the shapes and dtypes of its inputs are: the error that it
 // throws for all that are tried, without what these were. Nothing where the type has no formula, where one of them
 // fits, or where others might. REQUIRES: arity and arguments have been checked.

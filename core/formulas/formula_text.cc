@@ -368,7 +368,7 @@ std::vector<std::string> FormulaVariants(const OperatorSchema& schema) {
     variants.push_back(StrCat("without ", Join(std::span(left_out).first(count), ", "), ": ", said, text));
   }
   const auto checks = [](const std::string& text) { return text.find("require(") != std::string::npos; };
-  if (usual.empty() || checks(usual)) return variants;
+  if (usual.empty() || checks(usual) || !MayDivideByZero(schema)) return variants;
   const auto [said, text] = FormulaPrinter(schema, {.dtype = DType::kInt32}).Print();
   if (checks(text)) variants.push_back(StrCat("of whole numbers: ", said, text));
   return variants;

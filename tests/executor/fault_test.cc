@@ -375,7 +375,7 @@ TEST(Faults, DivisionOfIntegersByZeroIsOne) {
     // h: 8 / 1, 3 / 4 = 0; then 2 / 8, 7 / 0.
     const std::string error = ErrorOf([&] { made->Run(); });
     const std::string expected =
-        "invalid argument: Div of the integer 7 by 0 for element 1 of the output\n"
+        "invalid argument: Div of the integer 7 by 0 for element 1 of the output, in a / b\n"
         "  at op 1 `h_next = Div(q, h_prev)` with q int64 [1, 1, 2]";
     EXPECT_TRUE(error.starts_with(expected)) << error;
     EXPECT_NE(error.find("step 1"), std::string::npos) << error;

@@ -128,7 +128,7 @@ TEST(Arithmetic, WorksOnIntegers) {
   EXPECT_EQ(result("Div", -7, 2), -3);
   EXPECT_EQ(result("Div", kLowest, -1), kLowest);
   ExpectError([&] { result("Div", 7, 0); },
-              "invalid argument: Div of the integer 7 by 0 for element 0 of the output\n"
+              "invalid argument: Div of the integer 7 by 0 for element 0 of the output, in a / b\n"
               "  at op 0 `output0 = Div(a, b)` with a int32 [1], b int32 [1]\n"
               "  in net \"test\"");
   OpTest("Mul")

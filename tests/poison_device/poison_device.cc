@@ -10,6 +10,7 @@
 
 #include "poison_faults.h"
 #include "poison_runtime.h"
+#include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/regions/region_program.h"
 #include "stepnet/executor/recording_executor.h"
@@ -90,14 +91,19 @@ class LateRun {
   std::optional<RunRange> range_;
 };
 
+bool ChecksValues(const OperatorCall& op, const OpRun& run) {
+  std::vector<TensorInfo> inputs;
+  for (const TensorView& in : run.inputs()) inputs.push_back({.dtype = in.dtype, .shape = *in.shape});
+  return MayFindBadValues(ShapeQuery(op, inputs), *op.schema().FindKernel(DeviceKind::kCpu));
+}
+
 // The kernel of the CPU, put into the queue. One that notes faults in a record on the host is waited for.
 Kernel LateKernel(const Kernel& cpu) {
-  const bool checks = cpu.checks_values;
-  return {.make = [make = cpu.make, checks](const OperatorCall& op) -> RunFn {
-            return [kernel = make(op), checks](const OpRun& run) {
+  return {.make = [make = cpu.make](const OperatorCall& op) -> RunFn {
+            return [kernel = make(op), op](const OpRun& run) {
               const auto late = std::make_shared<LateRun>(run);
               late->runtime().PutKernel([kernel, late] { late->Do(kernel); });
-              if (!checks) return;
+              if (!ChecksValues(op, run)) return;
               if (LateFaults* const late_faults = run.context().late_faults) return late_faults->SetPending();
               late->runtime().Wait();
             };

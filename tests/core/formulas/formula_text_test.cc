@@ -49,8 +49,8 @@ TEST(FormulaText, SaysWhatArgumentsMakeOfTheFormula) {
   EXPECT_EQ(variants("GRUUnit").back(),
             "without seq_lengths: t0 = sigmoid(gates_1); h = mul_add(h_prev, t0, (1 - t0) * tanh(gates_2))");
   EXPECT_EQ(variants("Div"),
-            std::vector<std::string>{"of whole numbers: c = a / b; require(b != 0, \"Div of the integer {} by 0 for "
-                                     "element {element} of the output\", a)"});
+            std::vector<std::string>{"of whole numbers: t0 = require(b != 0, \"Div of the integer {} by 0 for element "
+                                     "{element} of the output, in a / b\", a); c = a / b"});
   EXPECT_EQ(variants("SequenceMask").back().find("with mode = \"sequence\", repeat_from_axis = -1, grad = true, "), 0);
 }
 
