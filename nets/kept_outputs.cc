@@ -63,7 +63,6 @@ void KeptOutputs::Keep() {
 // computes must be known by its formula or its expansion.
 bool KeptOutputs::DependsOnInputsAlone() const {
   const OperatorSchema& schema = op_.call().schema();
-  if (!schema.formula) return schema.expansion != nullptr;
   std::vector<TensorInfo> infos;
   for (const Blob* blob : op_.inputs()) {
     infos.push_back({.dtype = blob->GetTensor().dtype(), .shape = blob->GetTensor().shape()});
@@ -72,7 +71,8 @@ bool KeptOutputs::DependsOnInputsAlone() const {
     if (i < op_.call().num_inputs()) infos[i].value = op_.inputs()[i]->GetTensor();
   }
   const ShapeQuery query(op_.call(), infos);
-  return FormulaApplies(query, {}) && std::ranges::none_of(FindFormula(query)->formula().inputs, IsRunValue);
+  if (!schema.formula || !FormulaApplies(query, {})) return schema.expansion != nullptr;
+  return std::ranges::none_of(FindFormula(query)->formula().inputs, IsRunValue);
 }
 
 }  // namespace stepnet

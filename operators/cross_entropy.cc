@@ -3,12 +3,13 @@
 //   CrossEntropy:      y_i = -sum_j label_ij log max(x_ij, 1e-20)
 // The floor keeps a probability of 0 from giving infinity; gradients have it too, as in Caffe2.
 //
-// Operators of labels are kernels: they touch one element of a row, where a formula would compare the place of each
-// with the label (docs/add_an_operator.md, "Where a kernel stays").
+// Operators of labels are kernels: they touch one element of a row, where a formula compares the place of each with the
+// label (docs/add_an_operator.md, "Where a kernel stays"). Of 16 bits they are formulas.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -29,7 +30,17 @@ Rows RowsOf(const ShapeQuery& query) {
   return x.rank() == 1 ? Rows{1, x[0]} : Rows{x[0], x.SizeFrom(1)};
 }
 
-void RowsOfClasses(Formula& f) { f.RowsFrom("x", f.ShapeOf("x").rank() == 1 ? 0 : 1); }
+// Returns how many there are.
+std::int64_t RowsOfClasses(Formula& f) { return f.RowsFrom("x", f.ShapeOf("x").rank() == 1 ? 0 : 1); }
+
+// Whether an element is that of the label of its row.
+Expr IsOfLabel(Formula& f) {
+  const std::int64_t classes = RowsOfClasses(f);
+  const Expr label = Cast(DType::kInt64, f.Row("label"));
+  f.Check(And(label >= 0, label < classes), StrCat("label {} is {}; there are classes 0 to ", classes - 1), Index(2),
+          label);
+  return Equal(Index(3), label);
+}
 
 void CheckGradient(const ShapeQuery& query, int i, const Rows& rows) {
   ExpectSameType(query, 0, i);
@@ -53,21 +64,27 @@ const Registration label_cross_entropy =
         .Output("y", "[N]")
         .Shapes(LabelShapes)
         .Gradient("LabelCrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return FloatKernel(op, []<typename T>(const OpRun& run) {
-                  const std::int64_t rows = run.Out(0).size();
-                  const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-                  const T* x = run.In(0).As<T>();
-                  T* y = run.Out(0).As<T>();
-                  for (std::int64_t i = 0; i < rows; ++i) {
-                    const std::int64_t label = LabelAt(run, 1, i, classes);
-                    y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kLeast<T>);
-                  }
-                  VectorLog(y, y, rows);
-                  for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
-                });
-              },
-              .checks_values = true});
+        .Formula(FormulaWhere{AppliesToStored,
+                              [](Formula& f) {
+                                const Expr of_label = RowSum(Where(IsOfLabel(f), f.In("x"), 0));
+                                f.Out({OfRows(-Log(Max(of_label, kLeastProbability)))});
+                              }},
+                 {.checks_values = true})
+        .Cpu(KernelOrFormula({.make = [](const OperatorCall& op) -> RunFn {
+                                return FloatKernel(op, []<typename T>(const OpRun& run) {
+                                  const std::int64_t rows = run.Out(0).size();
+                                  const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                                  const T* x = run.In(0).As<T>();
+                                  T* y = run.Out(0).As<T>();
+                                  for (std::int64_t i = 0; i < rows; ++i) {
+                                    const std::int64_t label = LabelAt(run, 1, i, classes);
+                                    y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kLeast<T>);
+                                  }
+                                  VectorLog(y, y, rows);
+                                  for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
+                                });
+                              },
+                              .checks_values = true}));
 
 const Registration label_cross_entropy_gradient =
     Operator("LabelCrossEntropyGradient")
@@ -81,22 +98,29 @@ const Registration label_cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return FloatKernel(op, []<typename T>(const OpRun& run) {
-                  const std::int64_t rows = run.In(2).size();
-                  const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-                  const T* x = run.In(0).As<T>();
-                  T* dx = run.Out(0).As<T>();
-                  std::fill_n(dx, run.Out(0).size(), T{0});
-                  for (std::int64_t i = 0; i < rows; ++i) {
-                    const std::int64_t label = LabelAt(run, 1, i, classes);
-                    if (label == kNoClass) continue;
-                    const std::int64_t at = i * classes + label;
-                    dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kLeast<T>);
-                  }
-                });
-              },
-              .checks_values = true});
+        .Formula(FormulaWhere{AppliesToStored,
+                              [](Formula& f) {
+                                const Expr is_of_label = IsOfLabel(f);
+                                const Expr dx = -f.Row("dy") / Max(f.In("x"), kLeastProbability);
+                                f.Out({Where(is_of_label, dx, 0)});
+                              }},
+                 {.checks_values = true})
+        .Cpu(KernelOrFormula({.make = [](const OperatorCall& op) -> RunFn {
+                                return FloatKernel(op, []<typename T>(const OpRun& run) {
+                                  const std::int64_t rows = run.In(2).size();
+                                  const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                                  const T* x = run.In(0).As<T>();
+                                  T* dx = run.Out(0).As<T>();
+                                  std::fill_n(dx, run.Out(0).size(), T{0});
+                                  for (std::int64_t i = 0; i < rows; ++i) {
+                                    const std::int64_t label = LabelAt(run, 1, i, classes);
+                                    if (label == kNoClass) continue;
+                                    const std::int64_t at = i * classes + label;
+                                    dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kLeast<T>);
+                                  }
+                                });
+                              },
+                              .checks_values = true}));
 
 std::vector<TensorInfo> SoftLabelShapes(const ShapeQuery& query) {
   ExpectFloat(query, 0);

@@ -30,7 +30,7 @@ int FirstReduced(const std::vector<std::int64_t>& axes, const Shape& x) {
 }
 
 // Whether the last dimensions are reduced, and no others: rows.
-bool AreRowsReduced(const OperatorCall& op, const Shape& x) {
+bool AreRowsReduced(const OperatorCall& op, DType /*dtype*/, const Shape& x) {
   const SummedDims reduced = ReducedDims(op.Ints("axes"), x);
   return std::is_sorted(reduced.begin(), reduced.begin() + x.rank()) && (x.rank() == 0 || reduced[x.rank() - 1]);
 }

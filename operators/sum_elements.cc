@@ -4,6 +4,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/operators/broadcast.h"
@@ -21,6 +22,13 @@ Expr Factor(Formula& f) {
   const std::int64_t elements = f.RowsFrom("x", 0);
   if (!f.Bool("average") || elements == 0) return Expr::Constant(dtype, 1);
   return Expr::Constant(dtype, 1) / elements;
+}
+
+// Of 16 bits; floats are for kernels and, on a GPU, for many blocks at once, where a row is one block's.
+template <auto term>
+void SumOfStored(Formula& f) {
+  const Expr factor = Factor(f);
+  f.Out({OfRows(RowSum(term(f.In("x"))) * factor)});
 }
 
 Operator Total(const std::string& type, const std::string& doc) {
@@ -59,11 +67,13 @@ const Registration sum_elements =
     Total("SumElements", "The sum of all elements.")
         .Gradient("SumElementsGradient", {"x", "dy"}, {"dx"})
         .Expands([](Expansion& e) {
+          if (IsStoredFloat(e.In(0).dtype)) return;
           const std::int64_t n = e.In(0).shape.size();
           const bool average = e.op().Bool("average");
           e.Sum(0, {.sizes = {n}, .summed = {true}, .factor = AverageFactor<double>(average, n)});
         })
-        .Cpu([](const OperatorCall& op) {
+        .Formula(FormulaWhere{AppliesToStored, SumOfStored<[](const Expr& x) { return x; }>})
+        .Cpu(KernelOrFormula({.make = [](const OperatorCall& op) {
           return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
             const std::int64_t n = run.In(0).size();
             T* y = run.Out(0).As<T>();
@@ -71,7 +81,7 @@ const Registration sum_elements =
             if (n > 0) SumRows(run.In(0).As<T>(), y, 1, n);
             *y *= AverageFactor<T>(average, n);
           });
-        });
+        }}));
 
 const Registration sum_elements_gradient =
     TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.").Formula([](Formula& f) {
@@ -106,12 +116,13 @@ T SumOfSquares(const T* x, std::int64_t n) {
 const Registration sum_sqr_elements =
     Total("SumSqrElements", "The sum of the squares of all elements.")
         .Gradient("SumSqrElementsGradient", {"x", "dy"}, {"dx"})
-        .Cpu([](const OperatorCall& op) {
+        .Formula(FormulaWhere{AppliesToStored, SumOfStored<[](const Expr& x) { return x * x; }>})
+        .Cpu(KernelOrFormula({.make = [](const OperatorCall& op) {
           return FloatKernel(op, [average = op.Bool("average")]<typename T>(const OpRun& run) {
             const std::int64_t n = run.In(0).size();
             *run.Out(0).As<T>() = SumOfSquares(run.In(0).As<T>(), n) * AverageFactor<T>(average, n);
           });
-        });
+        }}));
 
 const Registration sum_sqr_elements_gradient =
     TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.")

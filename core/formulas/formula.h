@@ -187,17 +187,17 @@ class Formula {
 // and for what the derivative reads and the operator is not given; it names operator and input.
 FormulaRule DerivativeOf(std::string forward);
 
-// A formula that says what an operator computes only where `applies` holds, of it and the shape of its input 0;
+// A formula that says what an operator computes only where `applies` holds, of it and dtype and shape of its input 0;
 // elsewhere its kernel alone says it, which it must have.
 struct FormulaWhere {
-  bool (*applies)(const OperatorCall&, const Shape&);
+  bool (*applies)(const OperatorCall&, DType, const Shape&);
   FormulaRule rule;
 
   void operator()(Formula& formula) const { rule(formula); }
   // Whether that of the operator says what it computes of such an input 0.
-  static bool Holds(const OperatorCall& op, const Shape& first) {
+  static bool Holds(const OperatorCall& op, DType dtype, const Shape& shape) {
     const auto* const where = op.schema().formula.target<FormulaWhere>();
-    return where == nullptr || where->applies(op, first);
+    return where == nullptr || where->applies(op, dtype, shape);
   }
 };
 

@@ -62,7 +62,7 @@ bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
   for (int o = 0; o < run.num_outputs(); ++o) {
     if (!IsOperandType(run.Out(o).dtype)) return false;
   }
-  return run.num_inputs() == 0 || FormulaWhere::Holds(op, *run.In(0).shape);
+  return run.num_inputs() == 0 || FormulaWhere::Holds(op, run.In(0).dtype, *run.In(0).shape);
 }
 
 bool ReadsStored(const OperatorCall& /*op*/, const OpRun& run) {
@@ -140,11 +140,13 @@ RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_num
     : values_{run.step(), with_run_number ? static_cast<std::int64_t>(run.context().RunNumber()) : 0,
               static_cast<std::int64_t>(op.random_id()), static_cast<std::int64_t>(op.seed())} {}
 
+bool AppliesToStored(const OperatorCall& /*op*/, DType dtype, const Shape& /*shape*/) { return IsStoredFloat(dtype); }
+
 bool RunsFormulaOfStored(const ShapeQuery& query) {
   const OperatorSchema& schema = query.op().schema();
   const auto kernel = schema.kernels.find(DeviceKind::kCpu);
   if (!schema.formula || kernel == schema.kernels.end()) return false;
-  if (!FormulaWhere::Holds(query.op(), query.In(0).shape)) return false;
+  if (!FormulaWhere::Holds(query.op(), query.In(0).dtype, query.In(0).shape)) return false;
   const KernelFactory& make = kernel->second.make;
   const auto* const function = make.target<RunFn (*)(const OperatorCall&)>();
   return (function != nullptr && *function == MakeByFormula) || make.target<FormulaOr>() != nullptr;

@@ -365,7 +365,7 @@ bool FormulaApplies(const ShapeQuery& query, std::span<const TensorInfo> outputs
     if (!IsOperandType(query.In(i).dtype)) return false;
   }
   return std::ranges::all_of(outputs, IsOperandType, &TensorInfo::dtype) &&
-         (query.num_inputs() == 0 || FormulaWhere::Holds(query.op(), query.In(0).shape));
+         (query.num_inputs() == 0 || FormulaWhere::Holds(query.op(), query.In(0).dtype, query.In(0).shape));
 }
 
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::uint64_t wanted) {

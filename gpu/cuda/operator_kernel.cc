@@ -73,7 +73,9 @@ Kernel MakeOperatorKernel(const OperatorSchema& schema) {
     return [made = std::make_shared<OperatorKernel>(op)](const OpRun& run) { made->Run(run); };
   }};
   kernel.checks_values = schema.formula_options.checks_values;
-  kernel.stops_after_faults = DeviceRunsFormula(schema);
+  // A kernel that stands beside a formula which applies elsewhere does not ask.
+  const bool is_formula_alone = schema.formula.target<FormulaWhere>() == nullptr || !FindLibraryKernel(schema.type);
+  kernel.stops_after_faults = DeviceRunsFormula(schema) && is_formula_alone;
   kernel.can_add_expanded = true;
   kernel.can_leave_out = true;
   return kernel;

@@ -28,7 +28,7 @@ RunFn Nothing(const OperatorCall&) {
 const Registration wrong[] = {
     OfX("test.RowsBesideFormula").Rows(Rows({{0}, {0}})).Formula(ByRowSum),
     OfX("test.ElementwiseBesideFormula").Elementwise().Formula(ByRowSum),
-    OfX("test.WhereAlone").Formula(FormulaWhere{[](const OperatorCall&, const Shape&) { return false; }, Twice}),
+    OfX("test.WhereAlone").Formula(FormulaWhere{[](const OperatorCall&, DType, const Shape&) { return false; }, Twice}),
     OfX("test.DoubledInputs").Input("x", "again").Formula(Twice),
     OfX("test.DoubledOutputs").Output("y", "again").Formula(Twice),
     OfX("test.DoubledArguments").Arg("a", 1, "a").Arg("a", 2.0f, "a").Formula(Twice),

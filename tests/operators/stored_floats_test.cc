@@ -59,6 +59,11 @@ const std::vector<Case> kCases = {
     {"DivGradient", {Shape({5}), Shape({300, 5}), Shape({300, 5})}, 2},
     {"ReduceSum", {Shape({3, 700})}},
     {"ReduceMean", {Shape({2, 3, 5})}},
+    {"SumElements", {Shape({3, 700})}},
+    {"SumElements", {Shape({0, 3})}},
+    {"SumSqrElements", {Shape({2, 3000})}},
+    {"AveragedLoss", {Shape({2, 300})}},
+    {"SumElementsGradient", {Shape({3, 40}), Shape({1})}},
     {"SumSqrElementsGradient", {Shape({3, 40}), Shape({1})}},
     {"SumReduceLike", {Shape({300, 5}), Shape({5})}},
     {"SumReduceLike", {Shape({4, 5, 6}), Shape({5, 1})}},
@@ -119,6 +124,42 @@ TEST(StoredFloats, AreMasked) {
   }
 }
 
+// Whose kernels for float read one element of a row.
+TEST(StoredFloats, AreProbabilitiesOfLabels) {
+  const Tensor labels = Tensor::Of<std::int32_t>({3, 1}, {39, 0, 7});
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    std::vector<double> probabilities = Numbers(120, 1);
+    for (double& p : probabilities) p = p * p / 9;
+    probabilities[39] = 0;
+    const Tensor x = StoredTensor(dtype, Shape({3, 40}), probabilities),
+                 dy = StoredTensor(dtype, Shape({3}), {1, -2, 3});
+    const auto loss = [&](const Tensor& of, const Tensor& label) {
+      return OpTest("LabelCrossEntropy").Input("x", of).Input("label", label);
+    };
+    const auto gradient = [&](const Tensor& of, const Tensor& label, const Tensor& gradient_of_y) {
+      return OpTest("LabelCrossEntropyGradient").Input("x", of).Input("label", label).Input("dy", gradient_of_y);
+    };
+    ExpectRounded(loss(x, labels).Run()[0], loss(LoadedTensor(x), labels).Run()[0], dtype);
+    ExpectRounded(gradient(x, labels, dy).Run()[0], gradient(LoadedTensor(x), labels, LoadedTensor(dy)).Run()[0],
+                  dtype);
+    for (const std::int64_t bad : {40, -1}) {
+      const Tensor wrong = Tensor::Of<std::int64_t>({3}, {1, bad, 5});
+      const std::string message = StrCat("…label 1 is ", bad, "; there are classes 0 to 39\n");
+      ExpectError([&] { loss(x, wrong).Run(); }, message);
+      ExpectError([&] { loss(LoadedTensor(x), wrong).Run(); }, message);
+      ExpectError([&] { gradient(x, wrong, dy).Run(); }, message);
+    }
+  }
+}
+
+TEST(StoredFloats, HaveMeansOfAll) {
+  for (const char* type : {"SumElements", "SumSqrElements"}) {
+    const Tensor x = StoredTensor(DType::kBFloat16, Shape({5, 30}), Numbers(150, 2));
+    const auto mean = [&](const Tensor& of) { return OpTest(type).Arg("average", 1).Input("x", of).Run()[0]; };
+    ExpectRounded(mean(x), mean(LoadedTensor(x)), DType::kBFloat16);
+  }
+}
+
 // The gradient of a product whose second factor is repeated: 1 for each element of y, in the dtype of y.
 TEST(StoredFloats, HaveGradientsOfTheirOwnDType) {
   NetDef net;
@@ -158,8 +199,11 @@ TEST(StoredFloats, AreRefusedWhereNothingLoadsThem) {
               "…type mismatch: FC works on float and double; x is float16 [2, 3]");
   ExpectError([&] { OpTest("ReduceSum").Ints("axes", {0}).Input("x", x).Run(); },
               "…type mismatch: ReduceSum works on float and double; x is float16 [2, 3]");
-  ExpectError([&] { OpTest("SumElements").Input("x", x).Run(); },
-              "…type mismatch: SumElements works on float and double; x is float16 [2, 3]");
+  ExpectError(
+      [&] {
+        OpTest("Accuracy").Input("x", x).Input("l", Tensor::Of<std::int32_t>({2}, {0, 1})).Run();
+      },
+      "…type mismatch: Accuracy works on float and double; x is float16 [2, 3]");
   ExpectError([&] { OpTest("Add").Input("a", x).Input("b", LoadedTensor(x)).Run(); },
               "…type mismatch: Add needs inputs of one type; a is float16 [2, 3] and b is float [2, 3]");
 }
