@@ -73,18 +73,32 @@ const OperatorSchema* FindGradient(const GradientOp& made) {
   }
 }
 
-// The first of the names that mean what an operator may have any number of, or "".
-std::string NameOfAny(const OperatorSchema& forward, const GradientOp& declared) {
-  const auto is_any = [&](const Meaning& means) {
-    if (means == Meaning{}) return false;
-    const bool is_input = means.kind == Meaning::Kind::kInput || means.kind == Meaning::Kind::kInputGradient;
-    return (is_input ? forward.inputs : forward.outputs)[means.index].variadic;
-  };
-  for (const std::string& name : declared.inputs) {
-    if (is_any(ReadBy(forward, name))) return name;
-  }
-  for (const std::string& name : declared.outputs) {
-    if (is_any(GivenBy(forward, name))) return name;
+bool IsOfInput(const Meaning& means) {
+  return means.kind == Meaning::Kind::kInput || means.kind == Meaning::Kind::kInputGradient;
+}
+
+// Whether it is what an operator may have any number of.
+bool IsOfAny(const OperatorSchema& forward, const Meaning& means) {
+  return means != Meaning{} && (IsOfInput(means) ? forward.inputs : forward.outputs)[means.index].variadic;
+}
+
+// Why the names do not say which gradient operator that is, or "": of inputs of which there may be any number, the last
+// name means all.
+std::string ProblemOfAny(const OperatorSchema& forward, const GradientOp& declared) {
+  for (const auto& [names, meaning_of] :
+       {std::pair(&declared.inputs, &ReadBy), std::pair(&declared.outputs, &GivenBy)}) {
+    for (const std::string& name : *names) {
+      const Meaning means = meaning_of(forward, name);
+      if (!IsOfAny(forward, means)) continue;
+      const std::string start =
+          StrCat("the gradient of ", forward.type, " names \"", name, "\", of which there may be any number, ");
+      if (!IsOfInput(means)) {
+        return StrCat(start,
+                      "and a name stands for one: declare the gradient by a function, .Gradient([](GradientBuilder& g) "
+                      "{ … })");
+      }
+      if (name != names->back()) return StrCat(start, "before others: name it last");
+    }
   }
   return "";
 }
@@ -153,18 +167,28 @@ Operator DerivedGradientOf(const OperatorSchema& forward) {
     const std::string doc = is_input    ? StrCat("input of ", forward.type, ", ", forward.inputs[i].doc)
                             : is_output ? StrCat("output of ", forward.type, ", ", forward.outputs[i].doc)
                                         : StrCat("the shape of ", WithoutD(name));
-    is_optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
+    if (IsOfAny(forward, ReadBy(forward, name))) {
+      is_optional ? op.OptionalInputs(name, doc) : op.Inputs(name, doc);
+    } else {
+      is_optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
+    }
   }
   for (const std::string& name : declared.outputs) {
     const auto [kind, i] = GivenBy(forward, name);
     const bool is_optional = kind == Meaning::Kind::kInputGradient && forward.inputs[i].optional;
     const std::string doc = StrCat("the shape of ", WithoutD(name));
-    is_optional ? op.OptionalOutput(name, doc) : op.Output(name, doc);
+    if (IsOfAny(forward, GivenBy(forward, name))) {
+      const std::string each = StrCat("one for each, of ", doc);
+      is_optional ? op.OptionalOutputs(name, each) : op.Outputs(name, each);
+    } else {
+      is_optional ? op.OptionalOutput(name, doc) : op.Output(name, doc);
+    }
   }
   op.Args(forward.arguments).Formula(DerivativeOf(forward.type));
   if (forward.check) op.Check(forward.check);
   if (forward.is_private) op.Private();
-  if (forward.inputs.size() != 1 || forward.outputs.size() != 1 || !forward.AllowsInPlace(0, 0)) return op;
+  const bool is_of_one = forward.inputs.size() == 1 && forward.outputs.size() == 1 && !forward.inputs[0].variadic;
+  if (!is_of_one || !forward.AllowsInPlace(0, 0)) return op;
   std::vector<std::pair<int, int>> pairs;
   for (size_t i = 0; i < declared.inputs.size(); ++i) pairs.emplace_back(static_cast<int>(i), 0);
   op.InPlace(std::move(pairs));
@@ -188,16 +212,22 @@ void AddDeclaredGradient(GradientBuilder& g) {
                                   : PositionOf(schema.outputs, i, g.op().num_outputs());
     if (position < 0) continue;
     const bool reads_shape = gradient != nullptr && gradient->ReadsShapeAlone(static_cast<int>(k));
-    if (is_input && !reads_shape) ExpectInputKept(g.op(), position);
-    op.inputs.push_back(is_input ? g.I(position) : kind == Meaning::Kind::kOutput ? g.O(position) : g.GO(position));
-    reads.push_back(declared.inputs[k]);
+    const int end = is_input && schema.inputs[i].variadic ? g.op().num_inputs() : position + 1;
+    for (int p = position; p < end; ++p) {
+      if (is_input && !reads_shape) ExpectInputKept(g.op(), p);
+      op.inputs.push_back(is_input ? g.I(p) : kind == Meaning::Kind::kOutput ? g.O(p) : g.GO(p));
+      reads.push_back(declared.inputs[k]);
+    }
   }
   for (const std::string& name : declared.outputs) {
     const auto [kind, i] = GivenBy(schema, name);
     const int position = kind == Meaning::Kind::kNone ? -1 : PositionOf(schema.inputs, i, g.op().num_inputs());
     if (position < 0) continue;
-    op.outputs.push_back(g.GI(position));
-    gives.push_back(name);
+    const int end = schema.inputs[i].variadic ? g.op().num_inputs() : position + 1;
+    for (int p = position; p < end; ++p) {
+      op.outputs.push_back(g.GI(p));
+      gives.push_back(name);
+    }
   }
   if (gradient != nullptr && gradient->formula && IsWrittenAsGradient(schema, *gradient)) {
     ExpectTaken(schema, gradient->inputs, reads, ReadBy);
@@ -247,12 +277,7 @@ std::string GradientOpProblem(const OperatorSchema& forward, const GradientOp& m
 std::string DeclaredGradientProblem(const OperatorSchema& schema) {
   if (!schema.declared_gradient) return "";
   const GradientOp& declared = *schema.declared_gradient;
-  if (const std::string any = NameOfAny(schema, declared); !any.empty()) {
-    return StrCat(
-        "the gradient of ", schema.type, " names \"", any,
-        "\", of which there may be any number, and a name stands for one: declare the gradient by a function, "
-        ".Gradient([](GradientBuilder& g) { … })");
-  }
+  if (std::string problem = ProblemOfAny(schema, declared); !problem.empty()) return problem;
   for (const std::string& name : declared.inputs) {
     if (ReadBy(schema, name) != Meaning{}) continue;
     return StrCat("the gradient of ", schema.type, " reads \"", name,

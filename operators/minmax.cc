@@ -1,6 +1,7 @@
 // Max, Min: the greatest and the least of the inputs, element by element.
 //
-// Their gradients are no DerivativeOf, which knows no variadic inputs: each of several equal inputs gets all of it.
+// Their gradients say their formula: each of several equal inputs gets all of it. That of a DerivativeOf has the same bits
+// for inputs of one shape, goes through the maxima again, and would sum itself what is repeated, which nets do as Caffe2's.
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"

@@ -14,6 +14,12 @@ bool Declares(const std::vector<Formal>& formals, std::string_view name) {
   return IndexOf(formals, name, &Formal::name) >= 0;
 }
 
+// Whether it is the name of what there may be any number of.
+bool IsOfAny(const std::vector<Formal>& formals, std::string_view name) {
+  const int i = IndexOf(formals, name, &Formal::name);
+  return i >= 0 && formals[i].variadic;
+}
+
 // Whether a name is "d" and that of a formal.
 bool IsGradientOf(const std::vector<Formal>& formals, std::string_view name) {
   return name.starts_with('d') && Declares(formals, name.substr(1));
@@ -36,11 +42,7 @@ class FormulaDerivative {
     CheckNames();
     const std::vector<FormulaOutput> values = ForwardOutputs();
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
-    const int num_outputs = formula_.query_.op().num_outputs();
-    for (size_t i = 0; i < schema_.outputs.size(); ++i) {
-      if (PositionOf(schema_.outputs, static_cast<int>(i), num_outputs) < 0) continue;
-      reads_of_.push_back(ReadsOf(schema_.outputs[i].name.substr(1)));
-    }
+    FindReads();
     const std::int64_t num_elements = FindAccesses();
     is_one_row_ = IsSummedOverAll() && MayBeOneRow(num_elements);
     if (is_one_row_) {
@@ -74,14 +76,18 @@ class FormulaDerivative {
     for (const auto& [what, formals] : {std::pair("input", &forward_.inputs), std::pair("output", &forward_.outputs)}) {
       const int any = IndexOf(*formals, true, &Formal::variadic);
       if (any < 0) continue;
-      Fail(StrCat("of whose ", what, " \"", (*formals)[any].name,
-                  "\" there may be any number, which names do not tell apart: say here what the gradient is"));
+      const std::string& name = (*formals)[any].name;
+      const bool is_input = formals == &forward_.inputs;
+      if (is_input && IsOfAny(schema_.inputs, name)) continue;
+      Fail(StrCat("of whose ", what, " \"", name, "\" there may be any number, which names do not tell apart: ",
+                  is_input ? StrCat("declare .Inputs(\"", name, "\", …) here, too, or ") : "",
+                  "say here what the gradient is"));
     }
     if (formula_.query_.op().num_inputs() == 0) Fail("and is given nothing");
     for (const Formal& input : schema_.inputs) {
       const bool is_known = Declares(forward_.inputs, input.name) || Declares(forward_.outputs, input.name) ||
                             IsGradientOf(forward_.outputs, input.name);
-      if (is_known && !input.variadic) continue;
+      if (is_known && (!input.variadic || IsOfAny(forward_.inputs, input.name))) continue;
       Fail(StrCat("and its input \"", input.name, "\" is no input (", NamesOf(forward_.inputs), "), output (",
                   NamesOf(forward_.outputs), ") or gradient of an output (", NamesOf(forward_.outputs, "d"),
                   ") of that: name it as what it is"));
@@ -92,7 +98,8 @@ class FormulaDerivative {
                   NamesOf(forward_.outputs, "d")));
     }
     for (const Formal& output : schema_.outputs) {
-      if (IsGradientOf(forward_.inputs, output.name) && !output.variadic) continue;
+      const bool is_gradient = IsGradientOf(forward_.inputs, output.name);
+      if (is_gradient && output.variadic == IsOfAny(forward_.inputs, output.name.substr(1))) continue;
       Fail(StrCat("and its output \"", output.name, "\" is no gradient of an input (", NamesOf(forward_.inputs, "d"),
                   ") of that: name it as what it is"));
     }
@@ -132,13 +139,34 @@ class FormulaDerivative {
     }
   }
 
+  // What the forward formula reads of each input of which this operator gives the gradient.
+  void FindReads() {
+    const OperatorCall& op = formula_.query_.op();
+    for (size_t i = 0; i < schema_.outputs.size(); ++i) {
+      const Formal& output = schema_.outputs[i];
+      const int position = PositionOf(schema_.outputs, static_cast<int>(i), op.num_outputs());
+      if (position < 0) continue;
+      const std::string name = output.name.substr(1);
+      const int formal = IndexOf(schema_.inputs, name, &Formal::name);
+      const int input = formal < 0 ? Formula::kNotGiven : PositionOf(schema_.inputs, formal, op.num_inputs());
+      const int count = output.variadic ? op.num_outputs() - position : 1;
+      if (output.variadic && count > op.num_inputs() - input) {
+        FailFormula(formula_.query_, ErrorCode::kInvalidNet,
+                    StrCat(" has ", count, " outputs for gradients of ", op.num_inputs() - input, " inputs"));
+      }
+      for (int k = 0; k < count; ++k) reads_of_.push_back(ReadsOf(input >= 0 ? input + k : input, name));
+    }
+  }
+
   // Numbers of what the forward formula reads of an input: an element, or blocks. None: it reads nothing, and there is
   // no such input here.
-  std::vector<int> ReadsOf(const std::string& name) {
+  std::vector<int> ReadsOf(int input, const std::string& name) {
     const auto reads_it = [&](const Read& read) {
-      return read.access != Access::kNone && !IsRunValue(read.input) && read.name == name;
+      return read.access != Access::kNone && read.input == input && (input != Formula::kNotGiven || read.name == name);
     };
-    if (std::ranges::none_of(formula_.reads_, reads_it) && Declares(schema_.inputs, name)) formula_.In(name);
+    if (std::ranges::none_of(formula_.reads_, reads_it) && input >= 0) {
+      formula_.ReadInput({.input = input, .access = Access::kElement, .name = name});
+    }
     std::vector<int> reads;
     for (size_t i = 0; i < formula_.reads_.size(); ++i) {
       const Read& read = formula_.reads_[i];

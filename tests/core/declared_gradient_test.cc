@@ -161,7 +161,7 @@ const Registration derived_from_kept_noise = Noisy("test.DerivedFromKeptNoise")
                                                    f.Out({f.In("x") * noise, noise});
                                                  });
 
-// What an operator may have any number of has one name for all.
+// What an operator may have any number of has one name for all, which is the last.
 void SumOfSquares(Formula& f) {
   Expr sum = 0.0;
   for (const Expr& x : f.Ins("x")) sum = sum + x * x;
@@ -208,12 +208,11 @@ const std::map<std::string, std::string>& Wrong() {
        "numbers that its gradient needs, and would draw others: let test.DerivedFromNoise give them, or what follows "
        "from them, as an output, and declare that as an input here"},
       {"test.AnyDerived",
-       "the gradient of test.AnyDerived names \"x\", of which there may be any number, and a name stands for one: "
-       "declare the gradient by a function, .Gradient([](GradientBuilder& g) { … })"},
+       "the gradient of test.AnyDerived names \"x\", of which there may be any number, before others: name it last"},
       {"test.AnyBesides",
        "test.AnyBesidesGradient is declared as the derivative of test.AnyBesides, of whose input \"x\" there may be "
-       "any "
-       "number, which names do not tell apart: say here what the gradient is"},
+       "any number, which names do not tell apart: declare .Inputs(\"x\", …) here, too, or say here what the gradient "
+       "is"},
       {"test.AnyGiven",
        "the gradient of test.AnyGiven names \"y\", of which there may be any number, and a name stands for one: "
        "declare "
