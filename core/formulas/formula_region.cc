@@ -224,7 +224,8 @@ class FormulaCompiler {
         });
     if (dims.size() > kRegionDims) {
       FailFormula(query_, ErrorCode::kShapeMismatch,
-                  StrCat(" repeats its inputs along more than ", kRegionDims, " dimensions of ", shape_));
+                  StrCat(" repeats its inputs along more than ", kRegionDims, " dimensions of ", shape_,
+                         ": repeat one of them first, as Tile does"));
     }
     Region& region = result_.region;
     const auto set = [&](RegionOperand* operand, const Strides& strides) {

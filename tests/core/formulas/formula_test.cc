@@ -324,7 +324,8 @@ TEST(Formula, RefusesShapesThatDoNotMeet) {
             "…test.FormulaBad needs second to have one element; its inputs are");
   ExpectBad([](Formula& f) { f.Out({f.In("a") + f.In("b")}); }, {.shape = Shape({2, 1, 2, 1, 2})},
             {.shape = Shape({1, 2, 1, 2, 1})},
-            "…test.FormulaBad repeats its inputs along more than 4 dimensions of [2, 2, 2, 2, 2]; its inputs are");
+            "…test.FormulaBad repeats its inputs along more than 4 dimensions of [2, 2, 2, 2, 2]: repeat one of them "
+            "first, as Tile does; its inputs are");
 }
 
 TEST(Formula, RefusesTypesThatDoNotMeet) {
