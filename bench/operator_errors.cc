@@ -1,7 +1,9 @@
 // Errors of operators against the same sums and functions in long double, on random inputs, for float and double: one
-// line for each output.
+// line for each output, and one ("was") for what the operator computed before, where CHANGELOG.md says that it changed.
 //
 //   build/release/bench/stepnet_operator_errors [OPERATOR...]
+#include "operator_errors.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/core/random.h"
 #include "stepnet/core/run_context.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
@@ -22,49 +25,11 @@
 namespace stepnet {
 namespace {
 
-using Exact = long double;
-using Numbers = std::vector<Exact>;
-
-// An input: numbers drawn evenly from [low, high), or one int32 that is 0.
-struct Input {
-  std::vector<std::int64_t> shape;
-  double low = -1;
-  double high = 1;
-  bool is_step_number = false;
-};
-
-struct Case {
-  std::string type;
-  std::string sizes;  // for people
-  std::vector<Input> inputs;
-  std::vector<std::string> outputs;
-  // What the outputs are, of what the inputs are; an output that is left empty is not compared.
-  std::function<std::vector<Numbers>(const std::vector<Numbers>& inputs)> exact;
-  std::vector<std::pair<std::string, std::int64_t>> arguments = {};
-  bool is_of_rows = false;  // axes = [-1]
-};
-
-Exact Sigmoid(Exact x) { return 1 / (1 + std::exp(-x)); }
-
 // Calls fn(first, last) for the elements of each row.
 template <typename Fn>
 void ForRows(std::size_t size, std::int64_t columns, const Fn& fn) {
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t begin = 0; begin < size; begin += width) fn(begin, begin + width);
-}
-
-template <typename Term>
-Exact SumOf(std::size_t begin, std::size_t end, const Term& term) {
-  Exact sum = 0;
-  for (std::size_t i = begin; i < end; ++i) sum += term(i);
-  return sum;
-}
-
-template <typename Fn>
-Numbers EachOf(std::size_t size, const Fn& fn) {
-  Numbers y(size);
-  for (std::size_t i = 0; i < size; ++i) y[i] = fn(i);
-  return y;
 }
 
 Numbers Softmax(const Numbers& x, std::int64_t columns, bool log) {
@@ -293,7 +258,7 @@ std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
 }
 
 template <typename T>
-Tensor Draw(const Input& operand, std::mt19937_64& random, Numbers* numbers) {
+Tensor Draw(const Input& operand, const Numbers& first, std::mt19937_64& random, Numbers* numbers) {
   const Shape shape(operand.shape);
   if (operand.is_step_number) {
     Tensor step(DType::kInt32, shape);
@@ -301,6 +266,11 @@ Tensor Draw(const Input& operand, std::mt19937_64& random, Numbers* numbers) {
     return step;
   }
   Tensor tensor(DTypeOfT<T>::value, shape);
+  if (operand.of_first != nullptr) {
+    for (const Exact x : first) numbers->push_back(static_cast<T>(operand.of_first(x)));
+    std::ranges::copy(*numbers, tensor.data<T>());
+    return tensor;
+  }
   for (std::int64_t i = 0; i < shape.size(); ++i) {
     const double unit = std::ldexp(static_cast<double>(random() >> 11), -53);
     const auto value = static_cast<T>(operand.low + (operand.high - operand.low) * unit);
@@ -311,7 +281,7 @@ Tensor Draw(const Input& operand, std::mt19937_64& random, Numbers* numbers) {
 }
 
 template <typename T>
-void PrintErrors(const Case& of, const std::string& output, const T* got, const Numbers& want) {
+void PrintErrors(const Case& of, const std::string& output, const T* got, const Numbers& want, const char* was = "") {
   Exact errors = 0, size = 0, largest = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const Exact error = std::fabs(got[i] - want[i]);
@@ -320,8 +290,8 @@ void PrintErrors(const Case& of, const std::string& output, const T* got, const 
     largest = std::max(largest, error);
   }
   const Exact relative = std::ldexp(std::sqrt(errors / size), std::numeric_limits<T>::digits);
-  std::printf("%-26s %-32s %-7s %-8s %9.3Lg %11.3Lg\n", of.type.c_str(), of.sizes.c_str(),
-              DTypeName(DTypeOfT<T>::value), output.c_str(), relative, largest);
+  std::printf("%-26s %-38s %-7s %-8s %9.3Lg %11.3Lg %s\n", of.type.c_str(), of.sizes.c_str(),
+              DTypeName(DTypeOfT<T>::value), output.c_str(), relative, largest, was);
 }
 
 template <typename T>
@@ -334,7 +304,7 @@ void Measure(const Case& one) {
   std::vector<Numbers> numbers(one.inputs.size());
   for (std::size_t i = 0; i < one.inputs.size(); ++i) {
     def.add_input(StrCat("x", i));
-    inputs.push_back(Draw<T>(one.inputs[i], random, &numbers[i]));
+    inputs.push_back(Draw<T>(one.inputs[i], numbers[0], random, &numbers[i]));
     infos.push_back({.dtype = inputs.back().dtype(), .shape = inputs.back().shape()});
   }
   for (const std::string& output : one.outputs) def.add_output(output);
@@ -343,10 +313,22 @@ void Measure(const Case& one) {
     argument.set_name(name);
     argument.set_i(value);
   }
+  for (const auto& [name, value] : one.floats) {
+    Argument& argument = *def.add_arg();
+    argument.set_name(name);
+    argument.set_f(value);
+  }
   if (one.is_of_rows) {
     Argument& axes = *def.add_arg();
     axes.set_name("axes");
     axes.add_ints(-1);
+  }
+  if (one.num_random > 0) {
+    Argument &shape = *def.add_arg(), &dtype = *def.add_arg();
+    shape.set_name("shape");
+    shape.add_ints(one.num_random);
+    dtype.set_name("dtype");
+    dtype.set_i(sizeof(T) == sizeof(float) ? 1 : 13);  // as in files
   }
   const OperatorCall call(def);
   for (const TensorInfo& info : call.schema().shapes(ShapeQuery(call, infos))) {
@@ -357,14 +339,24 @@ void Measure(const Case& one) {
   for (Tensor& tensor : outputs) out.push_back(tensor.View());
   RunContext context;
   call.schema().FindKernel(DeviceKind::kCpu)->make(call)(OpRun(in, out, context));
+  if (one.num_random > 0) {
+    const RandomStream stream(call.seed(), call.random_id(), /*run=*/0, /*step=*/0);
+    numbers = {EachOf(static_cast<std::size_t>(one.num_random), [&](std::size_t i) { return stream.Word(i); })};
+  }
   const std::vector<Numbers> exact = one.exact(numbers);
   for (std::size_t o = 0; o < exact.size(); ++o) {
+    if (exact[o].empty()) continue;
     PrintErrors<T>(one, one.outputs[o], outputs[o].data<T>(), exact[o]);
+    if (!one.before.template Of<T>()) continue;
+    std::vector<std::vector<T>> rounded;
+    for (const Numbers& input : numbers) rounded.emplace_back(input.begin(), input.end());
+    PrintErrors<T>(one, one.outputs[o], one.before.template Of<T>()(rounded).data(), exact[o], "was");
   }
 }
 
 int Main(const std::vector<std::string>& types) {
   std::vector<Case> cases = PointwiseCases();
+  for (Case& one : ChangedCases()) cases.push_back(std::move(one));
   for (const auto& [rows, columns] : {std::pair(400, 256), {64, 4096}}) {
     for (Case& one : RowCases(rows, columns)) cases.push_back(std::move(one));
   }
@@ -375,7 +367,7 @@ int Main(const std::vector<std::string>& types) {
     return 2;
   }
   std::printf("error: root mean square, in 2^-24 (float) or 2^-53 (double) of that of the exact values\n");
-  std::printf("%-26s %-32s %-7s %-8s %9s %11s\n", "operator", "inputs", "dtype", "output", "error", "largest");
+  std::printf("%-26s %-38s %-7s %-8s %9s %11s\n", "operator", "inputs", "dtype", "output", "error", "largest");
   for (const Case& one : cases) {
     if (!types.empty() && std::ranges::find(types, one.type) == types.end()) continue;
     Measure<float>(one);
