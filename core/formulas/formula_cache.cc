@@ -172,9 +172,15 @@ std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
 }
 
 bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
-  if (!query.op().schema().formula || !FormulaApplies(query, {})) return kernel.checks_values;
-  const std::vector<Expr> roots = FindFormula(query)->formula().region.Roots();
-  return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
+  if (!query.op().schema().formula) return kernel.checks_values;
+  try {
+    const std::shared_ptr<const OperatorParts> made = FindParts(query);
+    if (made->parts.empty()) return kernel.checks_values;
+    const std::vector<Expr> roots = made->parts[0].region.Roots();
+    return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
+  } catch (const ValueUnknown&) {  // shapes follow from what an input holds
+    return kernel.checks_values;
+  }
 }
 
 bool FollowsInputs(const ShapeQuery& query) {
