@@ -67,7 +67,7 @@ TEST_F(Nvrtc, TellsSpillsAndWarnings) {
 // The kernels of all operators that have a formula, for inputs of few elements and of shapes that fit.
 TEST_F(Nvrtc, CompilesEveryFormulaWithoutWarningOrSpill) {
   std::string kernels;
-  int operators = 0;
+  int operators = 0, of_whole_numbers = 0;
   for (const std::string& type : OperatorTypes()) {
     if (type.starts_with("test.")) continue;  // of other tests
     const OperatorSchema& schema = GetOperator(type);
@@ -77,8 +77,14 @@ TEST_F(Nvrtc, CompilesEveryFormulaWithoutWarningOrSpill) {
     EXPECT_FALSE(source.launches.empty()) << type;
     kernels += source.kernels;
     ++operators;
+    if (!MayDivideByZero(schema)) continue;  // which of whole numbers is another kernel
+    const std::optional<SampledFormula> of_wholes = SampleFormula(schema, {.dtype = DType::kInt64});
+    if (!of_wholes || !of_wholes->is_ruled) continue;
+    kernels += PrintRegion(of_wholes->region, SourceOptionsOf(*of_wholes, type + "OfWholes")).kernels;
+    ++of_whole_numbers;
   }
   EXPECT_GT(operators, 60);
+  EXPECT_GT(of_whole_numbers, 0);
   const std::string text = StrCat(DeviceCodeText(), "\nusing namespace stepnet::device;\n", kernels);
   for (const char* architecture : kArchitectures) {
     const DeviceCode code = CompileDeviceCode(text, architecture);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "region_runner.h"
@@ -255,6 +256,36 @@ TEST_F(RegionSourceOnHost, NotesTheFirstFault) {
   runner_.Run(printed[0], inputs, outputs, &record);
   EXPECT_EQ(FaultOf(record).error.message(), "2000 is not below 80");
   runner_.Run(printed[0], inputs, outputs, nullptr);  // nobody asks
+}
+
+// As the formula of an operator has it, whose author said nothing of 0.
+TEST_F(RegionSourceOnHost, NotesTheFirstDivisionByZero) {
+  constexpr std::int64_t kCount = 3000;
+  constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+  OperatorDef def;
+  def.set_type("Div");
+  for (const char* input : {"a", "b"}) def.add_input(input);
+  def.add_output("c");
+  const OperatorCall call(def);
+  const std::vector<TensorInfo> infos(2, {.dtype = DType::kInt32, .shape = Shape({kCount})});
+  const FormulaRegion formula = MakeFormulaRegion(ShapeQuery(call, infos));
+  const std::vector<PrintedRegion> printed = {Printed(formula.region, {.name = "quotient"})};
+  runner_.Compile(printed);
+  std::vector<std::int32_t> a(kCount, 7), b(kCount, -1), c(kCount);
+  a[3] = kLowest;
+  for (const int bad : {2999, 1203, 1404}) b[bad] = 0;
+  a[1203] = 77;
+  const void* inputs[] = {a.data(), b.data()};
+  void* outputs[] = {c.data()};
+  DeviceFault record;
+  runner_.Run(printed[0], inputs, outputs, &record);
+  ASSERT_TRUE(record.any());
+  EXPECT_EQ(PlaceOf(record), (FaultPlace{.step = kStepOfTests, .op = kInstructionOfTests, .element = 1203}));
+  EXPECT_EQ(FaultOf(record).error.message(),
+            "Div of the integer 77 by 0 for element {element} of the output, in a / b");
+  EXPECT_EQ(c[3], kLowest) << "by -1";
+  EXPECT_EQ(c[4], -7);
+  EXPECT_EQ(c[1203], 0);
 }
 
 TEST_F(RegionSourceOnHost, TakesValuesWithTheLaunch) {
