@@ -181,8 +181,9 @@ class Formula {
 // The formula of a gradient operator: the derivative of what the operator type `forward` computes. Names say what is
 // what. An input named as an input of the forward operator is that; one named as an output of it is what it gave, and
 // is read in place of computing it again; "d" and the name of an output is the gradient of that, of which none arrives
-// where the operator does not have this input. Outputs are "d" and the name of an input. Both operators have the same
-// arguments. What of the forward operator the derivative does not read need not be declared.
+// where the operator does not have this input. Outputs are "d" and the name of an input. The name of what there may be
+// any number of (Inputs) is all of them in both, and is the last. Both operators have the same arguments. What of the
+// forward operator the derivative does not read need not be declared.
 // Where the operator is used, throws kInternal for a forward operator without formula, for names that are none of these
 // and for what the derivative reads and the operator is not given; it names operator and input.
 FormulaRule DerivativeOf(std::string forward);
