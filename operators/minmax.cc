@@ -1,7 +1,8 @@
 // Max, Min: the greatest and the least of the inputs, element by element.
 //
-// Their gradients say their formula: each of several equal inputs gets all of it. That of a DerivativeOf has the same bits
-// for inputs of one shape, goes through the maxima again, and would sum itself what is repeated, which nets do as Caffe2's.
+// Their gradients say their formula: each of several equal inputs gets all of it. That of a DerivativeOf has the same
+// bits for inputs of one shape, goes through the maxima again, and would sum itself what is repeated, which nets do as
+// Caffe2's.
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"

@@ -41,7 +41,7 @@ enum class ExprOp : std::uint8_t {
   kSubtract,
   kMultiply,
   kDivide,  // integers round towards 0; the lowest by -1 is itself. By 0 they give 0, which formulas make a fault
-  kMod,     // a - trunc(a / b) * b exactly, with the sign of a (C's % and fmod); integers: by -1 and 0 it is 0, likewise
+  kMod,     // a - trunc(a / b) * b exactly, with the sign of a (C's % and fmod); integers by -1 and 0 give 0, likewise
   kMin,     // a where a is NaN; else a < b ? a : b. So NaN where one is NaN, and b of two equal ones (0 and -0)
   kMax,     // a where a is NaN; else a > b ? a : b
   // float × float → float

@@ -54,9 +54,10 @@ TEST_P(BadValues, InAStepNetNameOperatorAndStep) {
       running->Run();
       running->Wait();
     });
-    EXPECT_TRUE(error.starts_with(
-        "invalid argument: Div of the integer 7 by 0 for element 1 of the output, in a / b\n  at op 0 `q = Div(a_t, b_t)` with "
-        "a_t int64 [1, 1, 2], b_t int64 [1, 1, 2]\n  in net \"step\""))
+    EXPECT_TRUE(
+        error.starts_with("invalid argument: Div of the integer 7 by 0 for element 1 of the output, in a / b\n  at op "
+                          "0 `q = Div(a_t, b_t)` with "
+                          "a_t int64 [1, 1, 2], b_t int64 [1, 1, 2]\n  in net \"step\""))
         << error;
     EXPECT_NE(error.find("step 1"), std::string::npos) << error;
     feed(7);
