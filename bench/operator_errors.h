@@ -1,4 +1,4 @@
-// Of which operators errors are measured, and what their exact results are.
+// The operators whose errors are measured, and their exact results.
 #pragma once
 
 #include <cmath>

@@ -5,7 +5,6 @@
 
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
-#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/recomputable.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
@@ -39,8 +38,7 @@ class ForwardPlanMaker {
 
   StepToRecompute MakeStepToRecompute() {
     Import();
-    RunPassesBefore("recompute", PlanSettingsOf(spec_).options, &graph_);
-    return {std::move(graph_), LentBack()};
+    return {WithRoundingDecided(std::move(graph_), PlanSettingsOf(spec_).options), LentBack()};
   }
 
  private:

@@ -21,6 +21,11 @@ std::int64_t MinChunks(const RunOptions& options) {
 
 }  // namespace
 
+StepGraph WithRoundingDecided(StepGraph graph, const RunOptions& options) {
+  RunPassesBefore("recompute", options, &graph);
+  return graph;
+}
+
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
   std::vector<RecomputedValue> recomputed = settings.recomputed;
   RunPasses(settings.options, &graph, [&](StepGraph* decided) {

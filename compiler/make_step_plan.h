@@ -27,4 +27,7 @@ struct PlanSettings {
 // for an operator that has no kernel.
 StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings);
 
+// Such a graph when all is decided by which anything is rounded, before the pass "recompute".
+StepGraph WithRoundingDecided(StepGraph graph, const RunOptions& options);
+
 }  // namespace stepnet

@@ -24,7 +24,7 @@ Expr Factor(Formula& f) {
   return Expr::Constant(dtype, 1) / elements;
 }
 
-// Of 16 bits; floats are for kernels and, on a GPU, for many blocks at once, where a row is one block's.
+// For 16 bits alone: floats are for kernels and, on a GPU, for many blocks at once, where a row is one block's.
 template <auto term>
 void SumOfStored(Formula& f) {
   const Expr factor = Factor(f);

@@ -28,7 +28,7 @@ Kernel FormulaKernelOr(KernelFactory otherwise);
 // only stored: inputs of float16 or bfloat16 are for the formula.
 Kernel KernelOrFormula(Kernel by_hand);
 
-// Of a FormulaWhere: the formula is for an input 0 in float16 or bfloat16.
+// A FormulaWhere: the formula is for an input 0 in float16 or bfloat16.
 bool AppliesToStored(const OperatorCall& op, DType dtype, const Shape& shape);
 
 // Whether the CPU runs the formula for such inputs in 16 bits: a kernel written by hand knows its own dtypes.

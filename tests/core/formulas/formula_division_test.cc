@@ -32,7 +32,7 @@ const Registration of_two[] = {
     TestOperator("test.RatioOrNone").Input("a", "any").Input("b", "any").Output("c", "any").Formula([](Formula& f) {
       f.Out({Where(Equal(f.In("b"), 0), 0, f.In("a") / f.In("b"))});
     }),
-    // Of the lengths, whatever x is, and with a check that the author wrote.
+    // Divides the lengths, whatever x is, behind a check that the author wrote.
     TestOperator("test.ShareOfRow")
         .Input("x", "[N, C]")
         .Input("lengths", "[N] int32")
@@ -159,7 +159,7 @@ TEST(FormulaDivision, IsKnownOfTheType) {
   }
 }
 
-// Of all that go wrong, by parts and in blocks of steps, the smallest step, then operator, then element.
+// The smallest step, then operator, then element: also where parts and blocks of steps find several.
 TEST(FormulaDivision, TheFirstFaultOfAStepNetIsReported) {
   for (const char* type : {"test.Ratio", "test.Rest"}) {
     for (const int level : {0, 1, 2}) {

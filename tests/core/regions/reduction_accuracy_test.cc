@@ -32,7 +32,7 @@ std::vector<T> Numbers(std::int64_t count, unsigned seed) {
   return numbers;
 }
 
-// Of terms, what they add up to, and what the roundings of a sum are measured by.
+// What terms add up to, and what the roundings of their sum are measured by.
 struct Sum {
   long double value = 0;
   long double magnitude = 0;
