@@ -129,7 +129,7 @@ class Emitter {
     instruction->has_side_effects = HasSideEffects(call);
     const Kernel& kernel = KernelOf(call, node.op_index);
     instruction->checks_values =
-        node.by_blobs ? kernel.checks_values || MayDivideByZero(schema)
+        node.by_blobs ? kernel.checks_values || MayDivideByZero(call)
                       : MayFindBadValues(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)), kernel);
     for (Operand& input : instruction->inputs)
       input.shape_alone = !node.by_blobs && call.schema().ReadsShapeAlone(input.position);

@@ -51,6 +51,7 @@ OperatorOrder FindOrder(const NetDef& net) {
 // those of the operators, which stand for all that they wait for.
 void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* order) {
   const std::vector<bool> lasts = ChangesWhatLasts(net);
+  if (std::ranges::find(lasts, true) == lasts.end()) return;
   const auto add = [&](int from, int to) {
     order->successors[from].push_back(to);
     ++order->num_predecessors[to];
@@ -59,7 +60,7 @@ void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* 
   std::vector<int> since;
   for (int i = 0; i < net.op_size(); ++i) {
     if (!lasts[i]) {
-      if (GetOperator(net.op(i).type()).MayFindFaults(device)) since.push_back(i);
+      if (MayFindFaults(OperatorCall(net.op(i)), device)) since.push_back(i);
       continue;
     }
     if (!since.empty()) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -36,17 +37,17 @@ std::string WhyNotSteps(const NetDef* step_net, DeviceKind device) {
   return "";
 }
 
-bool MayFindFaults(const NetDef* step_net, DeviceKind device) {
+bool StepsMayFindFaults(const NetDef* step_net, DeviceKind device) {
   return step_net != nullptr && std::ranges::any_of(step_net->op(), [&](const OperatorDef& op) {
-           return GetOperator(op.type()).MayFindFaults(device);
+           return MayFindFaults(OperatorCall(op), device);
          });
 }
 
 // What runs steps finds nothing itself.
-bool MayFindFaults(const OperatorCall& op, DeviceKind device) {
-  if (!RunsSteps(op)) return op.schema().MayFindFaults(device);
+bool RunMayFindFaults(const OperatorCall& op, DeviceKind device) {
+  if (!RunsSteps(op)) return MayFindFaults(op, device);
   const RecurrentSpec spec = ParseRecurrentSpec(op);
-  return MayFindFaults(op.type() == kForward ? spec.step_net.get() : spec.backward_step_net.get(), device);
+  return StepsMayFindFaults(op.type() == kForward ? spec.step_net.get() : spec.backward_step_net.get(), device);
 }
 
 std::string WhyNot(const OperatorCall& op, Device device) {
@@ -91,7 +92,7 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
     if (why.empty() && op.type() == kGradient && !records.contains(op.inputs().back())) {
       why = "goes back through a run of another net";
     } else if (why.empty() && entry.outlives && !entry.op->stops_after_faults() &&
-               (may_have_faults || (op.type() == kGradient && MayFindFaults(op, device->kind)))) {
+               (may_have_faults || (op.type() == kGradient && RunMayFindFaults(op, device->kind)))) {
       why = "runs only when the host has looked for bad values";
     }
     if (!why.empty()) {
@@ -106,7 +107,7 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
     }
     for (const std::string& output : op.outputs()) records.erase(output);
     if (op.type() == kForward) records.insert(op.outputs().back());
-    may_have_faults = may_have_faults || MayFindFaults(op, device->kind);
+    may_have_faults = may_have_faults || RunMayFindFaults(op, device->kind);
   }
   return {.count = static_cast<int>(operators.size())};
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/nets/gradient_request.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
@@ -56,6 +57,10 @@ bool DrawsRandomNumbers(const OperatorDef& op) {
 
 bool DrawsRandomNumbers(const NetDef& net) {
   return std::ranges::any_of(net.op(), [](const OperatorDef& op) { return DrawsRandomNumbers(op); });
+}
+
+bool MayFindFaults(const OperatorCall& op, DeviceKind device) {
+  return op.schema().MayFindFaults(device) || MayDivideByZero(op);
 }
 
 std::vector<bool> ChangesWhatLasts(const NetDef& net) {

@@ -25,6 +25,9 @@ bool OnlyWrites(const OperatorCall& op, int output);
 bool DrawsRandomNumbers(const OperatorDef& op);
 bool DrawsRandomNumbers(const NetDef& net);  // whether one of its operators does
 
+// Whether the operator on the device may fail for the values of its inputs, and not only for their shapes.
+bool MayFindFaults(const OperatorCall& op, DeviceKind device);
+
 // Says of each operator whether it changes what the next run of the net finds, or whoever looks after one that has
 // failed: it has side effects, writes what an operator at or before it reads, or adds to a gradient
 // (gradient_requests). REQUIRES: all types are registered.

@@ -163,7 +163,7 @@ class FormulaCompiler {
   }
 
   // Whole numbers that are divided by 0 are a fault of the run, which no author of a formula has to think of; also
-  // where nothing uses the quotient, as other checks. Of a derivative the forward operator has divided the same
+  // where nothing selects the quotient, as other checks. Of a derivative the forward operator has divided the same
   // numbers.
   void CheckDivisions() {
     if (formula_.forward_ != nullptr) return;
@@ -185,9 +185,19 @@ class FormulaCompiler {
     if (b.IsConstant()) {
       throw FormulaAsksAmiss(query_, StrCat("divides whole numbers by 0: ", text), ErrorCode::kInvalidArgument);
     }
-    result_.region.requirements.push_back(Require(
-        NotEqual(b, 0),
-        StrCat(query_.op().type(), " of the integer {} by 0 for element {element} of the output, in ", text), a));
+    result_.region.requirements.push_back(
+        Require(NotEqual(b, 0),
+                StrCat(query_.op().type(), " of the integer {} by 0 for element {element} of ", WhatHasElements(),
+                       ", in ", text),
+                a));
+  }
+
+  // What the number of an element counts in. Outputs may have others: one for each row, or several side by side.
+  std::string WhatHasElements() const {
+    const bool is_output = std::ranges::all_of(*formula_.outputs_, [](const FormulaOutput& output) {
+      return output.kind == FormulaOutput::Kind::kElements;
+    });
+    return is_output ? "the output" : StrCat(shape_, ", over which it computes");
   }
 
   void ReadExpressions() {

@@ -169,6 +169,8 @@ OperatorDef WholeOperator(const OperatorSchema& schema, const SampleRequest& req
     if (value.i) argument->set_i(*value.i);
     if (value.s) argument->set_s(*value.s);
     for (const std::int64_t item : value.ints) argument->add_ints(item);
+    for (const float item : value.floats) argument->add_floats(item);
+    for (const std::string& item : value.strings) argument->add_strings(item);
   }
   return op;
 }
@@ -422,24 +424,70 @@ bool IsElementwise(const OperatorSchema& schema) {
   return is_elementwise;
 }
 
-bool MayDivideByZero(const OperatorSchema& schema) {
-  if (!schema.formula) return false;
-  static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
-  if (const auto found = known.Find(schema.type)) return *found;
+namespace {
+
+// Nothing where there is no sample.
+std::optional<bool> MayDivideByZero(const OperatorSchema& schema, const SampleRequest& request) {
   const auto any_node = [](const std::optional<SampledFormula>& sample, auto is_so) {
     return sample && std::ranges::any_of(ExprNodes(sample->region.Roots()), is_so);
   };
   const auto divides = [](const ExprNode* node) { return node->op == ExprOp::kDivide || node->op == ExprOp::kMod; };
   const auto checks = [](const ExprNode* node) { return node->has_require(); };
   // Few types divide at all; of these, most take no whole numbers.
-  const std::optional<SampledFormula> sample = SampleFormula(schema);
+  const std::optional<SampledFormula> sample = SampleFormula(schema, request);
+  if (!sample) return {};
   bool may = any_node(sample, checks);
   for (const DType dtype : {DType::kInt32, DType::kInt64}) {
     if (may || !any_node(sample, divides)) break;
-    const std::optional<SampledFormula> of_wholes = SampleFormula(schema, {.dtype = dtype});
+    SampleRequest wholes = request;
+    wholes.dtype = dtype;
+    const std::optional<SampledFormula> of_wholes = SampleFormula(schema, wholes);
     may = any_node(of_wholes, checks) && of_wholes->is_ruled;
   }
+  return may;
+}
+
+// The argument with all its bits.
+void AddToKey(const std::string& name, const ArgumentValue& value, std::string* key) {
+  const auto add = [&](const auto& items) {
+    const size_t size = items.size();
+    key->append(reinterpret_cast<const char*>(&size), sizeof(size));
+    key->append(reinterpret_cast<const char*>(items.data()), size * sizeof(items[0]));
+  };
+  add(name);
+  add(value.f ? std::vector<double>{*value.f} : std::vector<double>{});
+  add(value.i ? std::vector<std::int64_t>{*value.i} : std::vector<std::int64_t>{});
+  add(value.s.value_or(""));
+  add(value.floats);
+  add(value.ints);
+  key->append(std::to_string(value.strings.size()));
+  for (const std::string& text : value.strings) add(text);
+}
+
+}  // namespace
+
+bool MayDivideByZero(const OperatorSchema& schema) {
+  if (!schema.formula) return false;
+  static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
+  if (const auto found = known.Find(schema.type)) return *found;
+  const bool may = MayDivideByZero(schema, SampleRequest{}).value_or(false);
   known.Keep(schema.type, std::make_shared<bool>(may));
+  return may;
+}
+
+bool MayDivideByZero(const OperatorCall& op) {
+  if (!op.schema().formula || op.arguments().empty()) return MayDivideByZero(op.schema());
+  std::string key = op.type();
+  SampleRequest request;
+  for (const auto& [name, value] : op.arguments()) {
+    if (value.net != nullptr) return true;
+    AddToKey(name, value, &key);
+    request.arguments.emplace(name, value);
+  }
+  static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
+  if (const auto found = known.Find(key)) return *found;
+  const bool may = MayDivideByZero(op.schema(), request).value_or(true);
+  known.Keep(key, std::make_shared<bool>(may));
   return may;
 }
 

@@ -46,8 +46,10 @@ std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::s
 bool IsElementwise(const OperatorSchema& schema);
 
 // Whether an operator of the type may find that its formula divides whole numbers by 0, which no declaration says: as
-// far as samples tell.
+// far as samples with the default arguments tell.
 bool MayDivideByZero(const OperatorSchema& schema);
+// Whether this one may, with its arguments; so where no sample tells.
+bool MayDivideByZero(const OperatorCall& op);
 
 // What is wrong with the formula of an operator, whatever the shapes and dtypes of its inputs are: the error that it
 // throws for all that are tried, without what these were. Nothing where the type has no formula, where one of them

@@ -28,7 +28,7 @@ Files FilesIn(const std::filesystem::path& folder, const std::vector<std::string
     if (!is_new && owner->second != blob) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("the blobs ", Quoted(owner->second), " and ", Quoted(blob), " would both be written to ", name,
-                         "; choose one of them with --output"));
+                         "; rename one of them, or choose one by --output of run"));
     }
     files[blob] = folder / name;
   }

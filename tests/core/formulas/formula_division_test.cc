@@ -9,6 +9,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/tests/core/for_each_target.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
@@ -44,6 +45,11 @@ const Registration of_two[] = {
               f.Out({f.In("x") * Cast(DType::kFloat, 100 / length)});
             },
             {.checks_values = true}),
+    TestOperator("test.SumOfShares")
+        .Input("x", "[N, C]")
+        .Input("parts", "[N]")
+        .Output("y", "[N]")
+        .Formula([](Formula& f) { f.Out({OfRows(RowSum(f.In("x")) / f.Row("parts"))}); }),
     TestOperator("test.RatioOfFloats")
         .Input("a", "float")
         .Input("b", "float")
@@ -53,6 +59,25 @@ const Registration of_two[] = {
           return {query.In(0)};
         })
         .Formula([](Formula& f) { f.Out({f.In("a") / f.In("b")}); }),
+};
+
+// Divides where an argument says so, and by an argument that is required.
+const Registration by_mode[] = {
+    TestOperator("test.Gate")
+        .Input("a", "any")
+        .Input("b", "any")
+        .Output("c", "any")
+        .Arg("divides", false, "or multiplies")
+        .Formula([](Formula& f) {
+          const Expr a = f.In("a"), b = f.In("b");
+          f.Out({f.Bool("divides") ? a / b : a * b});
+        }),
+    TestOperator("test.ByPart")
+        .Input("a", "any")
+        .Input("b", "any")
+        .Output("c", "any")
+        .RequiredArg("m", ArgumentType::kInt, "a factor of b")
+        .Formula([](Formula& f) { f.Out({f.In("a") / (f.In("b") * f.Int("m"))}); }),
 };
 
 const Registration by_argument = TestOperator("test.Part")
@@ -149,6 +174,17 @@ TEST(FormulaDivision, OfTwoConstantsByZeroIsNoConstant) {
   EXPECT_EQ(result, 0);
 }
 
+TEST(FormulaDivision, IsKnownOfAnOperatorByItsArguments) {
+  const auto may_fail = [](const char* type, const char* argument, int value) {
+    OperatorDef op = ParseOp(StrCat("c = ", type, "(a, b)"));
+    OpBuilder(&op).Int(argument, value);
+    return MayFindFaults(OperatorCall(op), DeviceKind::kCpu);
+  };
+  EXPECT_TRUE(may_fail("test.Gate", "divides", 1));
+  EXPECT_FALSE(may_fail("test.Gate", "divides", 0));
+  EXPECT_TRUE(may_fail("test.ByPart", "m", 2));
+}
+
 TEST(FormulaDivision, IsKnownOfTheType) {
   for (const char* type : {"Div", "test.Ratio", "test.Rest", "test.ShareOfRow"}) {
     EXPECT_TRUE(MayDivideByZero(GetOperator(type))) << type;
@@ -157,6 +193,19 @@ TEST(FormulaDivision, IsKnownOfTheType) {
   for (const char* type : {"Add", "Softsign", "Mod", "test.RatioOfFloats", "DivGradient", "LayerNorm"}) {
     EXPECT_FALSE(MayDivideByZero(GetOperator(type))) << type;
   }
+}
+
+TEST(FormulaDivision, ElementsAreCountedInWhatIsComputedWhereOutputsAreOthers) {
+  OpTest op("test.SumOfShares");
+  op.Input("x", Tensor::Of<std::int32_t>({3, 4}, {1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 6, 6}));
+  ExpectError(
+      [&] {
+        OpTest(op).Input("parts", Numbers<std::int32_t>({1, 1, 0})).Run();
+      },
+      "…test.SumOfShares of the integer 24 by 0 for element 8 of [3, 4], over which it computes, in row_sum(x) / "
+      "parts\n");
+  EXPECT_EQ(ToDoubles(OpTest(op).Input("parts", Numbers<std::int32_t>({1, 2, 4})).Run()[0]),
+            (std::vector<double>{4, 2, 6}));
 }
 
 // The smallest step, then operator, then element: also where parts and blocks of steps find several.
