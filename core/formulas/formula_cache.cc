@@ -131,6 +131,7 @@ OperatorParts MakeParts(const ShapeQuery& query) {
       made.parts.emplace_back(RegionPart{.region = formula.region, .inputs = formula.inputs, .outputs = {}});
   for (const int output : formula.outputs) part.outputs.push_back(query.num_inputs() + output);
   part.region.in_place.clear();
+  made.checks_values = std::ranges::any_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); });
   made.is_shared = !formula.asks_for_operator;
   return made;
 }
@@ -175,9 +176,7 @@ bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
   if (!query.op().schema().formula) return kernel.checks_values;
   try {
     const std::shared_ptr<const OperatorParts> made = FindParts(query);
-    if (made->parts.empty()) return kernel.checks_values;
-    const std::vector<Expr> roots = made->parts[0].region.Roots();
-    return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
+    return made->parts.empty() ? kernel.checks_values : made->checks_values;
   } catch (const ValueUnknown&) {  // shapes follow from what an input holds
     return kernel.checks_values;
   }

@@ -26,7 +26,8 @@ struct OperatorParts {
   // Asks its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
   // None: it has neither, or other dtypes than expressions.
   std::vector<RegionPart> parts = {};
-  bool is_shared = false;  // with operators that are alike
+  bool checks_values = false;  // the formula requires something
+  bool is_shared = false;      // with operators that are alike
 };
 std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query);
 
