@@ -349,8 +349,8 @@ std::vector<std::string> InputsOfStep(const OperatorDef& op, const RecurrentSpec
 }
 
 void Decompose(NetDef* net) {
-  const NetDef parts = *Decomposed(std::make_shared<NetDef>(std::move(*net)), NetUse::kTraining).net;
-  *net = parts;
+  const auto whole = std::make_shared<const NetDef>(std::move(*net));
+  *net = *Decomposed(whole, NetUse::kTraining).net;
 }
 
 }  // namespace

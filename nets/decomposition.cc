@@ -102,8 +102,7 @@ class Decomposer {
   OperatorDef WithinArguments(OperatorDef op) const {
     for (Argument& argument : *op.mutable_arg()) {
       if (argument.has_n() && IsDecomposed(argument.n())) {
-        const NetDef parts = *Decomposer(argument.n(), use_, size_).Run().net;
-        *argument.mutable_n() = parts;
+        *argument.mutable_n() = *Decomposer(argument.n(), use_, size_).Run().net;
       }
     }
     return op;
