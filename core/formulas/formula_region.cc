@@ -194,9 +194,8 @@ class FormulaCompiler {
 
   // What the number of an element counts in. Outputs may have others: one for each row, or several side by side.
   std::string WhatHasElements() const {
-    const bool is_output = std::ranges::all_of(*formula_.outputs_, [](const FormulaOutput& output) {
-      return output.kind == FormulaOutput::Kind::kElements;
-    });
+    const bool is_output = std::ranges::all_of(
+        *formula_.outputs_, [](const FormulaOutput& output) { return output.kind == FormulaOutput::Kind::kElements; });
     return is_output ? "the output" : StrCat(shape_, ", over which it computes");
   }
 
