@@ -35,15 +35,16 @@ template <typename T>
 HWY_INLINE void Update(const OpRun& run, const MomentumFactors& f) {
   const T *gradients = run.In(0).As<T>(), *momenta = run.In(1).As<T>(), *parameters = run.In(3).As<T>();
   T *steps = run.Out(0).As<T>(), *next_momenta = run.Out(1).As<T>(), *next_parameters = run.Out(2).As<T>();
-  const bool nesterov = f.nesterov;
   const hn::ScalableTag<T> d;
+  const auto mu = hn::Set(d, static_cast<T>(f.momentum));
+  const auto rate = hn::Set(d, static_cast<T>(f.rate));
+  const auto decay = hn::Set(d, static_cast<T>(f.weight_decay));
+  const bool nesterov = f.nesterov;
   ForEachVector(d, run.Out(0).size(), [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto mu = hn::Set(d, static_cast<T>(f.momentum));
     const auto parameter = access.Load(d, parameters + i);
     const auto momentum = access.Load(d, momenta + i);
-    const auto gradient =
-        MulAddOf(d, hn::Set(d, static_cast<T>(f.weight_decay)), parameter, access.Load(d, gradients + i));
-    const auto next = MulAddOf(d, mu, momentum, hn::Mul(hn::Set(d, static_cast<T>(f.rate)), gradient));
+    const auto gradient = MulAddOf(d, decay, parameter, access.Load(d, gradients + i));
+    const auto next = MulAddOf(d, mu, momentum, hn::Mul(rate, gradient));
     const auto step = nesterov ? MulAddOf(d, mu, hn::Sub(next, momentum), next) : next;
     access.Store(d, next, next_momenta + i);
     access.Store(d, step, steps + i);
