@@ -33,11 +33,11 @@ class BackwardPlanMaker {
   }
 
   std::shared_ptr<const BackwardPlan> Make() {
-    const NetDef& net = spec_.BackwardStep();
+    const std::shared_ptr<const NetDef>& net = spec_.BackwardStep();
     graph_.backward = true;
     for (int i = 0; i < 2 * NumStates(); ++i) graph_.AddBase(/*is_lent=*/i >= NumStates());
-    for (const std::string& blob : BlobsReadFirst(net)) reads_first_.insert(blob);
-    for (const OperatorDef& op : net.op()) written_.insert(op.output().begin(), op.output().end());
+    for (const std::string& blob : BlobsReadFirst(*net)) reads_first_.insert(blob);
+    for (const OperatorDef& op : net->op()) written_.insert(op.output().begin(), op.output().end());
     MakeTargets();
     SeedStateGradients();
     CountKeptRows();

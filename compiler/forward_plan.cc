@@ -71,7 +71,7 @@ class ForwardPlanMaker {
     BindCaptured();
     BindKept();
     BindStepOutputs();
-    ImportStep(*spec_.step_net, spec_.options, bindings_, &graph_);
+    ImportStep(spec_.step_net, spec_.options, bindings_, &graph_);
   }
 
   struct External {

@@ -116,13 +116,15 @@ class MoveOrder {
 
 class Importer {
  public:
-  Importer(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph)
-      : net_(net),
+  Importer(const std::shared_ptr<const NetDef>& net, const RunOptions& options, const StepBindings& bindings,
+           StepGraph* graph)
+      : owner_(net),
+        net_(*net),
         options_(options),
         bindings_(bindings),
-        readers_(ReadersOfOutputs(net)),
-        sizes_(BlobsOfSizes(net)),
-        blobs_(net, bindings),
+        readers_(ReadersOfOutputs(net_)),
+        sizes_(BlobsOfSizes(net_)),
+        blobs_(net_, bindings),
         graph_(*graph) {
     graph_.name = net_.name();
     graph_.target = options.target;
@@ -134,6 +136,7 @@ class Importer {
   }
 
   void Run() {
+    ReserveRoom();
     for (const BoundBlob& bound : bindings_.blobs) {
       const bool is_dynamic = bound.home.kind == Home::Kind::kDynamic;
       if (bound.readable) AddInput(bound.home.slot.blob, bound.info, is_dynamic);
@@ -158,6 +161,16 @@ class Importer {
   }
 
  private:
+  // For the usual step, which binds its blobs and has few moves.
+  void ReserveRoom() {
+    size_t num_outputs = 0;
+    for (const OperatorDef& op : net_.op()) num_outputs += static_cast<size_t>(op.output_size());
+    const size_t num_values = bindings_.blobs.size() + bindings_.moves.size() + num_outputs;
+    graph_.nodes.reserve(static_cast<size_t>(net_.op_size()) + bindings_.moves.size());
+    graph_.values.reserve(num_values);
+    blob_of_.reserve(num_values);
+  }
+
   int HomeOf(BlobOfStep* blob) {
     if (blob->home >= 0) return blob->home;
     graph_.homes.push_back(blob->bound != nullptr ? blob->bound->home : Home());
@@ -304,8 +317,12 @@ class Importer {
   }
 
   StepNode CallOf(int k, std::vector<int> inputs) const {
-    auto def = std::make_shared<OperatorDef>(net_.op(k));
-    if (!def->has_device_option() && net_.has_device_option()) *def->mutable_device_option() = net_.device_option();
+    std::shared_ptr<const OperatorDef> def(owner_, &net_.op(k));
+    if (!def->has_device_option() && net_.has_device_option()) {
+      OperatorDef placed = *def;
+      *placed.mutable_device_option() = net_.device_option();
+      def = std::make_shared<const OperatorDef>(std::move(placed));
+    }
     const auto call = std::make_shared<OperatorCall>(*def, options_, readers_[k]);
     return {.call = call, .def = std::move(def), .op_index = k, .inputs = std::move(inputs)};
   }
@@ -392,6 +409,7 @@ class Importer {
           {.kind = StepNode::Kind::kMove, .inputs = {given}, .outputs = {AddRowOf(output, value.info)}});
     }
     std::vector<StepNode> nodes;
+    nodes.reserve(graph_.nodes.size() + bindings_.outputs.size());
     for (size_t n = 0; n < behind.size(); ++n) {
       if (n < graph_.nodes.size()) nodes.push_back(std::move(graph_.nodes[n]));
       std::ranges::move(behind[n], std::back_inserter(nodes));
@@ -443,6 +461,7 @@ class Importer {
     return kept->second == KeptPart::kValue || home.kind == Home::Kind::kDynamic;
   }
 
+  const std::shared_ptr<const NetDef> owner_;
   const NetDef& net_;
   const RunOptions& options_;
   const StepBindings& bindings_;
@@ -456,15 +475,16 @@ class Importer {
 
 }  // namespace
 
-void ImportStep(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph) {
+void ImportStep(const std::shared_ptr<const NetDef>& net, const RunOptions& options, const StepBindings& bindings,
+                StepGraph* graph) {
   Importer(net, options, bindings, graph).Run();
 }
 
-StepGraph ImportStep(const NetDef& net, const std::map<std::string, TensorInfo>& inputs) {
+StepGraph ImportStep(NetDef net, const std::map<std::string, TensorInfo>& inputs) {
   const RunOptions options;
   const StepBindings bindings;
   StepGraph graph;
-  Importer importer(net, options, bindings, &graph);
+  Importer importer(std::make_shared<const NetDef>(std::move(net)), options, bindings, &graph);
   for (const auto& [blob, info] : inputs) importer.AddInput(blob, info, /*dynamic=*/false);
   importer.Run();
   return graph;

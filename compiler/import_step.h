@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "stepnet/compiler/step_bindings.h"
@@ -9,7 +10,7 @@
 namespace stepnet {
 
 // Adds to `graph`, which holds no values yet, but may count bases and lists and move rows, what the step net does:
-// operators become calls, bound moves nodes. Operators get `options`.
+// operators become calls, which share the net, bound moves nodes. Operators get `options`.
 //
 // A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
 // reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move
@@ -22,10 +23,11 @@ namespace stepnet {
 // another shape than the link has, or when a move's sizes differ; kTypeMismatch for sums of other numbers than
 // float and double; kShapeMismatch for a bound output of no known shape.
 // REQUIRES: the step writes the blobs of bound outputs.
-void ImportStep(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph);
+void ImportStep(const std::shared_ptr<const NetDef>& net, const RunOptions& options, const StepBindings& bindings,
+                StepGraph* graph);
 
 // Makes the graph of a step net alone. The blobs of `inputs` have a value before the first operator, of that
 // description.
-StepGraph ImportStep(const NetDef& net, const std::map<std::string, TensorInfo>& inputs);
+StepGraph ImportStep(NetDef net, const std::map<std::string, TensorInfo>& inputs);
 
 }  // namespace stepnet

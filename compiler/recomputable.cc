@@ -29,7 +29,7 @@ class RecomputableFinder {
  public:
   RecomputableFinder(const StepGraph& graph, const RecurrentSpec& spec, const std::set<int>& bases)
       : graph_(graph), again_(graph, bases) {
-    const NetDef& backward = spec.BackwardStep();
+    const NetDef& backward = *spec.BackwardStep();
     for (const std::string& blob : BlobsReadFirst(backward)) may_be_left_.insert(blob);
     for (const std::string& blob : BlobsReadForShape(backward)) may_be_left_.erase(blob);
     for (const OperatorDef& op : backward.op()) {

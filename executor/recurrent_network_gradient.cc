@@ -151,7 +151,7 @@ class RecurrentNetworkGradient {
   static std::vector<bool> InputsSeenByRows(const OperatorCall& op, const RecurrentSpec& spec) {
     const size_t first = std::min(spec.outputs_with_grads.size(), op.inputs().size());
     return SeenByRows({op.inputs().begin() + static_cast<std::ptrdiff_t>(first), op.inputs().end()}, spec.links,
-                      spec.BackwardStep());
+                      *spec.BackwardStep());
   }
 
   static const Tensor& ForwardInput(const OpRun& run, const GradientInputs& layout, int i) {

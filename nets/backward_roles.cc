@@ -95,13 +95,13 @@ class SourceFinder {
       const bool is_linked = std::ranges::count(forward->spec.links, blob, &Link::internal) > 0;
       if (!is_linked && blob != forward->spec.timestep) captured_.insert(blob);
     }
-    kept_for_shape_ = ReadFirstForShape(forward->spec.BackwardStep());
+    kept_for_shape_ = ReadFirstForShape(*forward->spec.BackwardStep());
     for (int i = 0; i < forward->op.num_inputs(); ++i) inputs_.insert(ForwardInputName(op, spec, i));
   }
 
   std::map<std::string, BackwardSource> Find() {
     std::map<std::string, BackwardSource> sources;
-    const std::unordered_map<std::string_view, bool> reads = ReadFirstForShape(spec_.BackwardStep());
+    const std::unordered_map<std::string_view, bool> reads = ReadFirstForShape(*spec_.BackwardStep());
     for (const auto& [blob, wants_shape] : reads) sources.emplace(blob, BackwardSource::kNowhere);
     for (auto& [blob, source] : sources) source = SourceOf(blob, reads.at(blob));
     return sources;
@@ -144,7 +144,7 @@ class SourceFinder {
 
   void Report(const std::string& blob, std::string message) {
     if (problems_ == nullptr) return;
-    const NetDef& net = spec_.BackwardStep();
+    const NetDef& net = *spec_.BackwardStep();
     const auto reads = [&](const OperatorDef& op) { return std::ranges::count(op.input(), blob) > 0; };
     const auto reader = std::ranges::find_if(net.op(), reads);
     problems_->push_back({.net = net.name().empty() ? "backward_step_net" : net.name(),

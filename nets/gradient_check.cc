@@ -154,7 +154,7 @@ void CheckBackwardStep(const OperatorCall& op, const RecurrentSpec& spec, const 
   if (problems->size() > before) return;
   FindBackwardSources(op, spec, forward, problems);
   std::unordered_set<std::string_view> blobs;  // what has a value in a step
-  for (const OperatorDef& step : spec.BackwardStep().op()) {
+  for (const OperatorDef& step : spec.BackwardStep()->op()) {
     blobs.insert(step.input().begin(), step.input().end());
     blobs.insert(step.output().begin(), step.output().end());
   }

@@ -23,6 +23,7 @@ KeptOutputs::Constant KeptOutputs::Constant::Of(const Blob& blob) {
 
 std::vector<bool> KeptOutputs::MayBe(const NetDef& net) {
   std::unordered_map<std::string_view, int> times_written;
+  times_written.reserve(static_cast<size_t>(net.op_size()));
   for (const OperatorDef& op : net.op()) {
     for (const std::string& output : op.output()) ++times_written[output];
   }

@@ -109,7 +109,7 @@ class RoleFinder {
   void CheckUses() {
     std::unordered_set<std::string_view> used_elsewhere;
     for (const StepOutput& output : spec_.step_outputs) used_elsewhere.insert(output.blob);
-    for (const OperatorDef& op : spec_.BackwardStep().op()) {
+    for (const OperatorDef& op : spec_.BackwardStep()->op()) {
       used_elsewhere.insert(op.input().begin(), op.input().end());
       used_elsewhere.insert(op.output().begin(), op.output().end());
     }

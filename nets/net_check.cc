@@ -262,15 +262,17 @@ std::vector<OperatorCall::Readers> ReadersOfOutputs(const NetDef& net) {
     const auto found = writer.find(blob);
     if (found != writer.end()) readers[found->second.first][found->second.second].push_back(type);
   };
+  writer.reserve(static_cast<size_t>(net.op_size()));
+  std::vector<int> recurrent;
   for (int i = 0; i < net.op_size(); ++i) {
     const OperatorDef& op = net.op(i);
     for (const std::string& input : op.input()) read(input, op.type());
     readers[i].resize(op.output_size());
     for (int o = 0; o < op.output_size(); ++o) writer[op.output(o)] = {i, o};
+    if (op.type() == "RecurrentNetwork" && op.output_size() > 0) recurrent.push_back(i);
   }
   for (const std::string& output : net.external_output()) read(output, "");
-  for (int i = 0; i < net.op_size(); ++i) {
-    if (net.op(i).type() != "RecurrentNetwork" || net.op(i).output_size() == 0) continue;
+  for (const int i : recurrent) {
     if (DoSourcesChange(net, i)) readers[i].back().emplace_back(kSourcesChange);
   }
   return readers;

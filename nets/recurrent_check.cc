@@ -232,7 +232,7 @@ class RecurrentChecker {
   // What adds to rows is given by an operator or by another link of the blob.
   void CheckBackwardLinks() {
     std::set<std::string> used;
-    for (const OperatorDef& op : spec_.BackwardStep().op()) {
+    for (const OperatorDef& op : spec_.BackwardStep()->op()) {
       used.insert(op.input().begin(), op.input().end());
       used.insert(op.output().begin(), op.output().end());
     }

@@ -151,9 +151,9 @@ RunOptions OptionsOf(const OperatorCall& op) {
 
 }  // namespace
 
-const NetDef& RecurrentSpec::BackwardStep() const {
-  static const NetDef kEmpty;
-  return backward_step_net != nullptr ? *backward_step_net : kEmpty;
+const std::shared_ptr<const NetDef>& RecurrentSpec::BackwardStep() const {
+  static const auto kEmpty = std::make_shared<const NetDef>();
+  return backward_step_net != nullptr ? backward_step_net : kEmpty;
 }
 
 std::string RecurrentSpec::Renamed(const std::string& blob) const {

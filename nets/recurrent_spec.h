@@ -62,7 +62,7 @@ struct RecurrentSpec {
   int max_streams = 0;  // of a GPU; 0: as many as suit it
 
   // An empty net when there is none: gradients that are links alone need nothing computed.
-  const NetDef& BackwardStep() const;
+  const std::shared_ptr<const NetDef>& BackwardStep() const;
   // Whether there is a gradient. Files lose a backward step net without operators; its links remain.
   bool HasBackwardStep() const { return backward_step_net != nullptr || !backward_links.empty(); }
   std::string Renamed(const std::string& blob) const;

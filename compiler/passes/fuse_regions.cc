@@ -95,9 +95,9 @@ class LoopFuser {
     if (std::ranges::count(elements_, kCannotJoin) + 2 > std::ssize(elements_)) return {};
     FindOrder();
     std::vector<NodeRange> ranges;
-    std::vector<StepNode> nodes;
+    std::vector<int> order;
     const auto put = [&](int n) {
-      nodes.push_back(NodeAt(n));
+      order.push_back(n);
       Put(n);
     };
     while (!ready_.empty() || !ready_to_join_.empty()) {
@@ -107,11 +107,11 @@ class LoopFuser {
         continue;
       }
       const std::vector<int> group = Group(ready_to_join_.begin()->second);
-      const auto first = begin_ + static_cast<int>(nodes.size());
+      const auto first = begin_ + static_cast<int>(order.size());
       std::ranges::for_each(group, put);
       if (group.size() > 1) ranges.push_back({first, first + static_cast<int>(group.size())});
     }
-    if (!ranges.empty()) std::ranges::move(nodes, graph_.nodes.begin() + begin_);
+    if (!ranges.empty()) MoveNodes(order);
     return ranges;
   }
 
@@ -165,6 +165,14 @@ class LoopFuser {
     for (const int follower : followers_[n]) {
       if (--missing_[follower] == 0) AddReady(follower);
     }
+  }
+
+  void MoveNodes(const std::vector<int>& order) {
+    if (std::ranges::is_sorted(order)) return;
+    std::vector<StepNode> nodes;
+    nodes.reserve(order.size());
+    for (const int n : order) nodes.push_back(std::move(graph_.nodes[begin_ + n]));
+    std::ranges::move(nodes, graph_.nodes.begin() + begin_);
   }
 
   // Nodes that become one region, `seed` first, each before those that must come behind it. Where one region after the

@@ -37,7 +37,7 @@ StepGraph Imported(const std::vector<std::string>& ops, const StepBindings& bind
   StepGraph graph;
   graph.num_bases = 8;
   graph.num_lists = 1;
-  ImportStep(StepNet(ops), {}, bindings, &graph);
+  ImportStep(std::make_shared<const NetDef>(StepNet(ops)), {}, bindings, &graph);
   VerifyGraph(graph, "import");
   return graph;
 }

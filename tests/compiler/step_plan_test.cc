@@ -29,7 +29,7 @@ BoundBlob Linked(const std::string& blob, int base, std::int64_t offset, bool re
 StepGraph GraphOf(const NetDef& net, const StepBindings& bindings) {
   StepGraph graph;
   graph.num_bases = 2;
-  ImportStep(net, RunOptions(), bindings, &graph);
+  ImportStep(std::make_shared<const NetDef>(net), RunOptions(), bindings, &graph);
   return graph;
 }
 
