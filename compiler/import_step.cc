@@ -120,7 +120,7 @@ class Importer {
            StepGraph* graph)
       : owner_(net),
         net_(*net),
-        options_(options),
+        options_(std::make_shared<const RunOptions>(options)),
         bindings_(bindings),
         readers_(ReadersOfOutputs(net_)),
         sizes_(BlobsOfSizes(net_)),
@@ -463,7 +463,7 @@ class Importer {
 
   const std::shared_ptr<const NetDef> owner_;
   const NetDef& net_;
-  const RunOptions& options_;
+  const std::shared_ptr<const RunOptions> options_;
   const StepBindings& bindings_;
   const std::vector<OperatorCall::Readers> readers_;
   const std::set<std::string> sizes_;  // blobs that decide about shapes

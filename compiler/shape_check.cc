@@ -86,8 +86,9 @@ NetProblem ProblemOf(const Error& error, const NetProblem& place) {
 std::vector<NetProblem> CheckShapes(const NetDef& net, Known known) {
   std::vector<NetProblem> problems;
   const auto readers = ReadersOfOutputs(net);
+  const auto options = std::make_shared<const RunOptions>();
   for (int k = 0; k < net.op_size(); ++k) {
-    const OperatorCall op(net.op(k), {}, readers[k]);
+    const OperatorCall op(net.op(k), options, readers[k]);
     Outputs outputs;
     try {
       outputs = OutputsOf(op, known);

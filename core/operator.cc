@@ -55,7 +55,7 @@ void CheckArgumentsGivenTwice(const OperatorDef& def) {
 
 }  // namespace
 
-OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, Readers readers,
+OperatorCall::OperatorCall(const OperatorDef& def, std::shared_ptr<const RunOptions> options, Readers readers,
                            const std::shared_ptr<const NetDef>& owner)
     : schema_(&GetOperator(def.type())) {
   if (!readers.empty()) readers_ = std::make_shared<const Readers>(std::move(readers));

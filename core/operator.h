@@ -49,10 +49,12 @@ class OperatorCall {
   using Readers = std::vector<std::vector<std::string>>;
 
   // Throws kInvalidNet for an unknown type (with the nearest name), kInvalidArgument for arguments that the schema
-  // does not allow. Arity and in-place rules are checked by CheckNet. Nets among the arguments are copied, or else
-  // belong to `owner`, which `def` is a part of and nobody changes any more.
-  explicit OperatorCall(const OperatorDef& def, RunOptions options = {}, Readers readers = {},
-                        const std::shared_ptr<const NetDef>& owner = nullptr);
+  // does not allow. Arity and in-place rules are checked by CheckNet. Options are shared with other operators. Nets
+  // among the arguments are copied, or else belong to `owner`, which `def` is a part of and nobody changes any more.
+  OperatorCall(const OperatorDef& def, std::shared_ptr<const RunOptions> options, Readers readers = {},
+               const std::shared_ptr<const NetDef>& owner = nullptr);
+  explicit OperatorCall(const OperatorDef& def, RunOptions options = {})
+      : OperatorCall(def, std::make_shared<const RunOptions>(std::move(options))) {}
   // The same one, whose outputs these operators read.
   OperatorCall ReadBy(Readers readers) const;
 
@@ -62,7 +64,7 @@ class OperatorCall {
   const std::vector<std::string>& outputs() const { return said_->outputs; }
   int num_inputs() const { return static_cast<int>(inputs().size()); }
   int num_outputs() const { return static_cast<int>(outputs().size()); }
-  const RunOptions& options() const { return said_->options; }
+  const RunOptions& options() const { return *said_->options; }
 
   bool HasArg(std::string_view name) const { return arguments().find(name) != arguments().end(); }
   // The argument's value or the default that the schema declares. Throw kInternal for a name that it does not declare.
@@ -93,7 +95,7 @@ class OperatorCall {
   struct Said {
     std::vector<std::string> inputs;
     std::vector<std::string> outputs;
-    RunOptions options;
+    std::shared_ptr<const RunOptions> options;
     ArgumentMap arguments = {};
   };
   const ArgumentValue& Value(std::string_view name, ArgumentType type) const;

@@ -1,5 +1,6 @@
 #include "stepnet/core/run_options.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace stepnet {
@@ -21,6 +22,14 @@ RunOptions OnDevice(const RunOptions& given, Device device) {
   options.device_index = device.index;
   if (device.IsHost()) options.math = defaults.math;
   return options;
+}
+
+SharedOptions::SharedOptions(const RunOptions& options) : by_device_{std::make_shared<const RunOptions>(options)} {}
+
+const std::shared_ptr<const RunOptions>& SharedOptions::On(Device device) {
+  const auto known = std::ranges::find(by_device_, device, [](const auto& options) { return options->device(); });
+  if (known != by_device_.end()) return *known;
+  return by_device_.emplace_back(std::make_shared<const RunOptions>(OnDevice(*by_device_.front(), device)));
 }
 
 }  // namespace stepnet

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "stepnet/core/target.h"
 
@@ -52,5 +54,16 @@ struct RunOptions {
 // The same options for another device, with its target and the executor that it has where nobody chooses; on the host
 // math is float32. Throws kInvalidArgument where this program knows no such devices.
 RunOptions OnDevice(const RunOptions& options, Device device);
+
+// The options of a run, made once for all operators on one device.
+class SharedOptions {
+ public:
+  explicit SharedOptions(const RunOptions& options);
+  // As OnDevice gives them.
+  const std::shared_ptr<const RunOptions>& On(Device device);
+
+ private:
+  std::vector<std::shared_ptr<const RunOptions>> by_device_;  // the given ones first
+};
 
 }  // namespace stepnet

@@ -181,15 +181,16 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     net->outlives_ = ChangesWhatLasts(net_def);
     const std::vector<bool> may_keep = KeptOutputs::MayBe(net_def);
     std::vector<OperatorCall::Readers> readers = ReadersOfOutputs(net_def);
+    SharedOptions shared(options);
     for (int i = 0; i < net_def.op_size(); ++i) {
       constexpr std::int64_t kWork = 5'000;  // of one operator
       CountWork(kWork);
       const OperatorDef& op = net_def.op(i);
       try {
         const auto before = checked.find(i);
-        OperatorCall call = before != checked.end() ? before->second.ReadBy(std::move(readers[i]))
-                                                    : OperatorCall(op, OnDevice(options, placed.devices[i]),
-                                                                   std::move(readers[i]), placed.net);
+        OperatorCall call = before != checked.end()
+                                ? before->second.ReadBy(std::move(readers[i]))
+                                : OperatorCall(op, shared.On(placed.devices[i]), std::move(readers[i]), placed.net);
         const NetOperator& made =
             *net->operators_.emplace_back(std::make_unique<NetOperator>(std::move(call), workspace));
         net->kept_.emplace_back();

@@ -77,7 +77,8 @@ bool TakesNets(const OperatorSchema& schema) {
 
 class Checker {
  public:
-  Checker(const NetDef& net, const NetCheckOptions& options) : net_(net), options_(options) {}
+  Checker(const NetDef& net, const NetCheckOptions& options)
+      : net_(net), options_(options), run_options_(options.run) {}
 
   std::vector<NetProblem> Run(CheckedCalls* calls) {
     if (!options_.ignores_external_input) known_.insert(net_.external_input().begin(), net_.external_input().end());
@@ -128,7 +129,7 @@ class Checker {
     known_.insert(op.output().begin(), op.output().end());
     try {
       const Device device = PlaceOfOperator(i, op);
-      const OperatorCall call(op, OnDevice(options_.run, device), {}, options_.owner);
+      const OperatorCall call(op, run_options_.On(device), {}, options_.owner);
       const OperatorSchema& schema = call.schema();
       if (TakesNets(schema)) calls_.emplace(i, call);
       const Kernel* kernel = schema.FindKernel(device.kind);
@@ -200,6 +201,7 @@ class Checker {
 
   const NetDef& net_;
   const NetCheckOptions& options_;
+  SharedOptions run_options_;
   std::unordered_set<std::string_view> known_;
   CheckedCalls calls_;
   std::vector<NetProblem> problems_;

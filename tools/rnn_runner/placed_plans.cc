@@ -27,8 +27,9 @@ void MakePlacedPlans(const Workspace& workspace, const NetDef& net, const RunOpt
   const auto completed = std::make_shared<const NetDef>(Completed(net));
   const PlacedNet placed = Place(Decomposed(completed, NetUse::kInference).net, options);
   const std::vector<OperatorCall::Readers> readers = ReadersOfOutputs(*placed.net);
+  SharedOptions shared(options);
   for (int i = 0; i < placed.net->op_size(); ++i) {
-    const OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]), readers[i]);
+    const OperatorCall op(placed.net->op(i), shared.On(placed.devices[i]), readers[i]);
     if (op.type() == "RecurrentNetwork") {
       const Blob& blob = workspace.GetBlob(op.outputs().back());
       Forward forward{.record = blob.GetObject<RecurrentRecord>()};
