@@ -85,8 +85,8 @@ void MultiplyRowsByParts(const OpRun& run, const FCSizes& sizes, int num_parts, 
       const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
       const std::int64_t row = of_rows ? begin : 0, of_part = of_rows ? 0 : begin;
       const std::int64_t rows = of_rows ? end - begin : m, columns = of_rows ? part.n : end - begin;
-      Gemm<T>(rows, columns, k, {x + row * k, k}, Promoted<T>(run, k, columns, part.matrix.From(0, of_part)),
-              y + row * n + column + of_part, n, run.Adds(0), b == nullptr ? b : b + column + of_part);
+      GemmOfStored<T>(run, rows, columns, k, {x + row * k, k}, part.matrix.From(0, of_part),
+                      y + row * n + column + of_part, n, run.Adds(0), b == nullptr ? b : b + column + of_part);
     }
     number += blocks;
     column += part.n;

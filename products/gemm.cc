@@ -15,6 +15,7 @@
 #include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
+#include "stepnet/products/gemm_of_rows.h"
 #include "stepnet/products/gemv.h"
 
 namespace stepnet {
@@ -222,6 +223,11 @@ template <typename T>
 void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
           bool accumulates, const T* bias) {
   if (m == 0 || n == 0) return;
+  if constexpr (std::is_same_v<T, float>) {
+    if (!a.transposed && b.transposed && IsGemmOfRows(m, k)) {
+      return GemmOfRows(m, n, k, a.data, a.stride, b.data, b.stride, c, c_stride, accumulates, bias);
+    }
+  }
   if (bias != nullptr || k == 0) {
     Prepare(m, n, c, c_stride, accumulates, bias);
     accumulates = true;

@@ -11,6 +11,7 @@
 #include "stepnet/core/op_run.h"
 #include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/products/gemm.h"
+#include "stepnet/products/gemm_of_rows.h"
 
 namespace stepnet {
 
@@ -43,6 +44,18 @@ MatrixView<T> Promoted(const OpRun& run, std::int64_t k, std::int64_t n, MatrixV
   }
 }
 
+// Gemm of A [M, K] and B [K, N], with the same bits whatever B is stored in.
+template <typename T, typename W>
+void GemmOfStored(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<W> b,
+                  T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
+  if constexpr (!std::is_same_v<T, W>) {
+    if (!a.transposed && b.transposed && IsGemmOfRows(m, k)) {
+      return GemmOfRows(m, n, k, a.data, a.stride, b.data, b.stride, c, c_stride, accumulates, bias);
+    }
+  }
+  Gemm<T>(m, n, k, a, Promoted<T>(run, k, n, b), c, c_stride, accumulates, bias);
+}
+
 // Calls body(row, column, rows, columns) for the run's share of the blocks of a product [M, N] of sums of K terms.
 template <typename Body>
 void ForEachBlock(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, const Body& body) {
@@ -61,8 +74,8 @@ template <typename T, typename W>
 void MultiplyInBlocks(const OpRun& run, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a,
                       MatrixView<W> b, T* y, bool adds, const T* bias = nullptr) {
   ForEachBlock(run, m, n, k, [&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
-    Gemm<T>(rows, columns, k, a.From(row, 0), Promoted<T>(run, k, columns, b.From(0, column)), y + row * n + column, n,
-            adds, bias == nullptr ? bias : bias + column);
+    GemmOfStored<T, W>(run, rows, columns, k, a.From(row, 0), b.From(0, column), y + row * n + column, n, adds,
+                       bias == nullptr ? bias : bias + column);
   });
 }
 
