@@ -195,7 +195,7 @@ template <typename T>
 void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
                    std::int64_t c_stride, bool accumulates) {
   CountWork(m * n * k / kProductsOfWork);
-  if (m == 1 && n <= kGemvColumns && b.stride == n && !b.transposed && !a.transposed) {
+  if (m == 1 && IsGemv(n, k) && b.stride == n && !b.transposed && !a.transposed) {
     Gemv(n, k, a.data, b.data, c, accumulates);
     return;
   }

@@ -1,10 +1,9 @@
 // Gemm: the one way in which kernels multiply matrices.
 //
 // Runs on the calling thread alone: how work is cut among threads is for executors to say. Equal inputs and shapes give
-// equal bits. A row times a matrix that is narrow or transposed goes to products/gemv.h, few rows of float times one that
-// is transposed to products/gemm_of_rows.h; else float goes to oneDNN where the library was built with it, double to
-// Eigen. Large products are computed in blocks, between which the run
-// can be stopped.
+// equal bits. A row times a matrix that is narrow, small or transposed goes to products/gemv.h, few long rows of float
+// times one that is transposed to products/gemm_of_rows.h; else float goes to oneDNN where the library was built with
+// it, double to Eigen. Large products are computed in blocks, between which the run can be stopped.
 #pragma once
 
 #include <cstdint>

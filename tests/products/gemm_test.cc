@@ -96,7 +96,7 @@ TYPED_TEST(GemmTest, FollowsItsFormula) {
 
 // By Gemv, where flags say that there are no gaps: eight vectors at a time, one, and one column.
 TYPED_TEST(GemmTest, MultipliesARowByANarrowMatrix) {
-  for (const std::int64_t n : {1, 3, 8, 31, 64, 65, 127, 128, 129}) {
+  for (const std::int64_t n : {1, 3, 8, 31, 64, 65, 127, 128, 129, 300}) {
     for (const std::int64_t k : {1, 2, 3, 5, 130}) {
       for (unsigned flags = 0; flags < 32; ++flags) Product<TypeParam>(1, n, k, flags, flags).Check();
     }
