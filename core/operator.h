@@ -324,8 +324,6 @@ struct OperatorSchema {
   // Null when there is none.
   const Kernel* FindKernel(DeviceKind device) const;
   bool AllowsInPlace(int input, int output) const;
-  // Whether operators on the device may fail for the values of their inputs, and not only for their shapes.
-  bool MayFindFaults(DeviceKind device) const;
   // Whether operators on the device are given blobs. Those that have no kernel there are where nothing says their
   // shapes.
   bool TakesBlobs(DeviceKind device) const;

@@ -9,7 +9,6 @@
 #include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula_kernel.h"
-#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -78,12 +77,6 @@ const Kernel* OperatorSchema::FindKernel(DeviceKind device) const {
   if (device == DeviceKind::kCpu) return nullptr;
   const DeviceSpec* spec = FindDeviceSpec(device);
   return spec != nullptr && spec->find_kernel ? spec->find_kernel(*this) : nullptr;
-}
-
-bool OperatorSchema::MayFindFaults(DeviceKind device) const {
-  const Kernel* kernel = FindKernel(device);
-  const bool checks_values = kernel != nullptr && kernel->checks_values;
-  return TakesBlobs(device) || !shape_value_inputs.empty() || checks_values || MayDivideByZero(*this);
 }
 
 bool OperatorSchema::TakesBlobs(DeviceKind device) const {

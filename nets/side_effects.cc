@@ -60,7 +60,10 @@ bool DrawsRandomNumbers(const NetDef& net) {
 }
 
 bool MayFindFaults(const OperatorCall& op, DeviceKind device) {
-  return op.schema().MayFindFaults(device) || MayDivideByZero(op);
+  const OperatorSchema& schema = op.schema();
+  const Kernel* kernel = schema.FindKernel(device);
+  const bool checks_values = kernel != nullptr && kernel->checks_values;
+  return checks_values || schema.TakesBlobs(device) || !schema.shape_value_inputs.empty() || MayDivideByZero(op);
 }
 
 std::vector<bool> ChangesWhatLasts(const NetDef& net) {

@@ -25,7 +25,8 @@ bool OnlyWrites(const OperatorCall& op, int output);
 bool DrawsRandomNumbers(const OperatorDef& op);
 bool DrawsRandomNumbers(const NetDef& net);  // whether one of its operators does
 
-// Whether the operator on the device may fail for the values of its inputs, and not only for their shapes.
+// Whether the operator on the device may fail for the values of its inputs, and not only for their shapes. Shapes and
+// dtypes are not known here; plans, which know them, ask MayFindBadValues (core/formulas/formula_cache.h).
 bool MayFindFaults(const OperatorCall& op, DeviceKind device);
 
 // Says of each operator whether it changes what the next run of the net finds, or whoever looks after one that has

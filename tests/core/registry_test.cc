@@ -49,11 +49,6 @@ const Registration on_two_devices =
         .ShapesReadValues({2})
         .Cpu(Nothing)
         .On(DeviceKind::kCuda, {.make = Nothing, .takes_blobs = true, .host_inputs = {0}});
-const Registration checks_on_cuda = Operator("test.ChecksOnCuda")
-                                        .Input("x", "")
-                                        .Shapes(SameAsInput(0))
-                                        .Cpu(Nothing)
-                                        .On(DeviceKind::kCuda, {.make = Nothing, .checks_values = true});
 
 const Registration formals = Operator("test.Formals")
                                  .Input("x", "")
@@ -129,14 +124,6 @@ TEST(Registry, KnowsWhatKernelsOfEachDeviceDo) {
   // Without kernel and without shape rule.
   EXPECT_TRUE(GetOperator("test.Formals").TakesBlobs(DeviceKind::kCpu));
   EXPECT_FALSE(GetOperator("CopyCPUToGPU").TakesBlobs(DeviceKind::kCpu));
-}
-
-TEST(Registry, OperatorsMayFailForValuesThatTheirKernelsOrShapeRulesRead) {
-  const OperatorSchema& schema = GetOperator("test.ChecksOnCuda");
-  EXPECT_FALSE(schema.MayFindFaults(DeviceKind::kCpu));
-  EXPECT_TRUE(schema.MayFindFaults(DeviceKind::kCuda));
-  EXPECT_TRUE(GetOperator("test.OnTwoDevices").MayFindFaults(DeviceKind::kCpu)) << "its shape rule reads values";
-  EXPECT_TRUE(GetOperator("Load").MayFindFaults(DeviceKind::kCpu)) << "its kernel takes blobs";
 }
 
 TEST(Registry, KnowsHowManyInputsATypeTakes) {
