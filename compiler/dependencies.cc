@@ -27,8 +27,8 @@ class AccessCollector {
       for (const Operand& output : instruction.outputs) Add(instruction, output, /*writes=*/true);
       // A dynamic operator remembers the shapes of its last run, so two steps of it are never under way at once.
       if (instruction.by_blobs) AddOwn(Whole(Own(i)));
-      const bool reaches_out =
-          instruction.call != nullptr && instruction.call->schema().TakesBlobs(plan_.target->device);
+      const bool reaches_out = instruction.by_blobs && instruction.call != nullptr &&
+                               instruction.call->schema().TakesBlobs(plan_.target->device);
       if (reaches_out || instruction.has_side_effects) {
         AddOwn(Whole(Own(-1)));
       } else if (has_effects_ && MayFail(instruction)) {

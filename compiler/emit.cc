@@ -124,6 +124,7 @@ class Emitter {
   void EmitCall(const StepNode& node, Instruction* instruction) {
     const OperatorCall& call = *node.call;
     const OperatorSchema& schema = call.schema();
+    instruction->call = node.call;
     instruction->text = TextOf(node, *instruction);
     instruction->type = call.type();
     instruction->has_side_effects = HasSideEffects(call);
@@ -141,10 +142,7 @@ class Emitter {
       }
     }
     instruction->by_blobs = node.by_blobs;
-    if (node.by_blobs) {
-      instruction->call = node.call;
-      return;
-    }
+    if (node.by_blobs) return;
     const bool may_be_cut = schema.formula || !kernel.max_parts;
     instruction->by_elements = may_be_cut && IsByElements(*instruction) &&
                                IsElementwise(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)));

@@ -57,7 +57,7 @@ struct Instruction {
   std::int64_t units = 0;        // that a region can be cut into (compiler/unit_parts.h); 0: it cannot
   bool can_part_units = false;   // it can run for parts of the units: Kernel::can_part_units
   bool can_pack = false;         // its kernel has another form of a weight, with which products of few rows are fast
-  std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
+  std::shared_ptr<const OperatorCall> call = {};  // null for moves, packing and regions of several operators
 };
 
 struct Schedule;

@@ -188,6 +188,35 @@ TEST(Faults, OfADeviceAreTheSameAndCostOneWait) {
   }
 }
 
+// Plans compute one of several equal blobs, and the first of equal operators; errors are those of the net as written.
+TEST(Faults, NameWhatTheOperatorReadsByItsTextWhereEqualBlobsAreOne) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net;
+    net.Sequence("z", "z_t").Sequence("k", "k_t").State("h", "h0", "h_prev", "h_next");
+    net.Step("i = Negative(k_t)").Step("j = Negative(k_t)").Step("q = Div(i, j)").Step("r = Div(j, i)");
+    net.Step("a = Softsign(z_t)").Step("b = Softsign(z_t)");
+    net.Step("c = test.NotNegative(b)").Step("d = test.NotNegative(a)");
+    OperatorDef cast = ParseOp("n = Cast(s)");
+    AddString(&cast, "to", "double");
+    net.Step("s = Add(q, r)").Step(cast).Step("e = Add(n, d)").Step("f = Add(e, c)").Step("h_next = Add(f, h_prev)");
+    net.Output("h_all", "h", 1).Feed("z", Ones({kSteps, kBatch, kSize})).Feed("h0", Ones({kBatch, kSize}));
+    Tensor whole(DType::kInt64, {kSteps, kBatch, kSize});
+    std::fill_n(whole.data<std::int64_t>(), whole.size(), 1);
+    net.Feed("k", whole);
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    made->Run();
+    const auto expect = [&](const std::string& expected) {
+      const std::string error = ErrorOf([&] { made->Run(); });
+      EXPECT_TRUE(error.starts_with(expected)) << options.executor << " " << options.opt_level << "\n" << error;
+    };
+    SetBad(net.workspace(), {{"z", 70, 4}}, kSize, -1);
+    expect(Where("b [4] is -0.5", 6, "c = test.NotNegative(b)", "b double [1, 2, 8]", 70));
+    net.workspace().GetTensor("k").data<std::int64_t>()[7 * kBatch * kSize + 3] = 0;
+    expect(Where("Div of the integer 0 by 0 for element 3 of the output, in a / b", 2, "q = Div(i, j)",
+                 "i int64 [1, 2, 8], j int64 [1, 2, 8]", 7));
+  }
+}
+
 // For how many steps the instruction with this text runs at once, at the default level.
 std::int64_t StepsAtOnce(const NetDef& net, Workspace& workspace, const std::string& text) {
   std::int64_t steps = -1;
