@@ -9,7 +9,7 @@
 
 namespace stepnet {
 
-// y of x, float or double.
+// y of x.
 inline Operator ElementFunction(const std::string& type, const std::string& doc) {
   Operator op(type);
   op.Doc(doc).Input("x", "any shape").Output("y", "the shape of x").Shapes(SameFloats()).InPlace({{0, 0}});

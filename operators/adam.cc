@@ -154,7 +154,7 @@ const Registration adam =
             "sqrt(1 - beta2^t) / (1 - beta1^t) and t = iter + 1. lr is added, so base_lr of LearningRate is below 0 "
             "here. torch.optim.AdamW with a rate of 0.001 is base_lr -0.001, epsilon 1e-8, bias_corrected_epsilon, and "
             "an Iter at the end of the net.")
-        .Input("param", "any shape, float or double")
+        .Input("param", "any shape")
         .Input("moment1", "the shape and type of param; zeros before the first step")
         .Input("moment2", "the shape and type of param; zeros before the first step")
         .Input("grad", "the shape and type of param")

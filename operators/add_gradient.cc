@@ -23,7 +23,7 @@ const Registration add_gradient =
             "sum = sum + gradient, in place: gradients of several runs become one. AddGradients, `rnn_runner grad` and "
             "Python add it to nets where gradient_requests says add.")
         .Input("sum", "the gradients so far, of the shape and type of the gradient; zeros for a new sum")
-        .Input("gradient", "any shape, float or double")
+        .Input("gradient", "any shape")
         .Output("sum", "the first input")
         .Shapes(ShapeOfSum)
         .EnforceInPlace({{0, 0}})

@@ -76,7 +76,7 @@ const Registration div_gradient =
     Operator("DivGradient")
         .Doc("Gradient of Div: da = dc / b, db = -(dc * c) / b, summed over what one element of b met.")
         .Input("b", "second input of Div")
-        .Input("c", "output of Div, float or double")
+        .Input("c", "output of Div")
         .Input("dc", "the shape of c")
         .Output("da", "the shape of c")
         .Output("db", "the shape of b")

@@ -10,7 +10,7 @@ namespace {
 
 const Registration averaged_loss = Operator("AveragedLoss")
                                        .Doc("The mean of all elements; 0 where there are none.")
-                                       .Input("x", "any shape, float or double")
+                                       .Input("x", "any shape")
                                        .Output("y", "[]")
                                        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
                                          ExpectFloat(query, 0);
@@ -26,7 +26,7 @@ const Registration averaged_loss = Operator("AveragedLoss")
 const Registration averaged_loss_gradient =
     Operator("AveragedLossGradient")
         .Doc("dx = dy / number of elements of x, for each element.")
-        .Input("x", "any shape, float or double; only its shape matters")
+        .Input("x", "any shape; only its shape matters")
         .Input("dy", "one element")
         .Output("dx", "the shape of x")
         .ReadsShapes({0})

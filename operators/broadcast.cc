@@ -86,7 +86,7 @@ Operator BroadcastOperator(const std::string& type, const std::string& doc, cons
                            std::optional<DType> output, const char* file) {
   Operator op(type, file);
   op.Doc(doc)
-      .Input("a", "any shape; " + Join(dtypes, ", "))
+      .Input("a", "any shape")
       .Input("b",
              "the type of a; a shape that repeats over that of a, or the other way round; with broadcast=1 a run of "
              "its sizes, or one element")

@@ -55,22 +55,16 @@ std::vector<TensorInfo> LabelShapes(const ShapeQuery& query) {
   return {{.dtype = query.In(0).dtype, .shape = Shape({rows.count})}};
 }
 
-// A formula checks a label with the elements of its row: where there are rows, they have some.
-bool StoredWithClasses(const OperatorCall& op, DType dtype, const Shape& shape) {
-  const bool has_rows = shape.rank() < 2 || shape[0] > 0;
-  return AppliesToStored(op, dtype, shape) && (shape.size() > 0 || !has_rows);
-}
-
 const Registration label_cross_entropy =
     Operator("LabelCrossEntropy")
         .Doc(
             "Minus the logarithm of the probability that x gives to the label: y[i] = -log max(x[i, label[i]], 1e-20).")
-        .Input("x", "[N, D] probabilities, float, double, float16 or bfloat16")
+        .Input("x", "[N, D] probabilities")
         .Input("label", "int32 or int64 [N] or [N, 1], from 0 to D-1")
         .Output("y", "[N]")
         .Shapes(LabelShapes)
         .Gradient("LabelCrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Formula(FormulaWhere{StoredWithClasses,
+        .Formula(FormulaWhere{AppliesToStored,
                               [](Formula& f) {
                                 const Expr of_label = RowSum(Where(IsOfLabel(f), f.In("x"), 0));
                                 f.Out({OfRows(-Log(Max(of_label, kLeastProbability)))});
@@ -95,7 +89,7 @@ const Registration label_cross_entropy =
 const Registration label_cross_entropy_gradient =
     Operator("LabelCrossEntropyGradient")
         .Doc("dx[i, label[i]] = -dy[i] / max(x[i, label[i]], 1e-20), 0 elsewhere.")
-        .Input("x", "[N, D] probabilities, float, double, float16 or bfloat16")
+        .Input("x", "[N, D] probabilities")
         .Input("label", "int32 or int64 [N] or [N, 1], from 0 to D-1")
         .Input("dy", "[N]")
         .Output("dx", "the shape of x")
@@ -104,7 +98,7 @@ const Registration label_cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Formula(FormulaWhere{StoredWithClasses,
+        .Formula(FormulaWhere{AppliesToStored,
                               [](Formula& f) {
                                 const Expr is_of_label = IsOfLabel(f);
                                 const Expr dx = -f.Row("dy") / Max(f.In("x"), kLeastProbability);
@@ -139,7 +133,7 @@ const Registration cross_entropy =
         .Doc(
             "Cross entropy of probabilities with labels that are probabilities themselves: "
             "y[i] = -sum_j label[i, j] log max(x[i, j], 1e-20).")
-        .Input("x", "[N, D] probabilities, float, double, float16 or bfloat16")
+        .Input("x", "[N, D] probabilities")
         .Input("label", "[N, D], each from 0 to 1")
         .Output("y", "[N]")
         .Shapes(SoftLabelShapes)
@@ -162,7 +156,7 @@ const Registration cross_entropy =
 const Registration cross_entropy_gradient =
     Operator("CrossEntropyGradient")
         .Doc("dx[i, j] = -dy[i] label[i, j] / max(x[i, j], 1e-20).")
-        .Input("x", "[N, D] probabilities, float, double, float16 or bfloat16")
+        .Input("x", "[N, D] probabilities")
         .Input("label", "[N, D]")
         .Input("dy", "[N]")
         .Output("dx", "the shape of x")

@@ -49,7 +49,7 @@ FormulaRule BothGradients(Expr (*dx)(const Expr& difference, const Expr& dd)) {
 Operator Distance(const char* type, const char* doc) {
   return Operator(type)
       .Doc(doc)
-      .Input("x", "[N, …], float or double")
+      .Input("x", "[N, …]")
       .Input("y", "the shape of x")
       .Output("d", "[N]")
       .Shapes(DistanceShapes);
@@ -58,7 +58,7 @@ Operator Distance(const char* type, const char* doc) {
 Operator DistanceGradient(const char* type, const char* doc) {
   return Operator(type)
       .Doc(doc)
-      .Input("x", "[N, …], float or double")
+      .Input("x", "[N, …]")
       .Input("y", "the shape of x")
       .Input("dd", "[N]")
       .Output("dx", "the shape of x")

@@ -29,7 +29,7 @@ const Registration dropout =
         .Doc(
             "Sets random elements to 0 and scales the others by 1 / (1 - ratio). The mask is a function of seed, "
             "operator, run, step and element alone, so that it is the same wherever and however often it is drawn.")
-        .Input("x", "any shape, float or double")
+        .Input("x", "any shape")
         .Output("y", "the shape of x")
         .OptionalOutput("mask", "bool, the shape of x: true where x is kept; all true with is_test")
         .DrawsRandomNumbers([](const OperatorCall& op) { return !op.Bool("is_test"); })
@@ -80,7 +80,7 @@ std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
 const Registration dropout_grad =
     WithArguments(Operator("DropoutGrad"))
         .Doc("dx = dy / (1 - ratio) where the mask is set, 0 elsewhere; dx = dy with is_test.")
-        .Input("dy", "any shape, float or double")
+        .Input("dy", "any shape")
         .OptionalInput("mask", "bool, the shape of dy; not needed with is_test")
         .Output("dx", "the shape of dy")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {

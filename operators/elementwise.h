@@ -1,4 +1,4 @@
-// Kernels and shapes of operators on float or double.
+// Kernels written for float and double, and shapes of operators on what these are.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace stepnet {
 
 // Calls `fn` with a value of the C++ type of `dtype`, float or double, whose value says nothing. Throws kTypeMismatch,
-// naming the operator, for other dtypes.
+// naming the operator, for other dtypes, which its shape rule has let pass.
 template <typename Fn>
 void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
   if (dtype == DType::kFloat) {
@@ -17,11 +17,11 @@ void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
   } else if (dtype == DType::kDouble) {
     fn(double{});
   } else {
-    throw Error(ErrorCode::kTypeMismatch, StrCat(op, " works on float and double, not on ", dtype));
+    throw Error(ErrorCode::kTypeMismatch, StrCat(op, " has no kernel for ", dtype));
   }
 }
 
-// Shape rule: all inputs are float or all are double, of one shape; one output of that dtype and shape.
+// Shape rule: all inputs are of one shape and of one type that ExpectFloat lets pass; one output like them.
 ShapeRule SameFloats();
 
 // Kernel that calls fn.operator()<T>(run), where T, float or double, is the type of output 0:

@@ -23,12 +23,21 @@ Error WrongInputs(const ShapeQuery& query, std::initializer_list<int> shown, con
 }
 
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes) {
-  const auto takes = [&](DType dtype) { return std::ranges::find(dtypes, dtype) != dtypes.end(); };
+  const auto is_declared = [&](DType dtype) { return std::ranges::count(dtypes, dtype) > 0; };
+  const auto takes = [&](DType dtype) {
+    if (is_declared(dtype)) return true;
+    return IsStoredFloat(dtype) && is_declared(ComputedIn(dtype)) &&
+           RunsFormulaOfStored(query, i == 0 ? dtype : query.In(0).dtype);
+  };
   if (takes(query.In(i).dtype)) return;
-  if (takes(ComputedIn(query.In(i).dtype)) && RunsFormulaOfStored(query)) return;
+  std::vector<DType> taken = dtypes;
+  for (const DType stored : {DType::kFloat16, DType::kBFloat16}) {
+    if (!is_declared(stored) && takes(stored)) taken.push_back(stored);
+  }
+  std::ranges::sort(taken);
   std::string names;
-  for (size_t k = 0; k < dtypes.size(); ++k) {
-    names += StrCat(k == 0 ? "" : k + 1 == dtypes.size() ? " and " : ", ", dtypes[k]);
+  for (size_t k = 0; k < taken.size(); ++k) {
+    names += StrCat(k == 0 ? "" : k + 1 == taken.size() ? " and " : ", ", taken[k]);
   }
   throw WrongInputs(query, {i}, StrCat("works on ", names), ErrorCode::kTypeMismatch);
 }

@@ -17,12 +17,13 @@ std::string InputText(const ShapeQuery& query, int i);
 Error WrongInputs(const ShapeQuery& query, std::initializer_list<int> shown, const std::string& what,
                   ErrorCode code = ErrorCode::kShapeMismatch);
 
-// Throws kTypeMismatch unless input i is one of `dtypes`. Formulas that take float take 16 bits, here and below.
+// Throws kTypeMismatch, with all that the operator takes, unless input i is one of `dtypes`, or in 16 bits where these
+// hold float and a formula runs (RunsFormulaOfStored).
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes);
-// Throws kTypeMismatch unless input i is float or double.
+// ExpectType of float and double.
 void ExpectFloat(const ShapeQuery& query, int i);
-// Throws kTypeMismatch unless all inputs are float or all are double; of floats, weights may be bfloat16 where the
-// kernel of the device says so (Kernel::bfloat16_weights).
+// Throws kTypeMismatch unless all inputs are of one type that ExpectFloat lets pass; of floats, weights may be bfloat16
+// where the kernel of the device says so (Kernel::bfloat16_weights).
 void ExpectFloats(const ShapeQuery& query);
 // Throws kTypeMismatch unless inputs i and j are of one type.
 void ExpectSameType(const ShapeQuery& query, int i, int j);

@@ -7,6 +7,7 @@ namespace stepnet {
 
 void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows) {
   ExpectType(query, i, {DType::kInt32, DType::kInt64});
+  if (rows.count > 0 && rows.size == 0) throw WrongInputs(query, {0}, "needs at least one class for its labels");
   if (query.In(i).shape.size() == rows.count) return;
   throw WrongInputs(query, {0, i}, StrCat("on ", rows.count, " rows of ", rows.size, " classes needs one label a row"));
 }

@@ -12,7 +12,8 @@ struct Rows {
   std::int64_t size;   // D
 };
 
-// Throws kTypeMismatch unless input i is int32 or int64, kShapeMismatch unless it holds one label a row.
+// Throws kTypeMismatch unless input i is int32 or int64, kShapeMismatch unless it holds one label a row and rows have
+// classes.
 void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows);
 
 // Label i of the input. Unless it is from 0 to num_classes - 1 it is a fault of the run, and a row of kNoClass.

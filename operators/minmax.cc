@@ -13,7 +13,7 @@ namespace {
 Operator Extremum(const std::string& type, const std::string& doc, Expr (*best)(const Expr&, const Expr&)) {
   Operator op(type);
   op.Doc(doc)
-      .Inputs("x", "one or more of one type, float or double, whose shapes repeat over each other")
+      .Inputs("x", "one or more of one type, whose shapes repeat over each other")
       .Output("y", "the shape that all are repeated to")
       .Shapes([](const ShapeQuery& query) {
         ExpectFloats(query);

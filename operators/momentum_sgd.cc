@@ -80,7 +80,7 @@ const Registration momentum_sgd_update =
             "A step of gradient descent with momentum: momentum' = mu momentum + lr (grad + weight_decay param), step "
             "= momentum', param' = param - step; with nesterov step = (1 + mu) momentum' - mu momentum. mu is the "
             "argument momentum. lr is subtracted, so base_lr of LearningRate is above 0 here.")
-        .Input("grad", "any shape, float or double")
+        .Input("grad", "any shape")
         .Input("momentum", "the shape and type of grad; zeros before the first step")
         .Input("lr", "one float or double")
         .Input("param", "the shape and type of grad")

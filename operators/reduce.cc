@@ -92,19 +92,24 @@ void Repeat(const DimGroups& groups, const TensorView& dx, const std::byte* dy) 
 Operator Reduction(const std::string& type, const std::string& doc, bool average) {
   Operator op(type);
   op.Doc(doc)
-      .Input("x", "any shape, float or double")
+      .Input("x", "any shape; in 16 bits the last dimensions alone are reduced")
       .Output("y", "the shape of x with the reduced dimensions 1, or without them")
       .Arg("axes", std::vector<std::int64_t>{}, "the dimensions that are reduced, negative from the end; none: all")
       .Arg("keepdims", true, "reduced dimensions stay, with size 1")
       .Shapes([](const ShapeQuery& query) {
-        ExpectFloat(query, 0);
+        const DType dtype = query.In(0).dtype;
         const Shape& x = query.In(0).shape;
+        if (IsStoredFloat(dtype) && !AreRowsReduced(query.op(), dtype, x)) {
+          throw WrongInputs(query, {0}, StrCat("in ", dtype, " reduces the last dimensions alone"),
+                            ErrorCode::kTypeMismatch);
+        }
+        ExpectFloat(query, 0);
         const SummedDims reduced = ReducedDims(query.op().Ints("axes"), x);
         Shape y = x;
         for (int i = x.rank() - 1; i >= 0; --i) {
           if (reduced[i]) y = query.op().Bool("keepdims") ? y.With(i, 1) : y.Without(i);
         }
-        return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = y}};
+        return std::vector<TensorInfo>{{.dtype = dtype, .shape = y}};
       })
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
       .Expands([average](Expansion& e) {

@@ -31,7 +31,7 @@ const Registration mod =
         .Doc(
             "y = x - divisor * (x / divisor, rounded towards 0), element by element. dx = dy, as of torch.fmod and "
             "torch.remainder.")
-        .Input("x", "any shape; float, double, int32 or int64")
+        .Input("x", "any shape; float, double, float16, bfloat16, int32 or int64")
         .Output("y", "the shape of x")
         .RequiredArg("divisor", ArgumentType::kInt, "at least 1", AtLeast(1))
         .Arg("sign_follow_divisor", false, "y is at least 0, also where x is less; else it has the sign of x")

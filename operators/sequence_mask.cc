@@ -187,7 +187,7 @@ const Registration sequence_mask =
             "columns (the others). Column j of row i keeps its value where, by mode: sequence: j < lengths[i]; window: "
             "|j - centres[i]| <= radius; upper: j <= i; lower: j >= i; upperdiag: j < i; lowerdiag: j > i. "
             "Elsewhere y is fill_val.")
-        .Input("x", "[rows…, columns…], or [batches…, rows…, columns…, repeats…]; float or double")
+        .Input("x", "[rows…, columns…], or [batches…, rows…, columns…, repeats…]; float, double, float16 or bfloat16")
         .OptionalInput("lengths", "int32 [rows]: lengths, from 0 to the number of columns, or centres of windows")
         .Output("y", "the shape of x")
         .RequiredArg("mode", ArgumentType::kString, "which part is kept",

@@ -61,7 +61,7 @@ const Registration sigmoid_cross_entropy =
         .Doc(
             "Cross entropy of sigmoid(x) with targets, the mean over the last dimension: "
             "y = mean of -(t log p + (1 - t) log(1 - p)), p = sigmoid(x).")
-        .Input("x", "[…, D], float or double")
+        .Input("x", "[…, D]")
         .Input("targets", "the shape of x, each from 0 to 1")
         .Output("y", "[…]")
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
@@ -79,7 +79,7 @@ const Registration sigmoid_cross_entropy_gradient =
     WithVariants(Operator("SigmoidCrossEntropyWithLogitsGradient"))
         .Doc("dx = dy (sigmoid(x) - t) / D, or as the arguments say.")
         .Input("dy", "[…]")
-        .Input("x", "[…, D], float or double")
+        .Input("x", "[…, D]")
         .Input("targets", "the shape of x")
         .Output("dx", "the shape of x")
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {

@@ -11,7 +11,7 @@ const Registration abs =
 
 const Registration negative = Operator("Negative")
                                   .Doc("y = -x, element by element.")
-                                  .Input("x", "any shape; float, double, int32 or int64")
+                                  .Input("x", "any shape")
                                   .Output("y", "the shape of x")
                                   .Shapes([](const ShapeQuery& query) {
                                     ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});

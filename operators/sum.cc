@@ -7,7 +7,7 @@ namespace {
 
 const Registration sum = Operator("Sum")
                              .Doc("y = x0 + x1 + …, element by element.")
-                             .Inputs("x", "one or more of one shape and type: float, double, int32 or int64")
+                             .Inputs("x", "one or more of one shape and type")
                              .Output("y", "the shape of the inputs")
                              .Shapes([](const ShapeQuery& query) {
                                ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});

@@ -34,7 +34,7 @@ void SumOfStored(Formula& f) {
 Operator Total(const std::string& type, const std::string& doc) {
   Operator op(type);
   op.Doc(doc)
-      .Input("x", "any shape, float, double, float16 or bfloat16")
+      .Input("x", "any shape")
       .Output("y", "[], one element")
       .Arg("average", false, kAverageDoc)
       .Shapes([](const ShapeQuery& query) {

@@ -45,7 +45,7 @@ const Registration weighted_sum =
         .Doc(
             "y = w0 x0 + w1 x1 + …: tensors of one shape, each times a number. A step of gradient descent is "
             "WeightedSum(parameter, one, gradient, minus_rate) -> parameter.")
-        .Input("x0", "any shape, float or double")
+        .Input("x0", "any shape")
         .Input("w0", "one element, of the type of x0")
         .OptionalInputs("x_and_w", "x1, w1, x2, w2, …: as x0 and w0")
         .Output("y", "the shape of x0")

@@ -169,7 +169,7 @@ const Registration where_gradient =
     Operator("WhereGradient")
         .Doc("dx = dz where the condition holds and 0 elsewhere; dy = dz where it does not.")
         .Input("condition", "as in Where")
-        .Input("dz", "the shape of z; float, double, float16 or bfloat16")
+        .Input("dz", "the shape of z")
         .Output("dx", "the shape of dz")
         .Output("dy", "the shape of dz")
         .Arg("broadcast_on_rows", false, "as in Where")

@@ -108,9 +108,20 @@ std::string OwnFormulaText(const OperatorSchema& schema) {
   return sums.empty() ? text : StrCat(text, "; ", sums);
 }
 
+// "float, double", or "x, dy: float, double" where other inputs have types of their own.
+std::string TypesText(const OperatorSchema& schema) {
+  const auto [inputs, dtypes] = DTypesTakenBy(schema);
+  if (inputs.empty()) return "";
+  const bool are_all = inputs.size() >= schema.inputs.size();
+  std::vector<std::string> names;
+  for (const int i : inputs) names.push_back(FormalName(schema.inputs, i));
+  return StrCat(are_all ? "" : StrCat(Join(names, ", "), ": "), Join(dtypes, ", "));
+}
+
 // The facts that fit a line each, in the order in which both formats show them.
 std::vector<std::pair<std::string, std::string>> Facts(const OperatorSchema& schema) {
-  std::vector<std::pair<std::string, std::string>> facts = {{"formula", OwnFormulaText(schema)}};
+  std::vector<std::pair<std::string, std::string>> facts = {{"types", TypesText(schema)},
+                                                            {"formula", OwnFormulaText(schema)}};
   for (std::string& variant : FormulaVariants(schema)) facts.emplace_back("formula", std::move(variant));
   facts.insert(facts.end(), {{"made of", ExpansionText(schema)},
                              {"in place", InPlaceText(schema)},

@@ -142,11 +142,11 @@ RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_num
 
 bool AppliesToStored(const OperatorCall& /*op*/, DType dtype, const Shape& /*shape*/) { return IsStoredFloat(dtype); }
 
-bool RunsFormulaOfStored(const ShapeQuery& query) {
+bool RunsFormulaOfStored(const ShapeQuery& query, DType first) {
   const OperatorSchema& schema = query.op().schema();
   const auto kernel = schema.kernels.find(DeviceKind::kCpu);
   if (!schema.formula || kernel == schema.kernels.end()) return false;
-  if (!FormulaWhere::Holds(query.op(), query.In(0).dtype, query.In(0).shape)) return false;
+  if (!FormulaWhere::Holds(query.op(), first, query.In(0).shape)) return false;
   const KernelFactory& make = kernel->second.make;
   const auto* const function = make.target<RunFn (*)(const OperatorCall&)>();
   return (function != nullptr && *function == MakeByFormula) || make.target<FormulaOr>() != nullptr;

@@ -31,8 +31,9 @@ Kernel KernelOrFormula(Kernel by_hand);
 // A FormulaWhere: the formula is for an input 0 in float16 or bfloat16.
 bool AppliesToStored(const OperatorCall& op, DType dtype, const Shape& shape);
 
-// Whether the CPU runs the formula for such inputs in 16 bits: a kernel written by hand knows its own dtypes.
-bool RunsFormulaOfStored(const ShapeQuery& query);
+// Whether the CPU runs the formula for inputs in 16 bits where input 0 is of this dtype: a kernel written by hand knows
+// its own dtypes.
+bool RunsFormulaOfStored(const ShapeQuery& query, DType first);
 
 // What the shape rule gives that is declared beside the formula; empty where the formula says it.
 std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query);

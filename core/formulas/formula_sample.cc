@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/kept_by_key.h"
@@ -422,6 +423,31 @@ bool IsElementwise(const OperatorSchema& schema) {
   }
   known.Keep(schema.type, std::make_shared<bool>(is_elementwise));
   return is_elementwise;
+}
+
+TakenDTypes DTypesTakenBy(const OperatorSchema& schema) {
+  constexpr std::array kAll = {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16,
+                               DType::kInt8,  DType::kInt16,  DType::kInt32,   DType::kInt64,
+                               DType::kUInt8, DType::kUInt16, DType::kBool,    DType::kString};
+  const std::optional<SampledFormula> sample = SampleFormula(schema);
+  if (!sample || !sample->is_ruled || sample->dtypes.empty()) return {};
+  const auto floating = std::ranges::find_if(sample->dtypes, IsFloating);
+  const DType varied = floating == sample->dtypes.end() ? sample->dtypes[0] : *floating;
+  TakenDTypes taken;
+  for (size_t i = 0; i < sample->dtypes.size(); ++i) {
+    if (sample->dtypes[i] == varied) taken.inputs.push_back(static_cast<int>(i));
+  }
+  const bool is_read = std::ranges::any_of(ExprNodes(sample->region.Roots()), [&](const ExprNode* node) {
+    return node->op == ExprOp::kInput && std::ranges::count(taken.inputs, sample->inputs[node->number]) > 0;
+  });
+  if (!is_read) return {};
+  const OperatorCall call(WholeOperator(schema));
+  std::vector<DType> dtypes = sample->dtypes;
+  std::ranges::copy_if(kAll, std::back_inserter(taken.dtypes), [&](DType dtype) {
+    for (const int input : taken.inputs) dtypes[input] = dtype;
+    return FormulaSample(call, dtypes, sample->shape).FitsShapeRule();
+  });
+  return taken;
 }
 
 namespace {

@@ -45,6 +45,15 @@ std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::s
 // repeated.
 bool IsElementwise(const OperatorSchema& schema);
 
+// The dtypes that some inputs of an operator may have, all of them the same.
+struct TakenDTypes {
+  std::vector<int> inputs = {};
+  std::vector<DType> dtypes = {};  // in their order
+};
+// Those of the inputs of fractions, or else of the first one and those like it, by the shape rule and with the default
+// arguments. Nothing where there is no sample, or shapes alone are read.
+TakenDTypes DTypesTakenBy(const OperatorSchema& schema);
+
 // Whether an operator of the type may find that its formula divides whole numbers by 0, which no declaration says: as
 // far as samples with the default arguments tell.
 bool MayDivideByZero(const OperatorSchema& schema);

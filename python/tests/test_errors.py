@@ -55,7 +55,7 @@ def test_errors_of_the_core_have_dtypes_as_numpy_calls_them():
         "  at op 0 `y = MatMul(float, double)` with float float32 [2, 3], double float64 [2, 3]",
     )
     net = stepnet.load('op { type: "Sigmoid" input: "x" output: "y" }')
-    refuses(lambda: net(x=numpy.zeros(2, "int32")), stepnet.TypeMismatchError, "works on float32 and float64; x is int32 [2]")
+    refuses(lambda: net(x=numpy.zeros(2, "int32")), stepnet.TypeMismatchError, "works on float32, float64, float16 and bfloat16; x is int32 [2]")
     fill = 'op { type: "ConstantFill" output: "y" arg { name: "value" s: "float" } arg { name: "dtype" i: 1 } }'
     assert stepnet.check(fill) == ['net "", op 0 `y = ConstantFill()`: value is "float", which is no float32']
     scale = 'op { type: "Scale" input: "x" output: "y" arg { name: "scale" s: "float" } }'

@@ -42,7 +42,7 @@ TEST(AddGradient, RefusesAnotherShapeOrType) {
               "…type mismatch: gradient_requests says add for \"w_grad\", which holds double [1] and must hold float "
               "[1], as the gradient is; for a new sum fill it with zeros of that shape and type\n");
   ExpectError([&] { run(Tensor::Of<int>({1}, {1}), Tensor::Of<int>({1}, {1})); },
-              "…AddGradient works on float and double; part is int32 [1]");
+              "…AddGradient works on float, double, float16 and bfloat16; part is int32 [1]");
 }
 
 }  // namespace

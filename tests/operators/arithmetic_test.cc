@@ -206,7 +206,7 @@ TEST(Arithmetic, RefusesContradictingArguments) {
 TEST(Arithmetic, RefusesOtherTypes) {
   ExpectError(
       [] { OpTest("Add").Input("a", Tensor::Of<bool>({1}, {true})).Input("b", Tensor::Of<bool>({1}, {true})).Run(); },
-      "…type mismatch: Add works on float, double, int32 and int64; a is bool [1]\n");
+      "…type mismatch: Add works on float, double, float16, bfloat16, int32 and int64; a is bool [1]\n");
   ExpectError([] { OpTest("Add").Input("a", {1}, {1}).Input("b", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
               "…type mismatch: Add needs inputs of one type; a is float [1] and b is int32 [1]\n");
 }

@@ -27,7 +27,7 @@ TEST(AveragedLoss, AcceptsNoElements) {
 
 TEST(AveragedLoss, RefusesBadInputs) {
   ExpectError([] { OpTest("AveragedLoss").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "type mismatch: AveragedLoss works on float and double; x is int32 [1]\n"
+              "type mismatch: AveragedLoss works on float, double, float16 and bfloat16; x is int32 [1]\n"
               "  at op 0 `output0 = AveragedLoss(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("AveragedLossGradient").Random("x", {3}, 1).Random("dy", {3}, 1).Run(); },

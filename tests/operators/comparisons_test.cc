@@ -66,7 +66,7 @@ TEST(Comparisons, OfBools) {
   OpTest("EQ").Input("a", a).Input("b", b).GivesExactly(Tensor::Of<bool>({4}, {true, false, false, true}));
   OpTest("NE").Input("a", a).Input("b", b).GivesExactly(Tensor::Of<bool>({4}, {false, true, true, false}));
   ExpectError([&] { OpTest("LT").Input("a", a).Input("b", b).Run(); },
-              "type mismatch: LT works on float, double, int32 and int64; a is bool [4]\n"
+              "type mismatch: LT works on float, double, float16, bfloat16, int32 and int64; a is bool [4]\n"
               "  at op 0 `output0 = LT(a, b)` with a bool [4], b bool [4]\n"
               "  in net \"test\"");
 }

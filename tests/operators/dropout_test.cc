@@ -138,7 +138,7 @@ TEST(Dropout, RefusesBadArguments) {
               "  in net \"test\"");
   ExpectError([] { DropoutOf(-0.5f, {2}).Run(); }, "…Dropout: ratio is -0.5, must be at least 0");
   ExpectError([] { OpTest("Dropout").Input("x", Tensor::Of<bool>({1}, {true})).Run(); },
-              "…Dropout works on float and double; x is bool [1]");
+              "…Dropout works on float, double, float16 and bfloat16; x is bool [1]");
   ExpectError([] { OpTest("Dropout").Random("x", {2}, 1).GradientMatches(); },
               "…the gradient of Dropout needs its mask, a second output");
 }

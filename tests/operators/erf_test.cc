@@ -20,7 +20,7 @@ TEST(Erf, TakesNoElementsAndRefusesBadInput) {
   OpTest("Erf").Input("x", {0, 5}, {}).Gives({0, 5}, {});
   OpTest("ErfGradient").Input("x", {0, 5}, {}).Input("dy", {0, 5}, {}).Gives({0, 5}, {});
   ExpectError([] { OpTest("Erf").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "…Erf works on float and double; x is int32 [1]");
+              "…Erf works on float, double, float16 and bfloat16; x is int32 [1]");
 }
 
 }  // namespace

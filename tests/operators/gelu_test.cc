@@ -65,7 +65,7 @@ TEST(Gelu, KeepsItsDigitsInTheTails) {
 
 TEST(Gelu, RefusesBadInput) {
   ExpectError([] { OpTest("Gelu").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "type mismatch: Gelu works on float and double; x is int32 [1]\n"
+              "type mismatch: Gelu works on float, double, float16 and bfloat16; x is int32 [1]\n"
               "  at op 0 `output0 = Gelu(x)` with x int32 [1]\n"
               "  in net \"test\"");
 }

@@ -124,7 +124,7 @@ TEST(LayerNorm, RefusesBadInput) {
       [] {
         OpTest("LayerNorm", 3).Input("x", Tensor::Of<std::int32_t>({1, 1}, {1})).Run();
       },
-      "…type mismatch: LayerNorm works on float and double; x is int32 [1, 1]\n");
+      "…type mismatch: LayerNorm works on float, double, float16 and bfloat16; x is int32 [1, 1]\n");
   ExpectError(
       [] {
         OpTest("LayerNorm", 3).Arg("epsilon", -1.0f).Random("x", {2, 3}, 1).Run();

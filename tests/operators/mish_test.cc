@@ -18,7 +18,7 @@ TEST(Mish, TakesNoElementsAndRefusesBadInput) {
   OpTest("Mish").Input("x", {0, 5}, {}).Gives({0, 5}, {});
   OpTest("MishGradient").Input("x", {0, 5}, {}).Input("dy", {0, 5}, {}).Gives({0, 5}, {});
   ExpectError([] { OpTest("Mish").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "…Mish works on float and double; x is int32 [1]");
+              "…Mish works on float, double, float16 and bfloat16; x is int32 [1]");
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST(Reduce, RefusesBadInput) {
       },
       "…invalid argument: axes is 2, but the tensor is [2, 3] and has 2 dimensions");
   ExpectError([] { OpTest("ReduceMean").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "type mismatch: ReduceMean works on float and double; x is int32 [1]\n"
+              "type mismatch: ReduceMean works on float, double, float16 and bfloat16; x is int32 [1]\n"
               "  at op 0 `output0 = ReduceMean(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError(

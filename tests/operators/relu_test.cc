@@ -16,7 +16,7 @@ TEST(Relu, RefusesIntegers) {
       [] {
         OpTest("Relu").Input("x", Tensor::Of<std::int32_t>({2}, {1, 2})).Run();
       },
-      "type mismatch: Relu works on float and double; x is int32 [2]\n"
+      "type mismatch: Relu works on float, double, float16 and bfloat16; x is int32 [2]\n"
       "  at op 0 `output0 = Relu(x)` with x int32 [2]\n"
       "  in net \"test\"");
 }

@@ -18,7 +18,7 @@ TEST(Rounding, TakesNoElementsAndRefusesBadInput) {
   for (const char* type : {"Floor", "Ceil", "Round"}) {
     OpTest(type).Input("x", {0, 5}, {}).Gives({0, 5}, {});
     ExpectError([&] { OpTest(type).Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-                StrCat("…", type, " works on float and double; x is int32 [1]"));
+                StrCat("…", type, " works on float, double, float16 and bfloat16; x is int32 [1]"));
   }
 }
 

@@ -39,7 +39,7 @@ TEST(Sigmoid, SaturatesAndKeepsNaN) {
 
 TEST(Sigmoid, RefusesBadInput) {
   ExpectError([] { OpTest("Sigmoid").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "type mismatch: Sigmoid works on float and double; x is int32 [1]\n"
+              "type mismatch: Sigmoid works on float, double, float16 and bfloat16; x is int32 [1]\n"
               "  at op 0 `output0 = Sigmoid(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("SigmoidGradient").Random("y", {2}, 1).Random("dy", {3}, 2).Run(); },

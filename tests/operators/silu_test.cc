@@ -17,7 +17,7 @@ TEST(Silu, TakesNoElementsAndRefusesBadInput) {
   OpTest("Silu").Input("x", {0, 5}, {}).Gives({0, 5}, {});
   OpTest("SiluGradient").Input("x", {0, 5}, {}).Input("dy", {0, 5}, {}).Gives({0, 5}, {});
   ExpectError([] { OpTest("Silu").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "…Silu works on float and double; x is int32 [1]");
+              "…Silu works on float, double, float16 and bfloat16; x is int32 [1]");
 }
 
 TEST(SwishGradient, IsOneOrNothingWhereXIsLarge) {

@@ -74,7 +74,7 @@ TEST(Softmax, RefusesBadInput) {
       [] {
         OpTest("Softmax").Input("x", Tensor::Of<std::int32_t>({1, 1}, {1})).Run();
       },
-      "type mismatch: Softmax works on float and double; x is int32 [1, 1]\n"
+      "type mismatch: Softmax works on float, double, float16 and bfloat16; x is int32 [1, 1]\n"
       "  at op 0 `output0 = Softmax(x)` with x int32 [1, 1]\n"
       "  in net \"test\"");
 }

@@ -149,6 +149,16 @@ TEST(StoredFloats, AreProbabilitiesOfLabels) {
       ExpectError([&] { loss(LoadedTensor(x), wrong).Run(); }, message);
       ExpectError([&] { gradient(x, wrong, dy).Run(); }, message);
     }
+    const Tensor none = StoredTensor(dtype, Shape({3, 0}), {});
+    for (const Tensor& empty : {none, LoadedTensor(none)}) {
+      const std::string message = StrCat(" needs at least one class for its labels; x is ", empty.dtype(), " [3, 0]\n");
+      const Tensor like = StoredTensor(dtype, Shape({3}), {1, 1, 1});
+      ExpectError([&] { loss(empty, labels).Run(); }, "…shape mismatch: LabelCrossEntropy" + message);
+      ExpectError([&] { gradient(empty, labels, empty.dtype() == dtype ? like : LoadedTensor(like)).Run(); },
+                  "…shape mismatch: LabelCrossEntropyGradient" + message);
+    }
+    const Tensor nobody = loss(StoredTensor(dtype, Shape({0, 0}), {}), Tensor::Of<std::int32_t>({0}, {})).Run()[0];
+    EXPECT_EQ(nobody.shape(), Shape({0}));
   }
 }
 
@@ -198,7 +208,7 @@ TEST(StoredFloats, AreRefusedWhereNothingLoadsThem) {
   ExpectError([&] { OpTest("FC").Input("x", x).Input("w", w).Input("b", b).Run(); },
               "…type mismatch: FC works on float and double; x is float16 [2, 3]");
   ExpectError([&] { OpTest("ReduceSum").Ints("axes", {0}).Input("x", x).Run(); },
-              "…type mismatch: ReduceSum works on float and double; x is float16 [2, 3]");
+              "…type mismatch: ReduceSum in float16 reduces the last dimensions alone; x is float16 [2, 3]");
   ExpectError(
       [&] {
         OpTest("Accuracy").Input("x", x).Input("l", Tensor::Of<std::int32_t>({2}, {0, 1})).Run();

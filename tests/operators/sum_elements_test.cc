@@ -37,7 +37,7 @@ TEST(SumElements, OfNoElementsIsZero) {
 
 TEST(SumElements, RefusesBadInput) {
   ExpectError([] { OpTest("SumElements").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "type mismatch: SumElements works on float and double; x is int32 [1]\n"
+              "type mismatch: SumElements works on float, double, float16 and bfloat16; x is int32 [1]\n"
               "  at op 0 `output0 = SumElements(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("SumElementsGradient").Random("x", {2}, 1).Random("dy", {2}, 1).Run(); },

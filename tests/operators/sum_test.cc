@@ -65,7 +65,7 @@ TEST(Sum, RefusesOtherShapesAndTypes) {
       },
       "…type mismatch: Sum needs inputs of one type; x is float [2] and y is int32 [2]\n");
   ExpectError([] { OpTest("Sum").Input("x", Tensor::Of<bool>({1}, {true})).Run(); },
-              "…type mismatch: Sum works on float, double, int32 and int64; x is bool [1]\n");
+              "…type mismatch: Sum works on float, double, float16, bfloat16, int32 and int64; x is bool [1]\n");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(Tanh, SaturatesAndKeepsNaN) {
 
 TEST(Tanh, RefusesBadInput) {
   ExpectError([] { OpTest("Tanh").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-              "type mismatch: Tanh works on float and double; x is int32 [1]\n"
+              "type mismatch: Tanh works on float, double, float16 and bfloat16; x is int32 [1]\n"
               "  at op 0 `output0 = Tanh(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("TanhGradient").Random("y", {2}, 1).Random("dy", {3}, 2).Run(); },

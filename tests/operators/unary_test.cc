@@ -136,8 +136,9 @@ TEST(Unary, RefusesIntegers) {
   for (const Case& c : kCases) {
     if (c.type == "Negative") continue;
     ExpectError([&] { TestOf(c).Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
-                StrCat("type mismatch: ", c.type, " works on float and double; x is int32 [1]\n  at op 0 `output0 = ",
-                       c.type, "(x)` with x int32 [1]\n  in net \"test\""));
+                StrCat("type mismatch: ", c.type,
+                       " works on float, double, float16 and bfloat16; x is int32 [1]\n  at op 0 `output0 = ", c.type,
+                       "(x)` with x int32 [1]\n  in net \"test\""));
   }
 }
 
@@ -159,7 +160,7 @@ TEST(Negative, WorksOnIntegers) {
       .GivesExactly(Tensor::Of<std::int32_t>({2}, {-5, kLowest}));
   OpTest("Negative").Input("x", Tensor::Of<std::int64_t>({1}, {7})).GivesExactly(Tensor::Of<std::int64_t>({1}, {-7}));
   ExpectError([] { OpTest("Negative").Input("x", Tensor::Of<bool>({1}, {true})).Run(); },
-              "…type mismatch: Negative works on float, double, int32 and int64; x is bool [1]\n");
+              "…type mismatch: Negative works on float, double, float16, bfloat16, int32 and int64; x is bool [1]\n");
 }
 
 // Nothing lies between the bounds, so that no element of x passes.

@@ -50,6 +50,7 @@ std::string AllAsMarkdown() {
       "The gradient of `x` is called `dx` in the declarations and `x_grad` in nets. Operators that a gradient is made "
       "of\n"
       "have the arguments of the operator where they declare them and nothing else is said.\n"
+      "Types are those that inputs with fractions may have, all of them the same; others are said with the inputs.\n"
       "A formula is that of float inputs and default arguments where nothing else is said; arguments that are numbers "
       "stand\n"
       "there by name. `row_size`, `num_rows` and `num_elements` are sizes of what it computes over.\n\n",
