@@ -145,6 +145,28 @@ TEST(Derivative, HasTiesAsCaffe2) {
   EXPECT_EQ(row.Gradients(), Values({{0, 5, 5, 0, 5}}));
 }
 
+// The example of docs/add_an_operator.md.
+TEST(Derivative, CountsTiesInChainsOnceForEachWay) {
+  const auto gradients = [](const std::string& value, const std::vector<double>& abc) {
+    FormulaRun run(InputText("abc") + "out " + value, {kElementAccess, kElementAccess, kElementAccess});
+    run.num_rows = run.num_columns = 1;
+    run.values = {{abc[0]}, {abc[1]}, {abc[2]}};
+    run.gradients = {{7}};
+    std::vector<double> of;
+    for (const std::vector<double>& each : run.Gradients()) of.push_back(each.empty() ? 0 : each[0]);
+    return of;
+  };
+  using Gradients = std::vector<double>;
+  const std::string one_step = "max(max(a, b), max(a, c))";
+  const std::string two_steps = "max(max(" + one_step + ", b), max(" + one_step + ", c))";
+  EXPECT_EQ(gradients(one_step, {2, 2, 2}), Gradients({14, 7, 7}));
+  EXPECT_EQ(gradients(two_steps, {2, 2, 2}), Gradients({28, 21, 21}));
+  EXPECT_EQ(gradients(one_step, {2, 1, 1}), Gradients({14, 0, 0}));
+  EXPECT_EQ(gradients(one_step, {1, 2, 1}), Gradients({0, 7, 0}));
+  EXPECT_EQ(gradients("min(max(a, b), c)", {2, 2, 2}), Gradients({7, 7, 7}));
+  EXPECT_EQ(gradients("where(a >= b, a, b)", {2, 2, 2}), Gradients({7, 0, 0}));
+}
+
 TEST(Derivative, OfPowersFollowsTheirLimits) {
   const auto at = [](double a, double b) {
     FormulaRun run("in 0 a: double\nin 1 b: double\nout pow(a, b)", {kElementAccess, kElementAccess});
