@@ -11,6 +11,8 @@
 namespace stepnet {
 namespace {
 
+constexpr const char* kRowsTwice = "asks for RowsFrom and Over: in what it computes over, the last dimension is a row";
+
 const ArgumentSpec& SpecOf(const OperatorCall& op, std::string_view argument) {
   if (const ArgumentSpec* spec = op.schema().FindArgument(argument)) return *spec;
   throw Error(ErrorCode::kInternal, StrCat("the formula of ", op.type(), " asks for an argument \"", argument,
@@ -145,6 +147,7 @@ std::vector<Expr> Formula::Blocks(std::string_view name, std::int64_t count) {
 
 void Formula::Over(const Shape& shape) {
   if (over_) FailInFormula(query_, "says twice what it computes over");
+  if (rows_from_ >= 0) FailInFormula(query_, kRowsTwice);
   over_ = shape;
   if (shape.rank() > kRegionDims) {
     FailInFormula(query_, StrCat("computes over ", shape, ", of more than ", kRegionDims, " dimensions"));
@@ -214,8 +217,14 @@ const TensorInfo& Formula::OutputByRule() const {
 std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
   const Shape& shape = ShapeOf(input);
   // Formulas are also asked before a shape rule has looked at the axis.
-  rows_from_ = static_cast<int>(std::clamp<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0, shape.rank()));
-  return shape.SizeFrom(rows_from_);
+  const int from = static_cast<int>(std::clamp<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0, shape.rank()));
+  if (over_) FailInFormula(query_, kRowsTwice);
+  if (rows_from_ >= 0 && rows_from_ != from) {
+    FailInFormula(query_,
+                  StrCat("makes a row of the dimensions from ", rows_from_, " on, and of those from ", from, " on"));
+  }
+  rows_from_ = from;
+  return shape.SizeFrom(from);
 }
 
 double Formula::Number(std::string_view argument) const {

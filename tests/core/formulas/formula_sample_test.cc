@@ -58,6 +58,21 @@ const Registration broken[] = {
       f.Over({1});
       f.Out({f.In("x")});
     }),
+    OfX("test.RowsTwice").Formula([](Formula& f) {
+      f.RowsFrom("x", 0);
+      f.RowsFrom("x", 1);
+      f.Out({f.In("x")});
+    }),
+    OfX("test.RowsBeforeOver").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      f.RowsFrom("x", 0);
+      f.Over(f.ShapeOf("x"));
+      f.Out({f.In("x")});
+    }),
+    OfX("test.RowsBehindOver").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+      f.Over(f.ShapeOf("x"));
+      f.RowsFrom("x", 0);
+      f.Out({f.In("x")});
+    }),
     OfX("test.ThrowsANumber").Formula([](Formula&) { throw 3; }),
     OfX("test.IsOfNoRows").Formula([](Formula& f) { f.Out({OfRows(f.In("x"))}); }),
     OfX("test.IsOfAnotherShape").Shapes(OneElement).Formula([](Formula& f) { f.Out({f.In("x")}); }),
@@ -135,6 +150,14 @@ TEST(FormulaFault, IsFoundByTheCheckOfANet) {
       {"test.FifthIndex", "test.FifthIndex: index of dimension 4; a region has 0 to 3"},
       {"test.SumOfOne", "test.SumOfOne: +(x) has 1 operand, must have 2"},
       {"test.OverTwice", "the formula of test.OverTwice says twice what it computes over"},
+      {"test.RowsTwice",
+       "the formula of test.RowsTwice makes a row of the dimensions from 0 on, and of those from 1 on"},
+      {"test.RowsBeforeOver",
+       "the formula of test.RowsBeforeOver asks for RowsFrom and Over: in what it computes over, the last dimension is "
+       "a row"},
+      {"test.RowsBehindOver",
+       "the formula of test.RowsBehindOver asks for RowsFrom and Over: in what it computes over, the last dimension is "
+       "a row"},
       {"test.ThrowsANumber", "the formula of test.ThrowsANumber threw what is no std::exception"},
       {"test.IsOfNoRows", "test.IsOfNoRows: output 0 is of rows, and x differs between columns"},
       {"test.IsOfAnotherShape",
