@@ -135,6 +135,36 @@ void ExpectTaken(const OperatorSchema& forward, const std::vector<Formal>& forma
   }
 }
 
+// The shape rule of a gradient operator whose first inputs are those of the forward operator: what that refuses, this
+// one does, and gradients are like their inputs. Null: others are given, or the forward operator declares none.
+ShapeRule ShapesOfForward(const OperatorSchema& forward) {
+  const GradientOp& declared = *forward.declared_gradient;
+  const size_t num_formals = forward.inputs.size();
+  if (!forward.shapes || declared.inputs.size() < num_formals) return {};
+  for (size_t i = 0; i < declared.inputs.size(); ++i) {
+    const Meaning means = ReadBy(forward, declared.inputs[i]);
+    const bool is_in_place = i < num_formals && means == Meaning{Meaning::Kind::kInput, static_cast<int>(i)};
+    const bool is_required =
+        i >= num_formals && means != Meaning{} && !IsOfInput(means) && !forward.outputs[means.index].optional;
+    if (IsOfAny(forward, means) || (!is_in_place && !is_required)) return {};
+  }
+  std::vector<int> differentiated;
+  for (const std::string& name : declared.outputs) differentiated.push_back(IndexOfGradient(forward.inputs, name));
+  if (std::ranges::count(differentiated, -1) > 0) return {};
+  return [formals = forward.inputs, shapes = forward.shapes, differentiated,
+          num_others = static_cast<int>(declared.inputs.size() - num_formals)](const ShapeQuery& query) {
+    std::vector<TensorInfo> inputs;
+    for (int i = 0; i < query.num_inputs() - num_others; ++i) inputs.push_back(query.In(i));
+    shapes(ShapeQuery(query.op(), inputs));
+    std::vector<TensorInfo> outputs;
+    for (const int formal : differentiated) {
+      const int position = PositionOf(formals, formal, static_cast<int>(inputs.size()));
+      if (position >= 0) outputs.push_back({.dtype = inputs[position].dtype, .shape = inputs[position].shape});
+    }
+    return outputs;
+  };
+}
+
 bool IsSame(const ArgumentValue& a, const ArgumentValue& b) {
   return a.f == b.f && a.i == b.i && a.s == b.s && a.floats == b.floats && a.ints == b.ints && a.strings == b.strings &&
          a.net == b.net;
@@ -188,7 +218,10 @@ Operator DerivedGradientOf(const OperatorSchema& forward) {
   if (forward.check) op.Check(forward.check);
   if (forward.is_private) op.Private();
   const bool is_of_one = forward.inputs.size() == 1 && forward.outputs.size() == 1 && !forward.inputs[0].variadic;
-  if (!is_of_one || !forward.AllowsInPlace(0, 0)) return op;
+  if (!is_of_one || !forward.AllowsInPlace(0, 0)) {
+    if (ShapeRule shapes = ShapesOfForward(forward)) op.Shapes(std::move(shapes));
+    return op;
+  }
   std::vector<std::pair<int, int>> pairs;
   for (size_t i = 0; i < declared.inputs.size(); ++i) pairs.emplace_back(static_cast<int>(i), 0);
   op.InPlace(std::move(pairs));

@@ -9,18 +9,8 @@
 namespace stepnet {
 namespace {
 
-constexpr int kStates = 1;
-constexpr int kGates = 3;
-constexpr int kLikeState = 2;  // h, dh
-
-Operator& AddInputs(Operator& op) {
-  op.Input("h_prev", "[1, N, D] or [N, D], state before the step")
-      .Input("gates", "[1, N, 3 D] or [N, 3 D], before their activations: reset, update, output");
-  return AddStepInputs(op).NumberArg("forget_bias", 0, "must be 0: Caffe2 accepts any value here and ignores it");
-}
-
-void CheckGruUnit(const OperatorCall& op, int num_like_state, std::vector<NetProblem>* problems) {
-  CheckArity(op, GatedUnit(op, kStates, kGates, num_like_state), problems);
+void CheckGruUnit(const OperatorCall& op, std::vector<NetProblem>* problems) {
+  CheckArity(op, problems);
   if (op.Number("forget_bias") == 0) return;
   problems->push_back({.message = StrCat(op.type(), ": forget_bias is ", op.Number("forget_bias"),
                                          "; a GRU has no forget gate, and Caffe2 ignores the value: make it 0")});
@@ -28,41 +18,28 @@ void CheckGruUnit(const OperatorCall& op, int num_like_state, std::vector<NetPro
 
 Operator GruUnit() {
   Operator op("GRUUnit");
-  AddInputs(op.Doc("State of a GRU after one step. Rows with timestep >= their length keep their state, or become 0 "
-                   "with drop_states."))
+  op.Doc(
+        "State of a GRU after one step. Rows with timestep >= their length keep their state, or become 0 with "
+        "drop_states.")
+      .Input("h_prev", "[1, N, D] or [N, D], state before the step")
+      .Input("gates", "[1, N, 3 D] or [N, 3 D], before their activations: reset, update, output");
+  AddStepInputs(op)
+      .NumberArg("forget_bias", 0, "must be 0: Caffe2 accepts any value here and ignores it")
       .Output("h", "the shape of h_prev, state after the step")
-      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, 0, problems); })
-      .Shapes(GatedUnitShapes(kStates, kGates))
-      .Gradient([](GradientBuilder& builder) {
-        std::vector<std::string> inputs = builder.op().inputs();
-        inputs.insert(inputs.end(), {builder.O(0), builder.GO(0)});
-        builder.Add(
-            {.type = "GRUUnitGradient", .inputs = std::move(inputs), .outputs = {builder.GI(0), builder.GI(1)}});
-      })
+      .Check(CheckGruUnit)
+      .Shapes(GatedUnitShapes(/*num_states=*/1, /*num_gates=*/3))
+      .DerivedGradient({"h_prev", "gates", "seq_lengths", "timestep", "h", "dh"}, {"dh_prev", "dgates"},
+                       "Gradient of GRUUnit. Computes the gates again; that of the reset gate is 0. Of rows that have "
+                       "ended, the gradient of the state before is that of the state after, or 0 with drop_states.")
       .Formula([](Formula& f) {
-        const std::vector<Expr> gates = f.Blocks("gates", kGates);
+        const std::vector<Expr> gates = f.Blocks("gates", 3);
         const Expr update = Sigmoid(gates[1]);
         f.Out({KeptWhereEnded(f, "h_prev", MulAdd(f.In("h_prev"), update, (1 - update) * Tanh(gates[2])))});
       });
   return op;
 }
 
-Operator GruUnitGradient() {
-  Operator op("GRUUnitGradient");
-  AddInputs(op.Doc("Gradient of GRUUnit. Computes the gates again; that of the reset gate is 0. Of rows that have "
-                   "ended, the gradient of the state before is that of the state after, or 0 with drop_states."))
-      .Input("h", "the shape of h_prev")
-      .Input("dh", "the shape of h_prev")
-      .Output("dh_prev", "the shape of h_prev")
-      .Output("dgates", "the shape of gates")
-      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, kLikeState, problems); })
-      .Shapes(GatedUnitShapes(kStates, kGates, kLikeState))
-      .Formula(DerivativeOf("GRUUnit"));
-  return op;
-}
-
 const Registration gru_unit = GruUnit();
-const Registration gru_unit_gradient = GruUnitGradient();
 
 }  // namespace
 }  // namespace stepnet

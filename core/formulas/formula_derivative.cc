@@ -1,6 +1,8 @@
 // DerivativeOf: asks the forward operator's formula with what the gradient operator is given, and differentiates that.
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "stepnet/core/formulas/derivative.h"
@@ -43,6 +45,7 @@ class FormulaDerivative {
     const std::vector<FormulaOutput> values = ForwardOutputs();
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
     FindReads();
+    ExpectWholeOutputs();
     const std::int64_t num_elements = FindAccesses();
     is_one_row_ = IsSummedOverAll() && MayBeOneRow(num_elements);
     if (is_one_row_) {
@@ -120,12 +123,11 @@ class FormulaDerivative {
   // The input that lies as an output of the forward operator; undefined: there is none of this name.
   Expr ReadAs(const FormulaOutput& output, size_t k, const std::string& name) {
     if (!Declares(schema_.inputs, name) || !formula_.Has(name)) return {};
-    switch (output.kind) {
-      case Kind::kRows: return formula_.Row(name);
-      case Kind::kSums: return formula_.Column(name);
-      case Kind::kBlocks: return formula_.Blocks(name, static_cast<int>(output.values.size()))[k];
-      default: return formula_.In(name);
-    }
+    if (output.kind == Kind::kRows) return formula_.Row(name);
+    if (output.kind == Kind::kSums) return formula_.Column(name);
+    outputs_read_.insert(name);
+    if (output.kind != Kind::kBlocks) return formula_.In(name);
+    return formula_.Blocks(name, static_cast<int>(output.values.size()))[k];
   }
 
   void AddOutput(const std::string& name, const FormulaOutput& output) {
@@ -137,6 +139,40 @@ class FormulaDerivative {
       if (output.kind != Kind::kSums) of.stored = ReadAs(output, k, name);
       outputs_.push_back(std::move(of));
     }
+  }
+
+  // Throws unless outputs and their gradients have an element for each that the forward operator computes: another
+  // gradient is somebody's mistake, and none to repeat over its inputs, or these over it.
+  void ExpectWholeOutputs() const {
+    const FormulaLayout layout(formula_, formula_.query_.In(0).shape);
+    const Shape& shape = layout.shape();
+    std::vector<bool> is_of_inputs(shape.rank(), formula_.over_.has_value());  // by dimension
+    const Read* repeated = nullptr;
+    for (const Read& read : formula_.reads_) {
+      if (read.access == Access::kNone || IsRunValue(read.input)) continue;
+      if (read.input == Formula::kNotGiven) {
+        is_of_inputs.assign(shape.rank(), true);  // it may be
+        continue;
+      }
+      const bool is_of_output = outputs_read_.contains(read.name);
+      FormulaLayout::Strides strides;
+      layout.Place(read, &strides);
+      for (int d = 0; d < shape.rank(); ++d) {
+        if (!is_of_output) is_of_inputs[d] = is_of_inputs[d] || strides[d] != 0;
+        if (is_of_output && shape[d] > 1 && strides[d] == 0) repeated = &read;
+      }
+    }
+    if (repeated != nullptr) FailAboutOutput(repeated->name, shape);
+    std::vector<std::int64_t> computed;
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (is_of_inputs[d] || !computed.empty()) computed.push_back(is_of_inputs[d] ? shape[d] : 1);
+    }
+    if (Shape(computed).size() != shape.size()) FailAboutOutput(*outputs_read_.begin(), Shape(computed));
+  }
+  [[noreturn]] void FailAboutOutput(const std::string& name, const Shape& computed) const {
+    FailFormula(
+        formula_.query_, ErrorCode::kShapeMismatch,
+        StrCat(" needs ", name, " of the shape that ", forward_.type, " gives, an element for each of ", computed));
   }
 
   // What the forward formula reads of each input of which this operator gives the gradient.
@@ -300,6 +336,7 @@ class FormulaDerivative {
   const OperatorSchema& schema_;
   const OperatorSchema& forward_;
   std::vector<DerivativeOutput> outputs_;
+  std::set<std::string> outputs_read_;  // and gradients, element by element
   bool has_whole_outputs_ = true;
   bool is_one_row_ = false;                 // all elements are
   std::vector<std::vector<int>> reads_of_;  // of the inputs of which this operator gives the gradients

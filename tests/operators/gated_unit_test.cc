@@ -230,6 +230,30 @@ TEST(GatedUnits, R2KeepNaNOutOfWideRowsThatDoNotReadIt) {
   }
 }
 
+TEST(GatedUnits, GradientsRefuseWhatHasNoElementForEachOfAState) {
+  const auto run = [](const Shape& h, const Shape& dh) {
+    OpTest("GRUUnitGradient", 2)
+        .Random("h_prev", {1, 3, 2}, 1)
+        .Random("gates", {1, 3, 6}, 2)
+        .Input("lengths", Tensor::Of<std::int32_t>({3}, {5, 5, 5}))
+        .Input("t", Timestep())
+        .Random("h", h, 3)
+        .Random("dh", dh, 4)
+        .Run();
+  };
+  ExpectError(
+      [&] {
+        run({1, 3, 2}, {1, 1, 2});
+      },
+      "…GRUUnitGradient needs dh of the shape that GRUUnit gives, an element for each of [1, 3, 2]; its");
+  ExpectError(
+      [&] {
+        run({1, 1, 2}, {1, 3, 2});
+      },
+      "…GRUUnitGradient needs h of the shape that GRUUnit gives, an element for each of [1, 3, 2]; its");
+  run({1, 3, 2}, {3, 2});
+}
+
 TEST(LSTMUnit, Saturates) {
   OpTest("LSTMUnit", 2)
       .Arg("sequence_lengths", 0)

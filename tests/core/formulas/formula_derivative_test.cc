@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/tests/core/filled_memory.h"
@@ -164,6 +165,23 @@ TEST(DerivativeOf, SumsOverWhatAnInputIsRepeatedOver) {
     OpTest("test.DerivedScale").Random("x", x, 1).Random("s", s, 2).GradientMatches();
     OpTest("test.DerivedScale").Input("x", {0, 4, 3}, {}).Random("s", s, 2).GradientMatches();
   }
+}
+
+// Repeated over x, or x over it, it would be the gradient of something else.
+TEST(DerivativeOf, RefusesAGradientOfAnotherShape) {
+  const auto run = [](const Shape& x, const Shape& s, const Shape& dy) {
+    OpTest("test.DerivedScaleGradient", 2).Random("x", x, 1).Random("s", s, 2).Random("dy", dy, 3).Run();
+  };
+  for (const auto& [x, s, dy] :
+       {std::tuple{Shape{3, 4}, Shape{4}, Shape{1, 4}}, std::tuple{Shape{3, 4}, Shape{4}, Shape{4}},
+        std::tuple{Shape{3, 4}, Shape{3, 1}, Shape{1}}, std::tuple{Shape{4}, Shape{3, 1}, Shape{2, 3, 4}}}) {
+    ExpectError([&] { run(x, s, dy); },
+                "…shape mismatch: test.DerivedScaleGradient needs dy of the shape that test.DerivedScale gives, an "
+                "element for each of [3, 4]; its inputs are x float ");
+  }
+  run({4}, {3, 1}, {3, 4});
+  run({0, 4}, {4}, {0, 4});
+  run({}, {}, {});
 }
 
 Operator ScaleRows(const char* type) {
