@@ -117,6 +117,7 @@ class RecurrentNetwork {
 
   std::vector<TensorInfo> Inputs(const OpRun& run) const {
     std::vector<TensorInfo> infos;
+    infos.reserve(run.num_inputs());
     for (int i = 0; i < run.num_inputs(); ++i) {
       const Tensor& tensor = run.host().Input(i).GetTensor();
       infos.push_back({.dtype = tensor.dtype(), .shape = tensor.shape()});

@@ -5,7 +5,8 @@
 
 Prints rows of a table, of the least microseconds of calls of examples/cells/lstm.cell over one step of a batch of 1, on one
 thread: of the cell with NumPy's arrays and, where PyTorch is installed, of stepnet.torch.Module. "Both" are forward and
-backward. Rows without a figure from C++ are PyTorch's own: what it takes for a function of as many tensors that does nothing.
+backward. Rows without a figure from C++ are PyTorch's own: what it takes for a module with a function that takes and gives as
+many tensors, and gradients, and computes nothing.
 """
 import importlib.util
 import sys
@@ -29,7 +30,7 @@ def calls_of_module(cell: stepnet.Cell, params: dict[str, np.ndarray], x: np.nda
     torch.set_num_threads(1)
 
     class Nothing(torch.autograd.Function):
-        """Takes what the module takes, and gives as many outputs as the cell."""
+        """Takes what the module takes, and gives as many outputs as the cell, and as many gradients."""
 
         @staticmethod
         def forward(ctx: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -39,13 +40,17 @@ def calls_of_module(cell: stepnet.Cell, params: dict[str, np.ndarray], x: np.nda
 
         @staticmethod
         def backward(ctx: Any, *_: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-            return ctx.saved_tensors
+            return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
+
+    class Empty(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return Nothing.apply(*own, x)
 
     module, tensor = Module(cell, params), torch.from_numpy(x)
     inference = Module(cell, params).eval()
     leaf = tensor.clone().requires_grad_()
     gradient = torch.ones_like(tensor)
-    own = list(module.parameters())
+    own, empty = list(module.parameters()), Empty()
 
     def forward() -> object:
         with torch.no_grad():
@@ -55,8 +60,8 @@ def calls_of_module(cell: stepnet.Cell, params: dict[str, np.ndarray], x: np.nda
         "`stepnet.torch.Module`, in `no_grad`": ("forward", forward),
         "`stepnet.torch.Module`, for gradients, forward": ("forward", lambda: module(tensor)),
         "`stepnet.torch.Module`, forward and backward": ("both", lambda: module(leaf).h.backward(gradient)),
-        "an empty `autograd.Function`, forward": ("", lambda: Nothing.apply(*own, tensor)),
-        "an empty `autograd.Function`, both": ("", lambda: Nothing.apply(*own, leaf)[0].backward(gradient)),
+        "a module with an empty `autograd.Function`, forward": ("", lambda: empty(tensor)),
+        "a module with an empty `autograd.Function`, both": ("", lambda: empty(leaf)[0].backward(gradient)),
     }
 
 

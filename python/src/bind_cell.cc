@@ -38,36 +38,25 @@ std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, co
   });
 }
 
-nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle stream,
-              std::optional<std::uint64_t> draw, const TensorExchange* exchange) {
-  const ArrayPlace place = cell.PlaceOf(stream, exchange);
-  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
-  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments, draw); }), cell.outputs(),
+nb::list Call(Cell& cell, const nb::dict& parameters, const nb::dict& inputs) {
+  const ArrayPlace place = cell.PlaceOf(nb::none());
+  const std::vector<Tensor> arguments = cell.TakeArguments(cell.FindArguments(parameters, inputs), place);
+  return ArraysOf(CallOnDevice(place, [&] { return cell.program()->Run(arguments); }), cell.outputs(),
                   /*read_only=*/false, place);
 }
 
-nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, const nb::dict& inputs,
-              const nb::list& wrt, const nb::dict& gradient_requests, bool read_only, nb::handle stream,
-              std::optional<std::uint64_t> draw, const TensorExchange* exchange) {
-  const ArrayPlace place = cell->PlaceOf(stream, exchange);
-  const std::vector<int> indices = cell->IndicesOf(NamesOf("wrt", wrt));
+nb::tuple Vjp(Cell& cell, const nb::dict& parameters, const nb::dict& inputs, const nb::list& wrt,
+              const nb::dict& gradient_requests) {
+  const ArrayPlace place = cell.PlaceOf(nb::none());
+  const std::vector<int> indices = cell.IndicesOf(NamesOf("wrt", wrt));
   const GradientRequests requests = RequestsOf(gradient_requests);
-  const std::vector<Tensor> arguments = cell->TakeArguments(parameters, inputs, place);
-  auto [outputs, pullback] = CallOnDevice(place, [&] {
-    const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices, requests);
-    return program->RunForGradients(arguments, draw);
-  });
-  std::vector<CallGradients::By> differentiated;
-  for (const int i : indices) {
-    const Cell::Argument& argument = cell->arguments()[i];
-    const auto request = requests.find(argument.input.blob);
-    if (request != requests.end() && request->second == GradientRequest::kNone) continue;
-    differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
-  }
-  auto gradients =
-      std::make_unique<CallGradients>(CallGradients::Of{.text = cell->name(), .device = place.device}, cell->outputs(),
-                                      outputs, std::move(differentiated), std::move(pullback));
-  return nb::make_tuple(ArraysOf(outputs, cell->outputs(), read_only, place), nb::cast(std::move(gradients)));
+  const std::vector<Tensor> arguments = cell.TakeArguments(cell.FindArguments(parameters, inputs), place);
+  auto [outputs, pullback] =
+      CallOnDevice(place, [&] { return cell.ProgramWithGradients(indices, requests)->RunForGradients(arguments); });
+  auto of = std::make_shared<CallGradients::Of>(cell.OfGradients(indices, requests));
+  auto gradients = std::make_unique<CallGradients>(std::move(of), outputs, std::move(pullback));
+  return nb::make_tuple(ArraysOf(std::move(outputs), cell.outputs(), /*read_only=*/true, place),
+                        nb::cast(std::move(gradients)));
 }
 
 nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, nb::handle gradients,
@@ -75,7 +64,7 @@ nb::object ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::d
   const bool with_gradients = TruthOf("gradients", gradients);
   const std::string form = TextOf("format", format);
   const ArrayPlace place = cell.PlaceOf(nb::none());
-  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs, place);
+  const std::vector<Tensor> arguments = cell.TakeArguments(cell.FindArguments(parameters, inputs), place);
   const std::vector<int> differentiated = with_gradients ? cell.IndicesOf({}) : std::vector<int>();
   return StrOf(CallOnDevice(
       place, [&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, form, cell.name()); }));
@@ -131,22 +120,21 @@ std::vector<std::string> SizesOfCell(const std::string& text_or_path, bool is_te
 void BindCell(nb::module_& module) {
   nb::class_<CallGradients>(module, "CallGradients")
       .def("kept", &CallGradients::Kept)
-      .def("__call__", &CallGradients::Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
-           nb::arg().none() = nb::none());
+      .def("__call__", &CallGradients::Call)
+      .def("in_order", &CallGradients::CallInOrder, nb::arg(), nb::arg().none(), nb::arg().none());
   nb::class_<Cell>(module, "Cell")
       .def_prop_ro("name", [](const Cell& cell) { return StrOf(cell.name()); })
       .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
       .def_prop_ro("text", [](const Cell& cell) { return StrOf(cell.text()); })
       .def_prop_ro("outputs", &Cell::outputs)
+      .def("whole_outputs", &Cell::WholeOutputs)
       .def("arguments", &Arguments)
       .def("starts", &Starts)
       .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
       .def("init", &Init, Anything())
       .def_prop_ro("draws", &Cell::draws)
-      .def("call", &Call, nb::arg(), nb::arg(), nb::arg().none() = nb::none(), nb::arg().none() = nb::none(),
-           nb::arg().none() = nb::none())
-      .def("vjp", &Vjp, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none(),
-           nb::arg().none() = nb::none(), nb::arg().none() = nb::none())
+      .def("call", &Call)
+      .def("vjp", &Vjp)
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),

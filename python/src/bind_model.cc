@@ -47,13 +47,16 @@ nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const nb::list& wrt, const 
     const GradientRequests requests = RequestsOf(gradient_requests);
     auto [outputs, pullback] = CallOnDevice(
         net.place(), [&] { return net.ProgramWithGradients(names, requests, inputs)->RunForGradients(inputs); });
-    std::vector<CallGradients::By> differentiated;
-    for (const std::string& name : AskedFor(names, requests)) {
-      differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
+    CallGradients::Of of{.text = net.Described(),
+                         .file = net.file(),
+                         .device = net.place().device,
+                         .outputs = net.outputs(),
+                         .differentiated = AskedFor(names, requests)};
+    for (const std::string& name : of.differentiated) {
+      of.is_parameter.push_back(std::ranges::count(net.parameters(), name) > 0);
     }
-    const CallGradients::Of of = {.text = net.Described(), .file = net.file(), .device = net.place().device};
-    auto gradients =
-        std::make_unique<CallGradients>(of, net.outputs(), outputs, std::move(differentiated), std::move(pullback));
+    auto gradients = std::make_unique<CallGradients>(std::make_shared<CallGradients::Of>(std::move(of)), outputs,
+                                                     std::move(pullback));
     return nb::make_tuple(ArraysOf(outputs, net.outputs(), /*read_only=*/true), nb::cast(std::move(gradients)));
   });
 }

@@ -12,6 +12,7 @@ void BindMemory(nanobind::module_& module);
 void BindModel(nanobind::module_& module);
 void BindOperator(nanobind::module_& module);
 void BindParams(nanobind::module_& module);
+void BindTensorCall(nanobind::module_& module);
 void BindTexts(nanobind::module_& module);
 
 }  // namespace stepnet::python

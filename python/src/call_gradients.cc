@@ -20,6 +20,7 @@ namespace {
 // Each with memory of its own: of those that show the same memory all but the first in it are copied.
 std::vector<Tensor> Apart(std::vector<Tensor> tensors, const std::vector<std::string>& names) {
   std::vector<size_t> in_memory;
+  in_memory.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].defined()) in_memory.push_back(i);
   }
@@ -40,30 +41,39 @@ bool IsNumpys(const Tensor& tensor) {
          tensor.dtype() != DType::kBFloat16;
 }
 
-std::vector<std::string> NamesOf(const std::vector<CallGradients::By>& differentiated) {
-  std::vector<std::string> names;
-  for (const CallGradients::By& by : differentiated) names.push_back(by.name);
-  return names;
-}
-
 }  // namespace
 
-CallGradients::CallGradients(Of of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
-                             std::vector<By> differentiated, std::unique_ptr<Pullback> pullback)
-    : of_(std::move(of)),
-      outputs_(std::move(outputs)),
-      differentiated_(std::move(differentiated)),
-      pullback_(std::move(pullback)) {
-  for (const Tensor& value : values) {
-    infos_.push_back({.dtype = value.dtype(), .shape = value.shape()});
-    is_floating_.push_back(value.defined() && IsFloating(value.dtype()));
-  }
+CallGradients::CallGradients(std::shared_ptr<const Of> of, const std::vector<Tensor>& values,
+                             std::unique_ptr<Pullback> pullback)
+    : of_(std::move(of)), pullback_(std::move(pullback)) {
+  for (const Tensor& value : values) is_floating_.push_back(value.defined() && IsFloating(value.dtype()));
 }
 
-nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums, nb::handle stream,
-                              const TensorExchange* exchange) {
-  const ArrayPlace place = PlaceFor(of_.device, stream, exchange);
-  return WithFile(of_.file, [&] { return Run(output_gradients, sums, place); });
+nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& sums) {
+  const ArrayPlace place = PlaceFor(of_->device, nb::none());
+  return WithFile(of_->file, [&] {
+    const std::vector<Tensor> given = TakeGradients(FindGradients(output_gradients), place);
+    CheckSums(sums);
+    const nb::list arrays = Run(given, place);
+    nb::dict parameters, inputs;
+    for (size_t i = 0; i < of_->differentiated.size(); ++i) {
+      (of_->is_parameter[i] ? parameters : inputs)[StrOf(of_->differentiated[i])] = arrays[i];
+    }
+    return nb::make_tuple(parameters, inputs);
+  });
+}
+
+nb::list CallGradients::CallInOrder(const nb::sequence& output_gradients, nb::handle stream,
+                                    const TensorExchange* exchange) {
+  const ArrayPlace place = PlaceFor(of_->device, stream, exchange);
+  return WithFile(of_->file, [&] {
+    Given given;
+    for (const nb::handle each : output_gradients) given.push_back(each.is_none() ? nb::object() : nb::borrow(each));
+    const nb::list gradients = Run(TakeGradients(given, place), place);
+    nb::list ordered;
+    for (const int i : of_->order) ordered.append(i < 0 ? nb::none() : nb::object(gradients[i]));
+    return ordered;
+  });
 }
 
 nb::list CallGradients::Kept() const {
@@ -74,40 +84,43 @@ nb::list CallGradients::Kept() const {
   return kept;
 }
 
-nb::tuple CallGradients::Run(const nb::dict& output_gradients, const nb::dict& sums, const ArrayPlace& place) {
-  const std::vector<Tensor> given = Take(output_gradients, place);
-  CheckSums(sums);
-  const std::vector<Tensor> gradients = CallOnDevice(place, [&] { return pullback_->Run(given); });
-  const nb::list arrays = ArraysOf(gradients, NamesOf(differentiated_), /*read_only=*/false, place);
-  nb::dict parameters, inputs;
-  for (size_t i = 0; i < differentiated_.size(); ++i) {
-    const By& by = differentiated_[i];
-    (by.is_parameter ? parameters : inputs)[StrOf(by.name)] = arrays[i];
+nb::list CallGradients::Run(const std::vector<Tensor>& output_gradients, const ArrayPlace& place) {
+  return ArraysOf(CallOnDevice(place, [&] { return pullback_->Run(output_gradients); }), of_->differentiated,
+                  /*read_only=*/false, place);
+}
+
+CallGradients::Given CallGradients::FindGradients(const nb::dict& by_name) const {
+  const std::vector<std::string>& outputs = of_->outputs;
+  Given given(outputs.size());
+  for (const nb::handle item : by_name.items()) {
+    const std::string name = Utf8Of(item[0]);
+    const size_t i = static_cast<size_t>(std::ranges::find(outputs, name) - outputs.begin());
+    if (i == outputs.size() || !is_floating_[i]) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(of_->text, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs),
+                         "; its outputs are ", Join(outputs, ", ")));
+    }
+    given[i] = item[1];
   }
-  return nb::make_tuple(parameters, inputs);
+  return given;
 }
 
 // One an output, undefined for those that are not given.
-std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace& place) const {
-  std::vector<Tensor> gradients(outputs_.size());
-  for (const nb::handle item : given.items()) {
-    const nb::object key = item[0], value = item[1];
-    const std::string name = Utf8Of(key);
-    const size_t i = static_cast<size_t>(std::ranges::find(outputs_, name) - outputs_.begin());
-    if (i == outputs_.size() || !is_floating_[i]) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(of_.text, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs_),
-                         "; its outputs are ", Join(outputs_, ", ")));
-    }
+std::vector<Tensor> CallGradients::TakeGradients(const Given& given, const ArrayPlace& place) const {
+  std::vector<Tensor> gradients(given.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i].is_valid()) continue;
+    const std::string& name = of_->outputs[i];
     const ArrayRole role{"gradient of the output", name};
-    const LentArray lent = LentOf(value, role, place);
+    const LentArray lent = LentOf(given[i], role, place);
     const Tensor& gradient = lent.tensor;
-    if (gradient.dtype() != infos_[i].dtype || gradient.shape() != infos_[i].shape) {
-      const bool is_shape = gradient.dtype() == infos_[i].dtype;
+    const TensorInfo& output = pullback_->InfoOfOutput(i);
+    if (gradient.dtype() != output.dtype || gradient.shape() != output.shape) {
+      const bool is_shape = gradient.dtype() == output.dtype;
       throw Error(
           is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
           StrCat("the gradient of the output \"", name, "\" is ", NumpyName(gradient.dtype()), " ", gradient.shape(),
-                 "; it must be ", NumpyName(infos_[i].dtype), " ", infos_[i].shape, ", as the output is"));
+                 "; it must be ", NumpyName(output.dtype), " ", output.shape, ", as the output is"));
     }
     gradients[i] = Contiguous(lent, role, place);
   }
@@ -116,9 +129,10 @@ std::vector<Tensor> CallGradients::Take(const nb::dict& given, const ArrayPlace&
 
 // Whether there is an array for each gradient that is added, and it is as that is.
 void CallGradients::CheckSums(const nb::dict& given) const {
+  const std::vector<std::string>& differentiated = of_->differentiated;
   std::vector<std::string> added;
-  for (size_t i = 0; i < differentiated_.size(); ++i) {
-    if (pullback_->IsAdded(i)) added.push_back(differentiated_[i].name);
+  for (size_t i = 0; i < differentiated.size(); ++i) {
+    if (pullback_->IsAdded(i)) added.push_back(differentiated[i]);
   }
   for (const nb::handle item : given.items()) {
     const nb::object key = item[0], value = item[1];
@@ -128,7 +142,7 @@ void CallGradients::CheckSums(const nb::dict& given) const {
                   StrCat("into names \"", name, "\", for which gradient_requests does not say add",
                          DidYouMean(name, added), "; it says so for ", added.empty() ? "nothing" : Join(added, ", ")));
     }
-    const size_t i = static_cast<size_t>(std::ranges::find(differentiated_, name, &By::name) - differentiated_.begin());
+    const size_t i = static_cast<size_t>(std::ranges::find(differentiated, name) - differentiated.begin());
     const Tensor given_sum = LentOf(value, {"array of into", name}).tensor;
     const TensorInfo& info = pullback_->InfoOf(i);
     if (given_sum.dtype() == info.dtype && given_sum.shape() == info.shape) continue;
@@ -145,11 +159,11 @@ void CallGradients::CheckSums(const nb::dict& given) const {
   }
 }
 
-nb::list ArraysOf(const std::vector<Tensor>& tensors, const std::vector<std::string>& names, bool read_only,
+nb::list ArraysOf(std::vector<Tensor> tensors, const std::vector<std::string>& names, bool read_only,
                   const ArrayPlace& place) {
   nb::list arrays;
   if (place.exchange != nullptr) {
-    for (const Tensor& tensor : Apart(tensors, names)) {
+    for (const Tensor& tensor : Apart(std::move(tensors), names)) {
       arrays.append(tensor.defined() ? place.exchange->Give(tensor) : nb::none());
     }
   } else {

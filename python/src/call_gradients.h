@@ -14,52 +14,52 @@ namespace stepnet::python {
 
 class CallGradients {
  public:
-  // What to differentiate by.
-  struct By {
-    std::string name;
-    bool is_parameter = false;
-  };
-
-  // The cell or net that was called.
+  // The cell or net that was called, and what is differentiated by.
   struct Of {
     std::string text;       // for messages
     std::string file = {};  // which they name; "" for none
     Device device = {};     // on which it runs
+    std::vector<std::string> outputs = {};
+    std::vector<std::string> differentiated = {};
+    std::vector<bool> is_parameter = {};  // of each of `differentiated`
+    std::vector<int> order = {};          // of what CallInOrder gives, each one's index among them; -1: None
   };
 
   // `values`: what the call gave, one an output.
-  CallGradients(Of of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
-                std::vector<By> differentiated, std::unique_ptr<Pullback> pullback);
+  CallGradients(std::shared_ptr<const Of> of, const std::vector<Tensor>& values, std::unique_ptr<Pullback> pullback);
 
   // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
   // missing are zeros. Throws kInvalidArgument for names that no output with a gradient has, kShapeMismatch and
   // kTypeMismatch for gradients that are not as their output is. `sums` are arrays by the names of the gradients that
   // the caller then adds to them, which is not done here. Throws kInvalidArgument where one is missing and for other
-  // names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. `stream` as for PlaceFor. Needs
-  // the GIL.
-  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums, nanobind::handle stream,
-                       const TensorExchange* exchange);
+  // names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. Needs the GIL.
+  nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums);
+
+  // The same in an order, that of Of::order, from one for each output or None. `stream` and
+  // `exchange` as for PlaceFor.
+  nanobind::list CallInOrder(const nanobind::sequence& output_gradients, nanobind::handle stream,
+                             const TensorExchange* exchange);
 
   // What the run was given and has given, on the host, of which the gradients are computed: texts that name it, and
   // arrays over its memory.
   nanobind::list Kept() const;
 
  private:
-  nanobind::tuple Run(const nanobind::dict& output_gradients, const nanobind::dict& sums, const ArrayPlace& place);
-  std::vector<Tensor> Take(const nanobind::dict& given, const ArrayPlace& place) const;
+  // One an output: nothing for those that are not given.
+  using Given = std::vector<nanobind::object>;
+  Given FindGradients(const nanobind::dict& by_name) const;
+  std::vector<Tensor> TakeGradients(const Given& given, const ArrayPlace& place) const;
   void CheckSums(const nanobind::dict& given) const;
+  nanobind::list Run(const std::vector<Tensor>& output_gradients, const ArrayPlace& place);
 
-  const Of of_;
-  const std::vector<std::string> outputs_;
-  const std::vector<By> differentiated_;
+  const std::shared_ptr<const Of> of_;
   const std::unique_ptr<Pullback> pullback_;
-  std::vector<TensorInfo> infos_;  // of the outputs
-  std::vector<bool> is_floating_;
+  std::vector<bool> is_floating_;  // of each output
 };
 
 // Does what ArrayOf does, for each; errors have their names. By `place.exchange` they are tensors of PyTorch that share
 // no memory: of those that do all but the first in memory are copied, since they are written to.
-nanobind::list ArraysOf(const std::vector<Tensor>& tensors, const std::vector<std::string>& names, bool read_only,
+nanobind::list ArraysOf(std::vector<Tensor> tensors, const std::vector<std::string>& names, bool read_only,
                         const ArrayPlace& place = {});
 
 }  // namespace stepnet::python

@@ -123,6 +123,18 @@ std::shared_ptr<Program> Cell::ProgramWithGradients(const std::vector<int>& argu
   return program;
 }
 
+CallGradients::Of Cell::OfGradients(const std::vector<int>& arguments, const GradientRequests& requests) const {
+  CallGradients::Of of{.text = name_, .device = options_.device(), .outputs = outputs_};
+  for (const int i : arguments) {
+    const std::string& name = arguments_[i].input.blob;
+    const auto request = requests.find(name);
+    if (request != requests.end() && request->second == GradientRequest::kNone) continue;
+    of.differentiated.push_back(name);
+    of.is_parameter.push_back(arguments_[i].is_parameter);
+  }
+  return of;
+}
+
 std::vector<int> Cell::IndicesOf(const std::vector<std::string>& names) const {
   std::vector<int> indices;
   std::vector<std::string> known;
@@ -136,6 +148,14 @@ std::vector<int> Cell::IndicesOf(const std::vector<std::string>& names) const {
     if (std::ranges::count(known, name) > 0) continue;
     throw Error(ErrorCode::kInvalidArgument, StrCat("wrt names \"", name, "\"", DidYouMean(name, known),
                                                     "; gradients of ", name_, " are by ", QuotedList(known)));
+  }
+  return indices;
+}
+
+std::vector<int> Cell::WholeOutputs() const {
+  std::vector<int> indices;
+  for (int i = 0; i < std::ssize(output_dtypes_); ++i) {
+    if (!IsFloating(output_dtypes_[i])) indices.push_back(i);
   }
   return indices;
 }
@@ -189,22 +209,17 @@ void Cell::AddStarts(std::vector<Tensor>* tensors) const {
   }
 }
 
-std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::dict& inputs,
-                                        const ArrayPlace& place) const {
-  std::vector<Tensor> tensors;
-  std::vector<LentArray> lent(arguments_.size());
-  tensors.reserve(arguments_.size());
+Cell::Given Cell::FindArguments(const nb::dict& parameters, const nb::dict& inputs) const {
+  Given given;
+  given.reserve(arguments_.size());
   size_t num_parameters = 0, num_inputs = 0;
   for (const Argument& argument : arguments_) {
     const std::string& name = argument.input.blob;
     const nb::dict& from = argument.is_parameter ? parameters : inputs;
-    // Held, since what reads an array may run code of Python's that changes the dictionary.
-    const nb::object given = nb::borrow(PyDict_GetItem(from.ptr(), StrOf(name).ptr()));
-    if (!given.is_valid() && argument.is_start && !argument.is_parameter) {
-      tensors.emplace_back();
-      continue;
-    }
-    if (!given.is_valid()) {
+    given.push_back(nb::borrow(PyDict_GetItem(from.ptr(), StrOf(name).ptr())));
+    if (given.back().is_valid()) {
+      ++(argument.is_parameter ? num_parameters : num_inputs);
+    } else if (argument.is_parameter || !argument.is_start) {
       CheckNames(from, argument.is_parameter);  // a name may be misspelled
       const std::string shape =
           argument.is_parameter ? argument.shape.ToString() : ExpectedShapeText(argument.input, -1, -1);
@@ -212,19 +227,25 @@ std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::di
                   StrCat("the ", KindOf(argument), " \"", name, "\" of ", name_, " is missing; it is ",
                          NumpyName(argument.input.dtype), " ", shape));
     }
-    ++(argument.is_parameter ? num_parameters : num_inputs);
-    lent[tensors.size()] = LentOf(given, {KindOf(argument), name}, place);
-    tensors.push_back(lent[tensors.size()].tensor);
   }
-  AddStarts(&tensors);
   if (num_parameters != parameters.size()) CheckNames(parameters, true);
   if (num_inputs != inputs.size()) CheckNames(inputs, false);
+  return given;
+}
+
+std::vector<Tensor> Cell::TakeArguments(const Given& given, const ArrayPlace& place) const {
+  std::vector<Tensor> tensors;
+  std::vector<LentArray> lent(arguments_.size());
+  tensors.reserve(arguments_.size());
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (given[i].is_valid()) lent[i] = LentOf(given[i], {KindOf(arguments_[i]), arguments_[i].input.blob}, place);
+    tensors.push_back(lent[i].tensor);
+  }
+  AddStarts(&tensors);
   CheckArguments(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const Argument& argument = arguments_[i];
-    if (lent[i].why_copied != nullptr) {
-      tensors[i] = Contiguous(lent[i], {KindOf(argument), argument.input.blob}, place);
-    }
+    if (lent[i].why_copied == nullptr) continue;
+    tensors[i] = Contiguous(lent[i], {KindOf(arguments_[i]), arguments_[i].input.blob}, place);
   }
   return tensors;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
+#include "stepnet/python/src/call_gradients.h"
 #include "stepnet/python/src/options.h"
 #include "stepnet/python/src/program.h"
 
@@ -37,6 +38,8 @@ class Cell {
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
   const NetDef& net() const { return net_.net; }
+  // The indices of outputs that are not floating, which have no gradients.
+  std::vector<int> WholeOutputs() const;
   bool draws() const { return draws_; }              // whether calls draw random numbers
   const std::string& text() const { return text_; }  // as it was read; where it was bytes, what they say
 
@@ -47,17 +50,23 @@ class Cell {
   ArrayPlace PlaceOf(nanobind::handle stream, const TensorExchange* exchange = nullptr) const {
     return PlaceFor(options_.device(), stream, exchange);
   }
-  // One tensor for each argument, by name from two dictionaries: on the device where any of them is there. Throws
-  // kInvalidArgument for names that are missing or unknown, kTypeMismatch and kShapeMismatch for tensors that do not
-  // fit. Needs the GIL.
-  std::vector<Tensor> TakeArguments(const nanobind::dict& parameters, const nanobind::dict& inputs,
-                                    const ArrayPlace& place) const;
+  // What a call is given, one for each argument: nothing for a state that starts as the cell says. Held, since what
+  // reads an array may run code of Python's that changes where it was found.
+  using Given = std::vector<nanobind::object>;
+  // By name from two dictionaries. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.
+  Given FindArguments(const nanobind::dict& parameters, const nanobind::dict& inputs) const;
+  // One tensor for each argument: on the device where any of them is there. Throws kTypeMismatch and kShapeMismatch for
+  // tensors that do not fit. Needs the GIL.
+  std::vector<Tensor> TakeArguments(const Given& given, const ArrayPlace& place) const;
 
   const std::shared_ptr<Program>& program() const { return program_; }
   // What its programs are made of; with gradients by these arguments, where there are any, as they are requested.
   ProgramDef MakeProgramDef(const std::vector<int>& arguments = {}, const GradientRequests& requests = {}) const;
   // The program that gives gradients by these arguments, too; made once. Throws what WithGradients throws.
-  std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments, const GradientRequests& requests);
+  std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments,
+                                                const GradientRequests& requests = {});
+  // What those gradients are of, and by.
+  CallGradients::Of OfGradients(const std::vector<int>& arguments, const GradientRequests& requests = {}) const;
   // The indices of the arguments of these names. Throws kInvalidArgument for names that no argument has, and for those
   // that have no gradient. Where no name is given, all that have one are meant.
   std::vector<int> IndicesOf(const std::vector<std::string>& names) const;

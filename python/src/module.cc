@@ -16,5 +16,6 @@ NB_MODULE(stepnet, module) {
   stepnet::python::BindMemory(module);
   stepnet::python::BindModel(module);
   stepnet::python::BindParams(module);
+  stepnet::python::BindTensorCall(module);
   stepnet::python::BindTexts(module);
 }

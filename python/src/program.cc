@@ -355,10 +355,11 @@ void Program::WriteShared(const std::map<std::string, Tensor>& tensors, std::opt
 
 Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session)
     : program_(std::move(program)), session_(std::move(session)) {
-  const auto infos_of = [](const std::vector<Blob*>& blobs) {
+  const auto infos_of = [none = Tensor()](const std::vector<Blob*>& blobs) {
     std::vector<TensorInfo> infos;
+    infos.reserve(blobs.size());
     for (const Blob* blob : blobs) {
-      const Tensor tensor = blob->HasTensor() ? blob->GetTensor() : Tensor();
+      const Tensor& tensor = blob->HasTensor() ? blob->GetTensor() : none;
       infos.push_back({.dtype = tensor.dtype(), .shape = tensor.shape()});
     }
     return infos;
@@ -421,6 +422,7 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
   }
   if (session_->backward != nullptr) session_->Run(*session_->backward);
   std::vector<Tensor> gradients;
+  gradients.reserve(differentiated_.size());
   for (size_t i = 0; i < differentiated_.size(); ++i) {
     gradients.push_back(
         WithMemoryFor("the gradient of", program_->def_.differentiated[i], [&] { return OwnGradient(i, gradients); }));

@@ -128,6 +128,7 @@ class Pullback {
   // What the run was given and what it has given, with texts that name it.
   std::vector<std::pair<std::string, Tensor>> Kept() const;
 
+  const TensorInfo& InfoOfOutput(size_t i) const { return outputs_[i]; }
   // What is differentiated, by index, and whether the gradient is added.
   const TensorInfo& InfoOf(size_t i) const { return differentiated_[i]; }
   bool IsAdded(size_t i) const;

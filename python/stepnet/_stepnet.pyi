@@ -1,4 +1,4 @@
-from typing import Any, Union
+from typing import Any, Sequence, Union
 
 from numpy import ndarray
 
@@ -53,9 +53,10 @@ class CallGradients:
         self,
         output_gradients: dict[str, Any],
         sums: dict[str, Any],
-        stream: int | None = None,
-        exchange: TensorExchange | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
+    def in_order(
+        self, output_gradients: Sequence[Any], stream: int | None, exchange: TensorExchange | None
+    ) -> list[Any]: ...
 
 class Cell:
     @property
@@ -66,6 +67,7 @@ class Cell:
     def text(self) -> str: ...
     @property
     def outputs(self) -> list[str]: ...
+    def whole_outputs(self) -> list[int]: ...
     def arguments(self, parameters: bool) -> list[tuple[str, str, str, bool]]: ...
     def starts(self) -> dict[str, ndarray]: ...
     def operators(self) -> list[Operator]: ...
@@ -76,9 +78,6 @@ class Cell:
         self,
         parameters: dict[str, Any],
         inputs: dict[str, Any],
-        stream: int | None = None,
-        draw: int | None = None,
-        exchange: TensorExchange | None = None,
     ) -> list[Any]: ...
     def vjp(
         self,
@@ -86,12 +85,17 @@ class Cell:
         inputs: dict[str, Any],
         wrt: list[str],
         gradient_requests: dict[str, str],
-        read_only: bool,
-        stream: int | None = None,
-        draw: int | None = None,
-        exchange: TensorExchange | None = None,
     ) -> tuple[list[Any], CallGradients]: ...
     def explain(self, parameters: dict[str, Any], inputs: dict[str, Any], gradients: bool, format: str) -> str: ...
+
+class TensorCall:
+    def __init__(self, cell: Cell, parameters: dict[str, int], inputs: dict[str, int], needed: list[str]) -> None: ...
+    def run(
+        self, tensors: Sequence[Any], stream: int | None, exchange: TensorExchange | None, draw: int | None
+    ) -> list[Any]: ...
+    def run_for_gradients(
+        self, tensors: Sequence[Any], stream: int | None, exchange: TensorExchange | None, draw: int | None
+    ) -> tuple[list[Any], CallGradients]: ...
 
 class LoadedNet:
     @property

@@ -51,6 +51,8 @@ class Cell:
             raise _with_known(error, text, is_text, options) from None
         self._cell = cell
         self._call = cell.call
+        self._whole_outputs = cell.whole_outputs()
+        self._tensor_calls: dict[Any, _stepnet.TensorCall] = {}  # of stepnet.torch
         self._outputs = outputs_type("Outputs", cell.outputs)
         self._make = self._outputs._make
         self.name: str = cell.name
@@ -138,7 +140,7 @@ class Cell:
         """
         arrays, given = arrays_of("params", params), inputs_of(inputs, named)
         requests = requests_of(gradient_requests)
-        outputs, gradients = self._cell.vjp(arrays, given, names_of("wrt", wrt), requests, True)
+        outputs, gradients = self._cell.vjp(arrays, given, names_of("wrt", wrt), requests)
         made = self._make(outputs)
         return made, Pullback(gradients, made._name_of)
 

@@ -222,8 +222,6 @@ class Module(torch.nn.Module):
 
     def _device_of(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
         """The device on which all tensors are. Those that are on none that the core knows are refused there, by name."""
-        if all([tensor.is_cpu for tensor in tensors]):
-            return "cpu"
         expected = tensors[0].device
         num_params = len(self._param_names)
         for i, (name, tensor) in enumerate(zip(names, tensors)):
@@ -236,22 +234,25 @@ class Module(torch.nn.Module):
         return str(expected) if expected.type == "cuda" else "cpu"
 
     def forward(self, *args: Any, **inputs: torch.Tensor) -> Any:
-        if len(args) > 1:
-            raise TypeError(f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given")
-        if args and isinstance(args[0], Mapping):
-            inputs = inputs_of(args[0], inputs)
-        elif args:
-            first = self.cell.inputs[0].name
-            if first in inputs:
-                raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
-            inputs = {first: args[0], **inputs}
+        if args:
+            inputs = self._inputs_of(args, inputs)
         outputs = self._outputs_of(inputs)
-        self._warn_of_copies(inputs)
+        if not self._has_warned:
+            self._warn_of_copies(inputs)
         return outputs if self._output is None else outputs[self._output]
 
+    def _inputs_of(self, args: tuple[Any, ...], named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The inputs of a call, by name: the first one may be given by position, or all in a dictionary."""
+        if len(args) > 1:
+            raise TypeError(f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given")
+        if not isinstance(args[0], torch.Tensor) and isinstance(args[0], Mapping):
+            return inputs_of(args[0], named)
+        first = self.cell.inputs[0].name
+        if first in named:
+            raise TypeError(f"the input {first!r} of {self.cell.name} is given twice")
+        return {first: args[0], **named}
+
     def _warn_of_copies(self, inputs: Mapping[str, torch.Tensor]) -> None:
-        if self._has_warned:
-            return
         for name, given in inputs.items():
             if given.is_contiguous():
                 continue
@@ -266,26 +267,27 @@ class Module(torch.nn.Module):
 
     def _outputs_of(self, inputs: Mapping[str, torch.Tensor]) -> Any:
         """All outputs for the cell's inputs by name."""
-        if not inputs.keys() <= self.cell._input_names:
-            raise self._unknown(next(name for name in inputs if name not in self.cell._input_names))
+        cell = self.cell
+        if not inputs.keys() <= cell._input_names:
+            raise self._unknown(next(name for name in inputs if name not in cell._input_names))
         for name, given in inputs.items():
             if not isinstance(given, torch.Tensor):
                 raise errors.TypeMismatchError(
-                    f"type mismatch: the input {name!r} of {self.cell.name} is {with_article(type(given))}; it must be a tensor"
+                    f"type mismatch: the input {name!r} of {cell.name} is {with_article(type(given))}; it must be a tensor"
                 )
             if given.layout != torch.strided:
                 raise errors.TypeMismatchError(
-                    f"type mismatch: the input {name!r} of {self.cell.name} is {given.layout}; "
+                    f"type mismatch: the input {name!r} of {cell.name} is {given.layout}; "
                     "it must be dense: call to_dense()"
                 )
-        refuse_tracing(self.cell)
+        refuse_tracing(cell)
         # Where they are kept, which takes a sixth of the time of getattr; what parametrizes one takes it away from there.
         kept = self._parameters
         params = [param if (param := kept.get(name)) is not None else self._param(name) for name in self._param_names]
         names = (*self._cell_names, *inputs)
         tensors = (*params, *inputs.values())
-        refuse_transforms(self.cell, tensors)
-        device = self._device_of(names, tensors)
+        refuse_transforms(cell, tensors)
+        device = "cpu" if False not in [tensor.is_cpu for tensor in tensors] else self._device_of(names, tensors)
         # By its parameters' dtype; without any, by that of the inputs, as PyTorch's own modules.
         cell = self._form(torch.float64 in [tensor.dtype for tensor in params or inputs.values()], device)
         # By PyTorch's generator, which torch.utils.checkpoint puts back where it was before it runs a module again.
@@ -419,7 +421,8 @@ class Recurrent(Module):
             outputs = self._run_packed(input, hx)
         else:
             outputs = self._run_tensor(input, hx)
-            self._warn_of_copies({"input": input})
+            if not self._has_warned:
+                self._warn_of_copies({"input": input})
         if hx is not None and not self._has_warned:
             states = {"hx": hx} if isinstance(hx, torch.Tensor) else {f"hx[{i}]": state for i, state in enumerate(hx)}
             spread = {name: state.detach() for name, state in states.items() if not state.is_contiguous()}

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from . import _stepnet, errors
 from .cell import Cell
-from .gradients import Array, Given, Pullback
+from .gradients import Array, Given
 
 
 class Run(torch.autograd.Function):
@@ -17,20 +17,20 @@ class Run(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, cell: Cell, names: Sequence[str], draw: int | None, *tensors: torch.Tensor
+        ctx: Any, cell: Cell, names: tuple[str, ...], draw: int | None, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
-        if not wrt:
+        is_needed = ctx.needs_input_grad[3:]
+        if True not in is_needed:
             return run(cell, names, draw, tensors)
-        ctx.device = tensors[0].device
-        stream, exchange = _place_of(ctx.device)
+        stream, exchange = _place_of(tensors)
         # Whoever gives a tensor other memory, as `tensor.data = …` does, does not take away what gradients are computed of.
-        params, inputs = _arguments(cell, names, [tensor.detach() for tensor in tensors], exchange)
-        arrays, gradients = cell._cell.vjp(params, inputs, wrt, {}, False, stream, draw, exchange)
+        arguments = _arguments(cell, names, [tensor.data for tensor in tensors], exchange)
+        arrays, ctx.gradients = _call_of(cell, names, is_needed).run_for_gradients(arguments, stream, exchange, draw)
         outputs = _tensors(arrays, stream, exchange)
-        ctx.cell, ctx.names, ctx.pullback = cell, names, Pullback(gradients, {})
+        ctx.cell = cell
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(output for output in outputs if not output.is_floating_point()))
+        if cell._whole_outputs:
+            ctx.mark_non_differentiable(*(outputs[i] for i in cell._whole_outputs))
         # The gradients are computed from these where they are: PyTorch tells whoever has written to them since. Outputs
         # on a GPU are copies.
         ctx.save_for_backward(*tensors, *(outputs if stream is None else ()))
@@ -39,11 +39,13 @@ class Run(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *output_gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         given = [each for each in output_gradients if each is not None]
-        _refuse_batch(ctx.cell, given)
-        refuse_transforms(ctx.cell, given)
-        tensors = ctx.saved_tensors[: len(ctx.names)]  # raises where one of the saved ones was written to
+        if _is_transformed() or forward_ad._current_level >= 0 or any(map(_is_batch_of_gradients, given)):
+            _refuse_batch(ctx.cell, given)
+            refuse_transforms(ctx.cell, given)
+        saved = ctx.saved_tensors  # raises where one of them was written to
         if not torch.is_grad_enabled():  # nobody will differentiate the gradients
-            return None, None, None, *_gradients(ctx, output_gradients)
+            return None, None, None, *_gradients(ctx, output_gradients, saved)
+        tensors = saved[: len(ctx.needs_input_grad) - 3]
         return None, None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
 
 
@@ -57,7 +59,8 @@ class _Gradients(torch.autograd.Function):
     def forward(ctx: Any, run: Any, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
         ctx.name = run.cell.name
-        return _gradients(run, tensors[: len(run.cell.outputs)])
+        count = len(run.cell.outputs)
+        return tuple(_gradients(run, tensors[:count], tensors[count:]))
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
@@ -67,40 +70,52 @@ class _Gradients(torch.autograd.Function):
         )
 
 
-def _gradients(run: Any, output_gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
-    """By what the call was given, of which ``run`` is the context."""
-    stream, exchange = _place_of(run.device)
-    names = [name for name, gradient in zip(run.cell.outputs, output_gradients) if gradient is not None]
-    given = [gradient for gradient in output_gradients if gradient is not None]
-    arrays = _arrays("gradient of the output", names, given, exchange)
-    params, inputs = run.pullback._gradients(dict(zip(names, arrays)), {}, stream, exchange)
-    found = ((params if name in params else inputs).get(name) for name in run.names)
-    return tuple(each if each is None or exchange is not None else _tensor(each, stream) for each in found)
+def _gradients(
+    run: Any, output_gradients: Sequence[torch.Tensor | None], tensors: Sequence[Any]
+) -> Sequence[torch.Tensor | None]:
+    """By what the call was given, ``tensors`` and maybe others; ``run`` is its context."""
+    stream, exchange = _place_of(tensors)
+    given = _arrays("gradient of the output", run.cell.outputs, output_gradients, exchange)
+    arrays = run.gradients.in_order(given, stream, exchange)
+    return arrays if exchange is not None else [each if each is None else _tensor(each, stream) for each in arrays]
 
 
 def run(
-    cell: Cell, names: Sequence[str], draw: int | None, tensors: Sequence[torch.Tensor]
+    cell: Cell, names: tuple[str, ...], draw: int | None, tensors: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
     """One call of a cell, without gradients."""
-    stream, exchange = _place_of(tensors[0].device) if tensors else (None, _exchange)
-    params, inputs = _arguments(cell, names, tensors, exchange)
-    return _tensors(cell._call(params, inputs, stream, draw, exchange), stream, exchange)
+    stream, exchange = _place_of(tensors)
+    arguments = _arguments(cell, names, tensors, exchange)
+    return _tensors(_call_of(cell, names, ()).run(arguments, stream, exchange, draw), stream, exchange)
+
+
+def _call_of(cell: Cell, names: tuple[str, ...], is_needed: tuple[bool, ...]) -> _stepnet.TensorCall:
+    """How a cell is called on tensors of these names, for gradients by those that are needed; made once."""
+    call = cell._tensor_calls.get((names, is_needed))
+    if call is None:
+        count = len(cell.params)
+        params = {name: i for i, name in enumerate(names[:count])}
+        inputs = {name: i for i, name in enumerate(names[count:], count)}
+        needed = [name for name, is_its in zip(names, is_needed) if is_its]
+        call = cell._tensor_calls[names, is_needed] = _stepnet.TensorCall(cell._cell, params, inputs, needed)
+    return call
 
 
 _CLASSES = frozenset((torch.Tensor, torch.nn.Parameter))
+_CLASSES_OR_NONE = _CLASSES | {type(None)}
 _exchange: _stepnet.TensorExchange | None = _stepnet.tensor_exchange(
     getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), tuple(_CLASSES)
 )  # None before PyTorch 2.10
 
 
-def _place_of(device: torch.device) -> tuple[int | None, _stepnet.TensorExchange | None]:
-    """Where a call runs: the stream on which PyTorch works now, as DLPack numbers it, and None; on the CPU None, and what
-    reads tensors and gives them there, where PyTorch has it.
+def _place_of(tensors: Sequence[torch.Tensor]) -> tuple[int | None, _stepnet.TensorExchange | None]:
+    """Where a call on these tensors runs: the stream on which PyTorch works now, as DLPack numbers it, and None; on the CPU
+    None, and what reads tensors and gives them there, where PyTorch has it.
     """
-    if device.type != "cuda":
+    if not (tensors and tensors[0].is_cuda):
         return None, _exchange
     default = 1
-    return _raw_stream_of(device.index) or default, None
+    return _raw_stream_of(tensors[0].device.index) or default, None
 
 
 _raw_stream_of: Callable[[int], int] = getattr(
@@ -110,21 +125,22 @@ _raw_stream_of: Callable[[int], int] = getattr(
 
 def _arguments(
     cell: Cell, names: Sequence[str], tensors: Sequence[torch.Tensor], exchange: _stepnet.TensorExchange | None
-) -> tuple[dict[str, Array], dict[str, Array]]:
+) -> Sequence[Array]:
     """The parameters and the inputs of a call, as calls take them."""
+    if exchange is not None and _CLASSES.issuperset(map(type, tensors)):
+        return tensors
     count = len(cell.params)
     params = _arrays("parameter", names, tensors[:count], exchange)
-    inputs = _arrays("input", names[count:], tensors[count:], exchange)
-    return dict(zip(names, params)), dict(zip(names[count:], inputs))
+    return [*params, *_arrays("input", names[count:], tensors[count:], exchange)]
 
 
 def _arrays(
-    kind: str, names: Sequence[str], tensors: Sequence[torch.Tensor], exchange: _stepnet.TensorExchange | None
+    kind: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None], exchange: _stepnet.TensorExchange | None
 ) -> Sequence[Array]:
     """Tensors as calls take them: as they are where there is an exchange, otherwise as arrays over their memory."""
-    if exchange is not None and _CLASSES.issuperset(map(type, tensors)):
+    if exchange is not None and _CLASSES_OR_NONE.issuperset(map(type, tensors)):
         return tensors
-    return [_array(tensor, kind, name) for name, tensor in zip(names, tensors)]
+    return [each if each is None else _array(each, kind, name) for name, each in zip(names, tensors)]
 
 
 def _array(tensor: torch.Tensor, kind: str, name: str) -> Array:

@@ -20,11 +20,12 @@ OPTIONS = {
     "reverse, mask, batch major": "option direction = reverse\n option mask = valid\n option batch_major = true\n",
     "layers, dropout": "option layers = 2\n option dropout = 0.3\n option recurrent_dropout = 0.1\n",
 }
-# What the golden nets leave for other tests, with the reason.
+# How those outputs of golden nets begin that no file of ONNX has, and why: the outputs of a graph are named in the file,
+# whatever is computed, and there are no gradients (test_outputs_of_golden_nets_that_onnx_cannot_have_are_refused).
 NOT_EXPORTED = {
-    "blob_fetcher_exec_off": "extractTest_",  # blobs by the step, which the net's operators do not name
+    "blob_fetcher_exec_off": "extractTest_",  # a blob for each step, however many there are
     "blob_fetcher_exec_on": "extractTest_",
-    "memonger_lstm1": "__m",  # names that gradients share
+    "memonger_lstm1": "__m",  # gradients, which share memory
 }
 ELEMENTS = {
     "int16": TensorProto.INT16,
@@ -90,6 +91,11 @@ def run(path, names, inputs):
 
 def tensors(case, file):
     return stepnet.load(GOLDEN / case / "net.pb", init=GOLDEN / case / file)._net.filled()
+
+
+def exported_of(case, names):
+    """Those of a golden case's outputs that a file of ONNX can have."""
+    return [name for name in names if not name.startswith(NOT_EXPORTED.get(case, "\0"))]
 
 
 def loops_of(path):

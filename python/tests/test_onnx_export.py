@@ -14,6 +14,7 @@ from onnx_models import (
     cell_with,
     expect_equal,
     expect_exported,
+    exported_of,
     inputs_of,
     loops_of,
     params_of,
@@ -179,9 +180,7 @@ def test_onnxruntime_computes_what_caffe2_recorded(case, tmp_path):
     for number, each in enumerate(manifest["runs"]):
         given.update(tensors(case, each["inputs"]))
         expected = tensors(case, each["expected"])
-        outputs = [
-            name for name in each["outputs"] if name in expected and not name.startswith(NOT_EXPORTED.get(case, "\0"))
-        ]
+        outputs = exported_of(case, [name for name in each["outputs"] if name in expected])
         inputs = {name: given[name] for name in net.inputs}
         path = tmp_path / f"{number}.onnx"
         stepnet.onnx.export(net, path, inputs=inputs, outputs=outputs)
@@ -192,6 +191,37 @@ def test_onnxruntime_computes_what_caffe2_recorded(case, tmp_path):
             numpy.testing.assert_allclose(got, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
             compared += 1
     assert compared > 0
+
+
+def test_outputs_of_golden_nets_that_onnx_cannot_have_are_refused(tmp_path):
+    reasons = {"extractTest_": 'has no blob "extractTest_', "__m": "AveragedLossGradient has no counterpart among ONNX's"}
+    for case, start in NOT_EXPORTED.items():
+        run_of = json.loads((GOLDEN / case / "manifest.json").read_text())["runs"][0]
+        net, given = stepnet.load(GOLDEN / case / "net.pb"), tensors(case, run_of["inputs"])
+        inputs = {name: given[name] for name in net.inputs}
+        left = set(run_of["outputs"]) - set(exported_of(case, run_of["outputs"]))
+        assert left
+        for name in left:
+            assert reasons[start] in refusal_of(net, tmp_path, inputs=inputs, outputs=[name])
+    # What makes a blob for each step: the names of its outputs follow from an input, and those of a graph are in the file.
+    net, inputs = stepnet.load(GOLDEN / "blob_fetcher_exec_on/net.pb"), tensors("blob_fetcher_exec_on", "inputs.pb")
+    fetcher = "RecurrentNetworkBlobFetcher has no counterpart among ONNX's operators here"
+    assert fetcher in refusal_of(net, tmp_path, inputs={name: inputs[name] for name in net.inputs})
+
+
+@pytest.mark.parametrize("case", ["blob_fetcher_exec_off", "blob_fetcher_exec_on"])
+def test_what_is_fetched_of_steps_are_rows_of_what_is_exported(case, tmp_path):
+    net, given, expected = (
+        stepnet.load(GOLDEN / case / "net.pb"), tensors(case, "inputs.pb"), tensors(case, "expected.pb")
+    )  # fmt: skip
+    names = [net.outputs[0], "test_rnn_sum_mull/output_t_prev_states"]
+    stepnet.onnx.export(net, tmp_path / "x.onnx", inputs={name: given[name] for name in net.inputs}, outputs=names)
+    exported = session(tmp_path / "x.onnx")
+    products, states = exported.run(names, {each.name: given[each.name] for each in exported.get_inputs()})
+    rows = {names[0].removesuffix("_all"): products, "output_t_prev": states, "input_t": given["input"]}
+    for name, sequence in rows.items():
+        for t in range(len(products)):
+            numpy.testing.assert_allclose(expected[f"extractTest_{name}{t}"].reshape(sequence[t].shape), sequence[t], rtol=1e-5)
 
 
 OF_CAFFE2 = {
@@ -230,13 +260,14 @@ def test_loops_of_caffe2_are_operators_of_onnx(case, tmp_path):
         numpy.testing.assert_allclose(got, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def refusal_of(text_or_cell, tmp_path, **options):
+def refusal_of(given, tmp_path, **options):
+    """What export says of a cell, a net or the text of one."""
+    if isinstance(given, str):
+        (tmp_path / "net.pbtxt").write_text(given)
+        given = stepnet.load(tmp_path / "net.pbtxt")
+    params = given.init() if isinstance(given, stepnet.Cell) else None
     with pytest.raises(stepnet.Error) as caught:
-        if isinstance(text_or_cell, str):
-            (tmp_path / "net.pbtxt").write_text(text_or_cell)
-            stepnet.onnx.export(stepnet.load(tmp_path / "net.pbtxt"), tmp_path / "x.onnx", **options)
-        else:
-            stepnet.onnx.export(text_or_cell, tmp_path / "x.onnx", text_or_cell.init(), **options)
+        stepnet.onnx.export(given, tmp_path / "x.onnx", params, **options)
     assert not (tmp_path / "x.onnx").exists()
     return str(caught.value)
 

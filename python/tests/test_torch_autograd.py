@@ -1,5 +1,6 @@
 """Gradients of modules: what autograd may ask for, and what is refused."""
 
+import numpy
 import pytest
 
 import stepnet
@@ -13,10 +14,16 @@ def test_without_gradients_nothing_is_kept_for_them(module, monkeypatch):
     class Kept(Exception):
         pass
 
-    def keep(*_):
-        raise Kept
+    call_of = stepnet.torch_autograd._call_of
 
-    monkeypatch.setattr(stepnet.torch_autograd, "Pullback", keep)
+    class Spied:
+        def __init__(self, *options):
+            self.run = call_of(*options).run
+
+        def run_for_gradients(self, *_):
+            raise Kept
+
+    monkeypatch.setattr(stepnet.torch_autograd, "_call_of", Spied)
     x = torch.randn(6, 3, 5)
     with torch.no_grad():
         module(x)
@@ -33,29 +40,19 @@ def test_gradients_of_what_requires_none_are_not_asked_for(module, monkeypatch):
     module(x).h.sum().backward()
     every = {name: parameter.grad for name, parameter in module.named_parameters()}
     asked = []
-    vjp = module.cell._cell.__class__.vjp
+    call_of = stepnet.torch_autograd._call_of
 
-    class Spied:
-        """The cell of C++, of which is noted by what it is differentiated."""
+    def spied(cell, names, is_needed):
+        asked.append({name for name, is_its in zip(names, is_needed) if is_its})
+        return call_of(cell, names, is_needed)
 
-        def __init__(self, cell):
-            self._cell = cell
-
-        def __getattr__(self, name):
-            return getattr(self._cell, name)
-
-        def vjp(self, params, inputs, wrt, *options):
-            asked.append(sorted(wrt))
-            return vjp(self._cell, params, inputs, wrt, *options)
-
-    cell = module._form(is_double=False)
-    monkeypatch.setattr(cell, "_cell", Spied(cell._cell))
+    monkeypatch.setattr(stepnet.torch_autograd, "_call_of", spied)
     for frozen in every:
         module.zero_grad()
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(name != frozen)
         module(x).h.sum().backward()
-        assert asked.pop() == sorted(every.keys() - {frozen})
+        assert asked.pop() == every.keys() - {frozen}
         for name, parameter in module.named_parameters():
             assert parameter.grad is None if name == frozen else torch.equal(parameter.grad, every[name])
 
@@ -222,3 +219,46 @@ def test_initial_states_have_gradients(module):
     h = torch.randn(1, 2, 4, requires_grad=True)
     module(torch.randn(3, 2, 5), h_init=h).h_last.sum().backward()
     assert h.grad.abs().sum() > 0
+
+
+def test_calls_follow_whatever_has_changed_since_the_last_one(module):
+    """What is remembered of a call, by names, dtype, mode and what requires gradients, is of no other one."""
+    cell = module.cell.with_options(training=False)
+
+    def expect(**inputs):
+        """What the module gives, and its gradients, are those of the cell called by name."""
+        module.zero_grad()
+        params = {name: each.detach().numpy() for name, each in module.named_parameters()}
+        dtype = str(params["w"].dtype)
+        arrays = {name: each.detach().numpy() for name, each in inputs.items()}
+        expected, gradients = cell.with_options(dtype=dtype).value_and_grad(params, "h", arrays)
+        outputs = module(**inputs)
+        assert outputs.h.sum().item() == pytest.approx(expected, rel=1e-4)
+        assert outputs.h.requires_grad == any(each.requires_grad for each in [*module.parameters(), *inputs.values()])
+        if outputs.h.requires_grad:
+            outputs.h.sum().backward()
+        for name, each in module.named_parameters():
+            assert (each.grad is not None) == each.requires_grad
+            if each.requires_grad:
+                numpy.testing.assert_allclose(each.grad, gradients.params[name], rtol=1e-4, atol=1e-5)
+
+    x, start = torch.randn(6, 3, 5), torch.randn(1, 3, 4)
+    expect(x=x)
+    expect(x=x[:2, :1].contiguous())
+    expect(x=x, h_init=start)
+    expect(h_init=start, x=x)
+    module.w.requires_grad_(False)
+    expect(x=x, h_init=start)
+    module.double()
+    expect(x=x.double())
+    module.w.requires_grad_(True)
+    module.w.data = torch.randn_like(module.w)
+    expect(x=x.double(), h_init=start.double())
+    module.float()
+    with torch.no_grad():
+        module.w.add_(1)
+    expect(x=x)
+    module.requires_grad_(False)
+    expect(x=x)
+    module.eval()
+    expect(x=x)

@@ -78,9 +78,9 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
 
         write_loop(graph, op, blobs, wanted, net)
         return
-    inputs = [value_of(blobs, name) for name in op.inputs]
     if op.type not in TABLE:
         raise Refusal(why_not(op))
+    inputs = [value_of(blobs, name) for name in op.inputs]
     infos = op.infer_shapes([(value.dtype, value.shape, value.sizes) for value in inputs])
     call = Call(graph, op, inputs, infos, wanted)
     names = TABLE[op.type](call)
