@@ -1,5 +1,6 @@
 // What the operator RNN (operators/rnn.cc) stands for: a cell with layers and directions, its weights cut from the
 // vector of parameters, its states from those that are given.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -77,8 +78,9 @@ CellSource CellOf(const OperatorCall& op) {
 }
 
 CellSizes SizesOf(const OperatorCall& op) {
-  const std::int64_t state = op.Int("state_size"), projection = op.Int("projection_size");
-  // The net is the same for all sizes of the input, which runs tell.
+  const std::int64_t state = std::max<std::int64_t>(op.Int("state_size"), 1);  // cells have none of 0
+  const std::int64_t projection = op.Int("projection_size");
+  // The net is the same for all sizes of the input and of states, which runs tell.
   CellSizes sizes = {{"D", 1}, {"R", projection > 0 ? projection : state}};
   if (op.String("mode") == "lstm") sizes["H"] = state;
   return sizes;

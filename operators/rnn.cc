@@ -97,7 +97,7 @@ Operator WithSizes(Operator op) {
   constexpr double kMaxLayers = 1000;     // of a cell
   return std::move(
       op.RequiredArg("mode", ArgumentType::kString, "the cell of all layers", OneOf(PackedModes()))
-          .RequiredArg("state_size", ArgumentType::kInt, "H, the size of h and c", Between(1, kMaxSize))
+          .RequiredArg("state_size", ArgumentType::kInt, "H, the size of h and c", Between(0, kMaxSize))
           .RequiredArg("num_layers", ArgumentType::kInt, "L, how many layers there are", Between(1, kMaxLayers))
           .Arg("bidirectional", false, "each layer runs in both directions, with their outputs side by side")
           .Arg("projection_size", 0, "of lstm: P, the size of h after a projection; 0: there is none",

@@ -135,7 +135,8 @@ TEST(RnnErrors, RefusesOtherArguments) {
   for (const char* name : {"mode", "state_size", "num_layers"}) {
     ExpectRefused(StrCat("RNN needs the argument \"", name, "\": "), [&](OperatorDef* op) { Remove(name, op); });
   }
-  ExpectRefused("state_size is 0, must be between 1", {.state = 0});
+  ExpectRefused("state_size is -1, must be between 0 and 2147483648",
+                [](OperatorDef* op) { op->mutable_arg(1)->set_i(-1); });
   ExpectRefused("num_layers is 0, must be between 1 and 1000", {.layers = 0});
   ExpectRefused("num_layers is 1001, must be between 1 and 1000",
                 [](OperatorDef* op) { op->mutable_arg(2)->set_i(1001); });

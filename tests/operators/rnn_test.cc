@@ -114,6 +114,17 @@ TEST_P(RnnOfMode, PassesTheStatesThroughWhereThereIsNoStep) {
   }
 }
 
+TEST_P(RnnOfMode, AcceptsNoUnits) {
+  RnnCase rnn{.mode = GetParam(), .state = 0, .layers = 2, .directions = 2};
+  ExpectFollows(rnn, rnn.RandomFeeds(1));
+  ExpectGradientsMatch(rnn, 1);  // that of data is zeros
+  rnn.lengths = {3, 0, 4};
+  ExpectFollows(rnn, rnn.RandomFeeds(2));
+  ExpectGradientsMatch(rnn, 2);
+  rnn = {.mode = GetParam(), .steps = 0, .batch = 0, .inputs = 0, .state = 0};
+  ExpectFollows(rnn, rnn.RandomFeeds(3));
+}
+
 TEST_P(RnnOfMode, AcceptsNoSequencesAndNoInputs) {
   RnnCase rnn{.mode = GetParam(), .batch = 0, .layers = 2, .directions = 2};
   ExpectFollows(rnn, rnn.RandomFeeds(1));
@@ -153,6 +164,12 @@ TEST(Rnn, ProjectsAndClips) {
       ExpectGradientsMatch(rnn, 6);
     }
   }
+}
+
+TEST(Rnn, ProjectsNoUnitsToZeros) {
+  const RnnCase rnn{.state = 0, .layers = 2, .projection = 2, .has_clip = true, .clip_min = -1, .clip_max = 1};
+  ExpectFollows(rnn, rnn.RandomFeeds(1));
+  ExpectGradientsMatch(rnn, 1);
 }
 
 TEST(Rnn, MakesACellStateThatIsNanTheMinimumWhereItIsAskedTo) {
