@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -96,6 +97,23 @@ std::vector<std::string> BlobsReadForShape(const NetDef& net) {
   }
   std::ranges::sort(blobs);
   return blobs;
+}
+
+std::set<std::string> BlobsOfNobody(const NetDef& net, const std::set<std::string>& given) {
+  std::set<std::string> missing;
+  for (const std::string& blob : BlobsReadFirst(net)) missing.insert(blob);
+  for (const std::string& blob : net.external_input()) missing.erase(blob);
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& blob : op.output()) missing.erase(blob);
+  }
+  std::erase_if(missing, [&](const std::string& blob) { return given.contains(blob); });
+  return missing;
+}
+
+std::string AdviceOnParameters(size_t num_missing, std::string_view giver) {
+  constexpr size_t kMany = 3;
+  if (num_missing < kMany) return "";
+  return StrCat(num_missing, " blobs are read, and nothing gives them: where they are parameters, ", giver);
 }
 
 }  // namespace stepnet

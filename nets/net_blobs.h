@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,5 +45,12 @@ std::vector<std::string> UnreadBlobs(const NetDef& net);
 // The blobs that `net` reads before it writes them and of which all readers ask for the shape alone, as SumReduceLike
 // does of its second input. Their elements need not be kept for them.
 std::vector<std::string> BlobsReadForShape(const NetDef& net);
+
+// The blobs that `net` reads and nothing gives: neither an operator of it, nor a caller, nor are they among `given`.
+std::set<std::string> BlobsOfNobody(const NetDef& net, const std::set<std::string>& given = {});
+
+// What to say of so many of those, and nothing of a few: a net without its parameters lacks many blobs, one with a
+// mistake a few. `giver`: what has parameters, as "--init_net=F names the file that does".
+std::string AdviceOnParameters(size_t num_missing, std::string_view giver);
 
 }  // namespace stepnet

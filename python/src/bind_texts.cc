@@ -13,6 +13,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/double_net.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/packed_layers.h"
 #include "stepnet/python/src/arrays.h"
@@ -29,8 +30,12 @@ namespace stepnet::python {
 namespace {
 
 std::vector<std::string> ProblemsOf(const NetDef& net) {
+  const NetDef completed = Completed(net);
   std::vector<std::string> problems;
-  for (const NetProblem& problem : CheckNet(Completed(net))) problems.push_back(problem.Text());
+  for (const NetProblem& problem : CheckNet(completed)) problems.push_back(problem.Text());
+  const std::string advice =
+      AdviceOnParameters(BlobsOfNobody(completed).size(), "stepnet.load(…, init=F) takes what does");
+  if (!problems.empty() && !advice.empty()) problems.back() += "\n  " + advice;
   return problems;
 }
 

@@ -41,7 +41,8 @@ def _meaning(sizes: Mapping[str, int], keywords: Iterable[str]) -> Iterator[None
 def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
     """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
 
-    What the text says wrongly is in the list, also where it cannot be read at all. Errors are raised where there is no
+    What the text says wrongly is in the list, also where it cannot be read at all; behind the last of many blobs that
+    nothing gives, as of a net without its parameters, it says what may. Errors are raised where there is no
     text to look at: for a file that cannot be read, and for arguments that are none.
 
     Raises:

@@ -89,7 +89,9 @@ def test_every_function_of_the_core_takes_names_that_no_file_has(lstm, cells):
         lambda: _stepnet.op(name),
         lambda: net.read([name]),
         lambda: net.explain({}, name),
-        lambda: lstm._cell.vjp(lstm.init(), {"x": X}, [name], {}, True),
+        lambda: lstm._cell.vjp(lstm.init(), {"x": X}, [name], {}),
+        lambda: _stepnet.TensorCall(lstm._cell, {name: 0}, {}, []),
+        lambda: _stepnet.TensorCall(lstm._cell, dict(zip(lstm.init(), range(9))), {"x": 9}, [name]),
     ):
         with pytest.raises(stepnet.Error) as caught:
             call()

@@ -101,3 +101,16 @@ def test_explain_changes_nothing_that_a_net_keeps(tmp_path):
     for name, tensor in training.state.items():
         assert numpy.array_equal(tensor, before[name])
     assert training(x=x).loss != training(x=x).loss
+
+
+def test_check_says_what_gives_the_parameters_of_a_net():
+    net = """op { type: "FC" input: "x" input: "w" input: "b" output: "y" }
+             op { type: "Mul" input: "y" input: "scale" output: "z" } external_input: "x" """
+    *_, last = stepnet.check(net)
+    assert last.endswith(
+        "\n  3 blobs are read, and nothing gives them: where they are parameters, stepnet.load(…, init=F) takes what does"
+    )
+    few = stepnet.check(net.replace('"scale"', '"x"'))  # a mistake, rather
+    assert len(few) == 2 and not any("parameters" in each for each in few)
+    fill = 'op {{ type: "ConstantFill" output: "{}" arg {{ name: "shape" ints: 2 }} }} '
+    assert stepnet.load(net, init="\n" + "".join(map(fill.format, ("w", "b", "scale")))).inputs == ("x",)

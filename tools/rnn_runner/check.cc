@@ -120,27 +120,6 @@ void PrintFallbacks(const NetDef& net, const std::string& where, const RunOption
   }
 }
 
-// The blobs that the net reads and nothing gives: neither an operator, nor a file, nor a caller.
-std::set<std::string> BlobsOfNobody(const NetDef& net, const std::set<std::string>& given) {
-  std::set<std::string> missing;
-  for (const std::string& blob : BlobsReadFirst(net)) missing.insert(blob);
-  for (const std::string& blob : net.external_input()) missing.erase(blob);
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& blob : op.output()) missing.erase(blob);
-  }
-  std::erase_if(missing, [&](const std::string& blob) { return given.contains(blob); });
-  return missing;
-}
-
-// A net without its parameters lacks many blobs, one with a mistake a few.
-void AdviseInitNet(size_t num_missing) {
-  constexpr size_t kMany = 3;
-  if (num_missing < kMany || !FLAGS_init_net.empty()) return;
-  std::cout << num_missing
-            << " blobs are read, and nothing gives them: where they are parameters, --init_net=F names the "
-            << "file that does\n";
-}
-
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const NamedTensors fed = ReadInputs();
@@ -182,7 +161,10 @@ int Check(const std::vector<std::string>& operands) {
     PrintFallbacks(net, where, options);
   }
   if (problems > 0) {
-    AdviseInitNet(num_missing);
+    if (FLAGS_init_net.empty()) {
+      const std::string advice = AdviceOnParameters(num_missing, "--init_net=F names the file that does");
+      if (!advice.empty()) std::cout << advice << "\n";
+    }
     std::cout << Count(problems, "problem") << "\n";
     return kFault;
   }
