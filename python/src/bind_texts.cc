@@ -39,21 +39,38 @@ std::vector<std::string> ProblemsOf(const NetDef& net) {
   return problems;
 }
 
+// Throws kInvalidArgument where `use`, which is of cells, says anything of a net.
+void CheckUseOfNet(const CellUse& use, bool is_text, const std::string& path) {
+  if (use.sizes.empty() && !use.training) return;
+  const std::string net = is_text ? "the text is a net" : StrCat(path, " is a net");
+  throw Error(ErrorCode::kInvalidArgument,
+              use.sizes.empty() ? StrCat(net, ", which is in training by its operators' arguments: leave training out")
+                                : StrCat(net, ", and sizes are of cells: leave ", use.sizes.begin()->first, " out"));
+}
+
 // Everything that is wrong with a cell or a net; what cannot be read is one problem.
 nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
   const CellUse use{.sizes = SizesOf(sizes)};
   const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
     const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
     const std::string what = is_text ? "<text>" : text_or_path;
+    std::vector<std::string> found;
+    bool is_net = false;
     try {
-      if (IsCell(content, what)) return ProblemsOf(ExpandCell(ParseCell(content, what), use).net);
       NetDef net;
-      ParseMessage(content, what, &net);
-      return ProblemsOf(net);
+      if (IsCell(content, what)) {
+        net = ExpandCell(ParseCell(content, what), use).net;
+      } else {
+        ParseMessage(content, what, &net);
+        is_net = true;
+      }
+      found = ProblemsOf(net);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kOutOfMemory) throw;
-      return {error.what()};
+      found = {error.what()};
     }
+    if (is_net) CheckUseOfNet(use, is_text, text_or_path);
+    return found;
   });
   nb::list texts;
   for (const std::string& problem : problems) texts.append(StrOf(problem));
@@ -61,10 +78,11 @@ nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& si
 }
 
 NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {
-  if (!is_text && LooksLikeMiniDb(text_or_path)) return LoadModel(text_or_path).net;
-  const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
+  const bool is_db = !is_text && LooksLikeMiniDb(text_or_path);
+  const std::string content = is_text ? text_or_path : is_db ? "" : ReadFile(text_or_path);
   const std::string what = is_text ? "<text>" : text_or_path;
-  if (IsCell(content, what)) return ExpandCell(ParseCell(content, what), use).net;
+  if (!is_db && IsCell(content, what)) return ExpandCell(ParseCell(content, what), use).net;
+  CheckUseOfNet(use, is_text, text_or_path);
   if (!is_text) return LoadModel(text_or_path).net;
   NetDef net;
   ParseMessage(content, what, &net);

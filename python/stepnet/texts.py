@@ -47,7 +47,8 @@ def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_s
 
     Raises:
         InputOutputError: for a file that cannot be read.
-        InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text.
+        InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text;
+            sizes of a net.
     """
     described = _described(source, all_sizes(sizes, named_sizes))[:3]
     with _meaning(described[2], ("sizes",)):
@@ -67,7 +68,7 @@ def expand(
 ) -> str:
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
 
-    With ``training`` dropout drops and zoneout draws in it; with ``carry`` every state starts from an input and is an output
+    With ``training`` dropout drops and zoneout draws in it, where there are any; with ``carry`` every state starts from an input and is an output
     at the end. That of a :class:`Cell` in float64 fills and computes float64.
 
     :func:`load` and :func:`train_net` take it, alone or with operators around it.
@@ -121,8 +122,9 @@ def show(
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
 
-    ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong. That of
-    a :class:`TrainingNet` is the one with gradients and optimizer.
+    ``sizes`` and ``training`` are of cells, as for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or
+    ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong. That of a :class:`TrainingNet` is the
+    one with gradients and optimizer.
     """
     text, is_text, all_of_them, trains, *_ = _described(source, all_sizes(sizes, named_sizes), training)
     with _meaning(all_of_them, ("sizes", "training", "format")):

@@ -114,3 +114,23 @@ def test_check_says_what_gives_the_parameters_of_a_net():
     assert len(few) == 2 and not any("parameters" in each for each in few)
     fill = 'op {{ type: "ConstantFill" output: "{}" arg {{ name: "shape" ints: 2 }} }} '
     assert stepnet.load(net, init="\n" + "".join(map(fill.format, ("w", "b", "scale")))).inputs == ("x",)
+
+
+def test_what_is_said_of_cells_is_refused_of_nets(tmp_path):
+    net = 'op { type: "Relu" input: "x" output: "y" } external_output: "y"'
+    (tmp_path / "net.pbtxt").write_text(net)
+    for given in (net, stepnet.load(net), tmp_path / "net.pbtxt"):
+        for function in (stepnet.check, stepnet.show):
+            with pytest.raises(stepnet.InvalidArgumentError, match="is a net, and sizes are of cells: leave H out"):
+                function(given, H=3)
+        with pytest.raises(stepnet.InvalidArgumentError, match="is a net, which is .*: leave training out"):
+            stepnet.show(given, training=True)
+    assert len(stepnet.check("op {", H=3)) == 1  # what cannot be read is said first
+
+
+def test_training_is_a_mode_that_every_cell_takes(cells):
+    """As every module of PyTorch does: what neither drops nor draws is the same in both modes."""
+    assert stepnet.cell(LEAKY, training=True).init().keys() == {"u"}
+    assert stepnet.expand(LEAKY, training=True) == stepnet.expand(LEAKY)
+    drops = "option zoneout = 0.5\n}".join((cells / "lstm.cell").read_text().rsplit("}", 1))
+    assert stepnet.expand(drops, training=True) != stepnet.expand(drops)
