@@ -13,52 +13,15 @@ from .cell import Argument, Cell, module_name
 from .gradients import Array, arrays_of, inputs_of
 from .layers import is_for_one_step
 from .params import rename_from_torch
-from .source import did_you_mean, kind_of, with_article
+from .source import did_you_mean, with_article
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
+from .torch_errors import name_of_output, not_dense, with_conversion
 from .torch_layers import tensor_of
-
-
-def _with_conversion(
-    error: errors.TypeMismatchError, cell: Cell, tensors: Mapping[str, torch.Tensor]
-) -> errors.TypeMismatchError:
-    """The error of a call, with what makes a tensor of another floating dtype, as of autocast, the one that is needed."""
-    params = [(each.name, str(tensors[each.name].dtype).rpartition(".")[2]) for each in cell.params]
-    dtypes = [dtype for _, dtype in params]
-    if len(set(dtypes)) > 1:
-        most = max(dtypes, key=dtypes.count)
-        name, odd = next(param for param in params if param[1] != most)
-        method = "double" if most == "float64" else "float"
-        return errors.TypeMismatchError(
-            f"type mismatch: the parameter {name!r} of {cell.name} is {odd}, and others are {most}; they must have one "
-            f"dtype: call the module's {method}()"
-        )
-    for each in (*cell.params, *cell.inputs):  # in the order in which they are looked at
-        tensor = tensors.get(each.name)
-        if tensor is None or tensor.is_complex() or each.dtype not in ("float32", "float64"):
-            continue
-        if str(tensor.dtype) != f"torch.{each.dtype}":
-            whose = "the module's " if each in cell.params else ""
-            method = "float" if each.dtype == "float32" else "double"
-            return errors.TypeMismatchError(f"{error}: call {whose}{method}()")
-    return error
 
 
 def _drawn_seed() -> int:
     """By PyTorch's generator: another one each time, and the same behind the same ``torch.manual_seed``."""
     return int(torch.randint(2**62, ()))
-
-
-def _name_of_output(cell: Cell, output: Any) -> str:
-    """The name of an output of the cell, which is given by that or by its field; raises for others."""
-    if not isinstance(output, str):
-        raise errors.TypeMismatchError(f"type mismatch: output is {kind_of(output)}; it must be the name of an output")
-    fields = cell._outputs._fields
-    if output not in cell.outputs and output not in fields:
-        raise errors.InvalidArgumentError(
-            f"invalid argument: {cell.name} has no output {output!r}; its outputs are {', '.join(cell.outputs)}"
-            + did_you_mean(output, [*cell.outputs, *fields])
-        )
-    return cell._outputs._name_of.get(output, output)
 
 
 class Module(torch.nn.Module):
@@ -105,7 +68,7 @@ class Module(torch.nn.Module):
                 f"type mismatch: the cell is {with_article(type(cell))}; stepnet.cell, layers and from_torch make cells"
             )
         if output is not None:
-            self._output = _name_of_output(cell, output)
+            self._output = name_of_output(cell, output)
         if seed is None:
             seed = _drawn_seed()
             cell = cell.with_options(seed=seed)
@@ -275,11 +238,8 @@ class Module(torch.nn.Module):
                 raise errors.TypeMismatchError(
                     f"type mismatch: the input {name!r} of {cell.name} is {with_article(type(given))}; it must be a tensor"
                 )
-            if given.layout != torch.strided:
-                raise errors.TypeMismatchError(
-                    f"type mismatch: the input {name!r} of {cell.name} is {given.layout}; "
-                    "it must be dense: call to_dense()"
-                )
+            if given.layout != torch.strided or given.is_nested:
+                raise not_dense(cell, name, given)
         refuse_tracing(cell)
         # Where they are kept, which takes a sixth of the time of getattr; what parametrizes one takes it away from there.
         kept = self._parameters
@@ -297,7 +257,7 @@ class Module(torch.nn.Module):
                 return cell._make(Run.apply(cell, names, draw, *tensors))
             return cell._make(run(cell, names, draw, tensors))
         except errors.TypeMismatchError as error:
-            raise _with_conversion(error, cell, dict(zip(names, tensors))) from None
+            raise with_conversion(error, cell, dict(zip(names, tensors))) from None
 
     def _unknown(self, name: Any) -> errors.InvalidArgumentError:
         """For what is given as an input, and the cell has none of that name."""
@@ -417,6 +377,8 @@ class Recurrent(Module):
                     f"type mismatch: hx of {self.cell.name} has {with_article(type(state))}; "
                     "it must be a tensor, or a tuple of tensors"
                 )
+            if state.is_nested:
+                raise not_dense(self.cell, "hx", state)
         if isinstance(input, PackedSequence):
             outputs = self._run_packed(input, hx)
         else:
@@ -436,6 +398,8 @@ class Recurrent(Module):
                 f"type mismatch: the input of {self.cell.name} is {with_article(type(input))}; "
                 "it must be a tensor or a PackedSequence"
             )
+        if input.is_nested:
+            raise not_dense(self.cell, "input", input)
         if input.dim() < 2:
             raise errors.ShapeMismatchError(
                 f"shape mismatch: the input of {self.cell.name} is {list(input.shape)}; it must be {self.cell.inputs[0].shape}, "

@@ -464,6 +464,13 @@ def test_what_is_no_tensor_is_told():
             recurrent(x[:, 0], states)
     with pytest.raises(stepnet.TypeMismatchError, match="the input 'x' of lstm is torch.sparse_coo; it must be dense"):
         recurrent(x.to_sparse())
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.zeros(2, 5), torch.zeros(1, 5)], layout=layout)
+        given = {"input": lambda: recurrent(nested), "hx": lambda: recurrent(x, nested)}
+        given["x"] = lambda: stepnet.torch.Module(cell, params)(nested)
+        for name, call in given.items():
+            with pytest.raises(stepnet.TypeMismatchError, match=f"the input '{name}' of lstm is a nested tensor; it must be dense"):
+                call()
     with pytest.raises(stepnet.ShapeMismatchError, match=r"the input of lstm is \[\]; it must be \[T, B, 5\]"):
         recurrent(torch.zeros(()))
 

@@ -1,0 +1,57 @@
+"""Errors of modules: what is wrong with what they are given, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import torch
+
+from . import errors
+from .cell import Cell
+from .source import did_you_mean, kind_of
+
+
+def with_conversion(
+    error: errors.TypeMismatchError, cell: Cell, tensors: Mapping[str, torch.Tensor]
+) -> errors.TypeMismatchError:
+    """The error of a call, with what makes a tensor of another floating dtype, as of autocast, the one that is needed."""
+    params = [(each.name, str(tensors[each.name].dtype).rpartition(".")[2]) for each in cell.params]
+    dtypes = [dtype for _, dtype in params]
+    if len(set(dtypes)) > 1:
+        most = max(dtypes, key=dtypes.count)
+        name, odd = next(param for param in params if param[1] != most)
+        method = "double" if most == "float64" else "float"
+        return errors.TypeMismatchError(
+            f"type mismatch: the parameter {name!r} of {cell.name} is {odd}, and others are {most}; they must have one "
+            f"dtype: call the module's {method}()"
+        )
+    for each in (*cell.params, *cell.inputs):  # in the order in which they are looked at
+        tensor = tensors.get(each.name)
+        if tensor is None or tensor.is_complex() or each.dtype not in ("float32", "float64"):
+            continue
+        if str(tensor.dtype) != f"torch.{each.dtype}":
+            whose = "the module's " if each in cell.params else ""
+            method = "float" if each.dtype == "float32" else "double"
+            return errors.TypeMismatchError(f"{error}: call {whose}{method}()")
+    return error
+
+
+def not_dense(cell: Cell, name: str, tensor: torch.Tensor) -> errors.TypeMismatchError:
+    """For an input whose elements do not lie side by side."""
+    found, way = str(tensor.layout), "call to_dense()"
+    if tensor.is_nested:
+        found, way = "a nested tensor", "call to_padded_tensor(0), and give a cell with lengths those of its parts"
+    return errors.TypeMismatchError(f"type mismatch: the input {name!r} of {cell.name} is {found}; it must be dense: {way}")
+
+
+def name_of_output(cell: Cell, output: Any) -> str:
+    """The name of an output of the cell, which is given by that or by its field; raises for others."""
+    if not isinstance(output, str):
+        raise errors.TypeMismatchError(f"type mismatch: output is {kind_of(output)}; it must be the name of an output")
+    fields = cell._outputs._fields
+    if output not in cell.outputs and output not in fields:
+        raise errors.InvalidArgumentError(
+            f"invalid argument: {cell.name} has no output {output!r}; its outputs are {', '.join(cell.outputs)}"
+            + did_you_mean(output, [*cell.outputs, *fields])
+        )
+    return cell._outputs._name_of.get(output, output)
