@@ -22,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import Outputs, outputs_type
-from .source import Source, all_sizes, device_name, did_you_mean, repr_of, text_or_path
+from .source import Source, all_sizes, device_name, did_you_mean, refuse_onnx, repr_of, text_or_path
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -45,6 +45,8 @@ class Cell:
     def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
         text, is_text = text_or_path(source)
+        if not is_text:
+            refuse_onnx(text)
         try:
             cell = _stepnet.make_cell(text, is_text, **options)
         except (InvalidArgumentError, TypeMismatchError) as error:

@@ -22,7 +22,7 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import Outputs, outputs_type
-from .source import MAX_BITS, Source, device_name, repr_of, text_or_path
+from .source import MAX_BITS, Source, device_name, refuse_onnx, repr_of, text_or_path
 
 
 class Copies(Dict[str, numpy.ndarray]):
@@ -354,10 +354,7 @@ def _field_text(name: str, value: float | bool | str) -> str:
 def _model_of(net: Source, init: Filler) -> tuple[tuple[str, str], tuple[str, str], dict[str, Array]]:
     """A net and what fills it, each a text and a path, of which one is empty, and arrays, as the core takes them."""
     given = _net_of("net", net)
-    if given[1].lower().endswith(".onnx"):
-        raise InvalidArgumentError(
-            f"invalid argument: {given[1]} is a model in ONNX; stepnet.onnx.load reads it as a net, which has gradients"
-        )
+    refuse_onnx(given[1])
     if init is None or isinstance(init, Mapping):
         return given, ("", ""), dict(init or {})
     return given, _net_of("init", init), {}

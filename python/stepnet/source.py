@@ -24,6 +24,14 @@ def text_or_path(source: Source, name: str = "the source") -> tuple[str, bool]:
     raise TypeMismatchError(f"type mismatch: {name} is {kind_of(source)}; it must be a text or a path{hint}")
 
 
+def refuse_onnx(path: str) -> None:
+    """Raises InvalidArgumentError for the path of a model in ONNX."""
+    if path.lower().endswith(".onnx"):
+        raise InvalidArgumentError(
+            f"invalid argument: {path} is a model in ONNX; stepnet.onnx.load reads it as a net, which has gradients"
+        )
+
+
 def kind_of(given: Any) -> str:
     """What a wrong argument is, for messages: of arrays dtype and shape and no elements; of other large things the type."""
     kind = with_article(type(given))

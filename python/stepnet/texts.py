@@ -10,7 +10,7 @@ from . import _stepnet
 from .cell import Cell, with_meant
 from .errors import InvalidArgumentError, TypeMismatchError, with_numpy_names
 from .net import Net
-from .source import Source, all_sizes, path_of, text_or_path
+from .source import Source, all_sizes, path_of, refuse_onnx, text_or_path
 
 Described = Union[Source, Cell]
 """A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
@@ -76,6 +76,8 @@ def expand(
     text, is_text, all_of_them, trains, carries, in_double = _described(
         source, all_sizes(sizes, named_sizes), training, carry
     )
+    if not is_text:
+        refuse_onnx(text)
     with _meaning(all_of_them, ("sizes", "init", "training", "carry")):
         return _stepnet.expand(text, is_text, all_of_them, init, trains, carries, in_double)
 

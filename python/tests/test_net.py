@@ -228,8 +228,9 @@ def test_ops_and_expand_tell_what_there_is(cells):
 
 
 def test_a_path_of_another_thing_is_told(tmp_path, cells):
-    with pytest.raises(stepnet.InvalidArgumentError, match="is a model in ONNX; stepnet.onnx.load reads it"):
-        stepnet.load(tmp_path / "model.onnx")
+    for function in (stepnet.load, stepnet.cell, stepnet.expand):
+        with pytest.raises(stepnet.InvalidArgumentError, match="is a model in ONNX; stepnet.onnx.load reads it"):
+            function(tmp_path / "model.onnx")
     with pytest.raises(stepnet.InvalidArgumentError, match="the text is a cell; stepnet.cell takes it"):
         stepnet.load((cells / "lstm.cell").read_text())
     with pytest.raises(stepnet.TypeMismatchError, match="net is a Cell; it must be a text or a path; stepnet.expand makes a net"):

@@ -484,6 +484,9 @@ def test_nets_want_arrays_for_their_inputs(tmp_path):
             stepnet.onnx.export(net, tmp_path / "x.onnx", **arguments)
     with pytest.raises(TypeError, match="the model is a str"):
         stepnet.onnx.export("net", tmp_path / "x.onnx")
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="the model is an LSTM; .*; stepnet.from_torch makes a cell of a recurrent module"):
+        stepnet.onnx.export(torch.nn.LSTM(2, 3), tmp_path / "x.onnx")
 
 
 @pytest.mark.parametrize("outputs, message", [([], "is .* at least one, or be None for all"), (["h", "h"], 'names "h" twice')])

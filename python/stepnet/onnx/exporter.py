@@ -86,9 +86,11 @@ def export(
         shown = {} if inputs is None else named_arrays("inputs", inputs)
         given = of_net(model, arrays or {}, shown, {} if dynamic_axes is None else axes_of(dynamic_axes))
     else:
+        is_of_torch = any(each.__module__.startswith("torch.nn.") for each in type(model).__mro__)
+        hint = "; stepnet.from_torch makes a cell of a recurrent module of PyTorch" if is_of_torch else ""
         raise TypeMismatchError(
             f"type mismatch: the model is {with_article(type(model))}; it must be a stepnet.Cell, a stepnet.Net "
-            "or a stepnet.torch.Module"
+            f"or a stepnet.torch.Module{hint}"
         )
     save(build(given, chosen_outputs(model, outputs)), file)
 
