@@ -311,6 +311,8 @@ MessageKind DetectTextKind(const std::string& content) {
   return places.size() > 1 ? best : MessageKind::kUnknown;
 }
 
+constexpr std::string_view kMxnetArrays("\x12\x01\0\0\0\0\0\0", 8);  // how files of mxnet.nd.save begin
+
 [[noreturn]] void ThrowOtherKind(const std::string& content, const std::string& what, const Message& message,
                                  const std::string& why) {
   const std::string& wanted = message.GetDescriptor()->name();
@@ -320,6 +322,10 @@ MessageKind DetectTextKind(const std::string& content) {
     text +=
         ", it is a .npy of NumPy, one array without a name; numpy.savez(FILE, NAME=array) writes arrays by name, and "
         "Python takes {NAME: array}, too";
+  } else if (content.starts_with(kMxnetArrays)) {
+    text +=
+        ", it has arrays of MXNet; where that is installed, numpy.savez(\"F.npz\", **{name: array.asnumpy() for name, "
+        "array in mxnet.nd.load(FILE).items()}) writes a file that is read";
   } else if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
     text += StrCat(", it looks like a ", MessageKindName(kind));
   } else if (what.ends_with(".onnx")) {

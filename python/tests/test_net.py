@@ -359,3 +359,9 @@ def test_an_array_without_a_name_is_told(tmp_path):
     for call in (lambda: stepnet.load_params(tmp_path / "one.npy"), lambda: stepnet.load(PRODUCT, tmp_path / "one.npy")):
         with pytest.raises(stepnet.InputOutputError, match=r"it is a .npy of NumPy, one array without a name; numpy.savez\("):
             call()
+
+def test_arrays_of_mxnet_are_told(tmp_path):
+    (tmp_path / "m.params").write_bytes((0x112).to_bytes(8, "little") + bytes(8) + (1).to_bytes(8, "little") + bytes(40))
+    for call in (lambda: stepnet.load_params(tmp_path / "m.params"), lambda: stepnet.load(PRODUCT, tmp_path / "m.params")):
+        with pytest.raises(stepnet.InputOutputError, match=r"it has arrays of MXNet; .* numpy.savez\("):
+            call()
