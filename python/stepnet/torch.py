@@ -310,6 +310,12 @@ class Recurrent(Module):
         fault = self._fault()
         if fault:
             raise errors.InvalidArgumentError(f"invalid argument: {cell.name} cannot take the place of layers: {fault}")
+        # By state: the inputs that it starts from, and its sizes behind the batch.
+        self._starts_of = {
+            state: [f"{place}/{state}_init".lstrip("/") for place in self._places] for state in self._states
+        }
+        inputs = {each.name: each for each in cell.inputs}
+        self._state_sizes = {state: _sizes(inputs[names[0]]) for state, names in self._starts_of.items()}
 
     def _fault(self) -> str | None:
         """What keeps the cell from being called as PyTorch's modules are."""
@@ -334,7 +340,7 @@ class Recurrent(Module):
     @property
     def hidden_size(self) -> int:
         """Of the first state, in one direction; with a projection that is what PyTorch calls ``proj_size``."""
-        return self._state_sizes(self._states[0])[0]
+        return self._state_sizes[self._states[0]][0]
 
     @property
     def num_layers(self) -> int:
@@ -350,11 +356,6 @@ class Recurrent(Module):
 
     def flatten_parameters(self) -> None:
         """Does nothing: the compiler lays weights out as its kernels like them."""
-
-    def _state_sizes(self, state: str) -> list[int]:
-        """The sizes of a state behind the batch."""
-        name = f"{self._places[0]}/{state}_init".lstrip("/")
-        return next(_sizes(each) for each in self.cell.inputs if each.name == name)
 
     def _lasts(self, state: str) -> list[str]:
         """The outputs that hold the last values of a state, layer by layer."""
@@ -444,17 +445,19 @@ class Recurrent(Module):
         if hx is None:
             return {}
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        expected = [[len(self._places), batch, *self._state_sizes(state)] for state in self._states]
+        expected = [[len(self._places), batch, *self._state_sizes[state]] for state in self._states]
         found = [list(state.shape) for state in given]
         if found != expected:
             must = " and ".join(f"{name} {shape}" for name, shape in zip(self._states, expected))
             raise errors.ShapeMismatchError(
                 f"shape mismatch: hx of {self.cell.name} is {', '.join(map(str, found))}; it must be {must}"
             )
+        if len(self._places) == 1:  # itself: a slice takes as long as a small step
+            return {self._starts_of[name][0]: state for name, state in zip(self._states, given)}
         return {
-            f"{place}/{name}_init".lstrip("/"): state[row : row + 1]
+            start: state[row : row + 1]
             for name, state in zip(self._states, given)
-            for row, place in enumerate(self._places)
+            for row, start in enumerate(self._starts_of[name])
         }
 
     def _last(self, out: Any, state: str) -> torch.Tensor:
