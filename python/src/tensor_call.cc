@@ -27,10 +27,10 @@ namespace {
 
 class TensorCall {
  public:
-  // `parameters` and `inputs`: the index of the tensor for each name. `needed`: the names by which gradients are
-  // wanted. Throws kInvalidArgument for names that are missing, unknown or have no gradient. Needs the GIL.
-  TensorCall(std::shared_ptr<Cell> cell, const nb::dict& parameters, const nb::dict& inputs,
-             const std::vector<std::string>& needed);
+  // The tensors are these parameters, then these inputs; `needed`: by which of them gradients are wanted. Throws
+  // kInvalidArgument for names that are missing, unknown or have no gradient. Needs the GIL.
+  TensorCall(std::shared_ptr<Cell> cell, const std::vector<std::string>& parameters,
+             const std::vector<std::string>& inputs, const std::vector<std::string>& needed);
 
   // Tensors or arrays, one for each output. `stream` and `exchange` as for PlaceFor, `draw` as for Program::Run. Needs
   // the GIL.
@@ -50,16 +50,20 @@ class TensorCall {
   std::shared_ptr<const CallGradients::Of> of_;
 };
 
-TensorCall::TensorCall(std::shared_ptr<Cell> cell, const nb::dict& parameters, const nb::dict& inputs,
-                       const std::vector<std::string>& needed)
+TensorCall::TensorCall(std::shared_ptr<Cell> cell, const std::vector<std::string>& parameters,
+                       const std::vector<std::string>& inputs, const std::vector<std::string>& needed)
     : cell_(std::move(cell)) {
-  for (const nb::object& index : cell_->FindArguments(parameters, inputs)) {
+  nb::dict by_parameter, by_input;
+  int count = 0;
+  for (const std::string& name : parameters) by_parameter[StrOf(name)] = count++;
+  for (const std::string& name : inputs) by_input[StrOf(name)] = count++;
+  for (const nb::object& index : cell_->FindArguments(by_parameter, by_input)) {
     index_.push_back(index.is_valid() ? nb::cast<int>(index) : -1);
   }
   if (needed.empty()) return;
   needed_ = cell_->IndicesOf(needed);
   CallGradients::Of of = cell_->OfGradients(needed_);
-  of.order.assign(parameters.size() + inputs.size(), -1);
+  of.order.assign(count, -1);
   for (size_t i = 0; i < needed_.size(); ++i) of.order[index_[needed_[i]]] = static_cast<int>(i);
   of_ = std::make_shared<CallGradients::Of>(std::move(of));
 }
@@ -94,7 +98,8 @@ std::vector<Tensor> TensorCall::Take(const nb::sequence& tensors, const ArrayPla
 
 void BindTensorCall(nb::module_& module) {
   nb::class_<TensorCall>(module, "TensorCall")
-      .def(nb::init<std::shared_ptr<Cell>, const nb::dict&, const nb::dict&, const std::vector<std::string>&>())
+      .def(nb::init<std::shared_ptr<Cell>, const std::vector<std::string>&, const std::vector<std::string>&,
+                    const std::vector<std::string>&>())
       .def("run", &TensorCall::Run, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none())
       .def("run_for_gradients", &TensorCall::RunForGradients, nb::arg(), nb::arg().none(), nb::arg().none(),
            nb::arg().none());

@@ -94,10 +94,9 @@ def _call_of(cell: Cell, names: tuple[str, ...], is_needed: tuple[bool, ...]) ->
     call = cell._tensor_calls.get((names, is_needed))
     if call is None:
         count = len(cell.params)
-        params = {name: i for i, name in enumerate(names[:count])}
-        inputs = {name: i for i, name in enumerate(names[count:], count)}
         needed = [name for name, is_its in zip(names, is_needed) if is_its]
-        call = cell._tensor_calls[names, is_needed] = _stepnet.TensorCall(cell._cell, params, inputs, needed)
+        call = _stepnet.TensorCall(cell._cell, names[:count], names[count:], needed)
+        cell._tensor_calls[names, is_needed] = call
     return call
 
 

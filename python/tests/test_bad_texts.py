@@ -90,8 +90,8 @@ def test_every_function_of_the_core_takes_names_that_no_file_has(lstm, cells):
         lambda: net.read([name]),
         lambda: net.explain({}, name),
         lambda: lstm._cell.vjp(lstm.init(), {"x": X}, [name], {}),
-        lambda: _stepnet.TensorCall(lstm._cell, {name: 0}, {}, []),
-        lambda: _stepnet.TensorCall(lstm._cell, dict(zip(lstm.init(), range(9))), {"x": 9}, [name]),
+        lambda: _stepnet.TensorCall(lstm._cell, [name], [], []),
+        lambda: _stepnet.TensorCall(lstm._cell, list(lstm.init()), ["x"], [name]),
     ):
         with pytest.raises(stepnet.Error) as caught:
             call()

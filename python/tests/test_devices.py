@@ -206,15 +206,15 @@ def test_what_is_elsewhere_in_each_call_is_played_too(poison, lstm, there, rando
 def test_one_stream_orders_a_call(poison, there, values):
     """What stepnet.torch does: the call comes behind a stream, and the stream behind the call."""
     params, x = there.init(), lent(values)
-    names = {name: i for i, name in enumerate(params)}
-    call = stepnet._stepnet.TensorCall(there._cell, names, {"x": len(names)}, ["w"])
+    names = list(params)
+    call = stepnet._stepnet.TensorCall(there._cell, names, ["x"], ["w"])
     before = len(orders(poison))
     outputs, gradients = call.run_for_gradients([*params.values(), x], 77, None, None)
     by_tensor = gradients.in_order([outputs[0], *[None] * (len(outputs) - 1)], 77, None)
     assert [each is not None for each in by_tensor] == [name == "w" for name in [*names, "x"]]
     assert x.streams == [-1]
     assert orders(poison)[before:] == [-77, 77, -77, 77]
-    capsule = by_tensor[names["w"]].__dlpack__(stream=77)  # which has been made to wait
+    capsule = by_tensor[names.index("w")].__dlpack__(stream=77)  # which has been made to wait
     assert len(orders(poison)) == before + 4
     del capsule  # whoever gets the memory next comes behind the stream
     assert orders(poison)[before + 4 :] == [-77]
@@ -229,7 +229,7 @@ def test_the_order_of_a_stream_outlives_a_failure(poison, cells, values):
     x, lengths = lent(values), lent(numpy.array([7, 1, 2], "int32"))  # there are six steps
     before = len(orders(poison))
     with pytest.raises(stepnet.Error, match="7"):
-        stepnet._stepnet.TensorCall(cell._cell, {}, {"x": 0, "lengths": 1}, []).run([x, lengths], 77, None, None)
+        stepnet._stepnet.TensorCall(cell._cell, [], ["x", "lengths"], []).run([x, lengths], 77, None, None)
     assert orders(poison)[before:] == [-77, 77]
     gc.collect()
     assert (x.num_lent, lengths.num_lent) == (0, 0)
