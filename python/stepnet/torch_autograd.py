@@ -22,7 +22,8 @@ class Run(torch.autograd.Function):
         is_needed = ctx.needs_input_grad[3:]
         if True not in is_needed:
             return run(cell, names, draw, tensors)
-        stream, exchange = _place_of(tensors)
+        ctx.gpu = _gpu_of(tensors)
+        stream, exchange = _place_of(ctx.gpu)
         # Whoever gives a tensor other memory, as `tensor.data = …` does, does not take away what gradients are computed of.
         arguments = _arguments(cell, names, [tensor.data for tensor in tensors], exchange)
         arrays, ctx.gradients = _call_of(cell, names, is_needed).run_for_gradients(arguments, stream, exchange, draw)
@@ -44,7 +45,7 @@ class Run(torch.autograd.Function):
             refuse_transforms(ctx.cell, given)
         saved = ctx.saved_tensors  # raises where one of them was written to
         if not torch.is_grad_enabled():  # nobody will differentiate the gradients
-            return None, None, None, *_gradients(ctx, output_gradients, saved)
+            return None, None, None, *_gradients(ctx, output_gradients)
         tensors = saved[: len(ctx.needs_input_grad) - 3]
         return None, None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
 
@@ -59,8 +60,7 @@ class _Gradients(torch.autograd.Function):
     def forward(ctx: Any, run: Any, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
         ctx.name = run.cell.name
-        count = len(run.cell.outputs)
-        return tuple(_gradients(run, tensors[:count], tensors[count:]))
+        return tuple(_gradients(run, tensors[: len(run.cell.outputs)]))
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
@@ -70,11 +70,9 @@ class _Gradients(torch.autograd.Function):
         )
 
 
-def _gradients(
-    run: Any, output_gradients: Sequence[torch.Tensor | None], tensors: Sequence[Any]
-) -> Sequence[torch.Tensor | None]:
-    """By what the call was given, ``tensors`` and maybe others; ``run`` is its context."""
-    stream, exchange = _place_of(tensors)
+def _gradients(run: Any, output_gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+    """By what the call was given, of which ``run`` is the context."""
+    stream, exchange = _place_of(run.gpu)
     given = _arrays("gradient of the output", run.cell.outputs, output_gradients, exchange)
     arrays = run.gradients.in_order(given, stream, exchange)
     return arrays if exchange is not None else [each if each is None else _tensor(each, stream) for each in arrays]
@@ -84,7 +82,7 @@ def run(
     cell: Cell, names: tuple[str, ...], draw: int | None, tensors: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
     """One call of a cell, without gradients."""
-    stream, exchange = _place_of(tensors)
+    stream, exchange = _place_of(_gpu_of(tensors))
     arguments = _arguments(cell, names, tensors, exchange)
     return _tensors(_call_of(cell, names, ()).run(arguments, stream, exchange, draw), stream, exchange)
 
@@ -107,14 +105,19 @@ _exchange: _stepnet.TensorExchange | None = _stepnet.tensor_exchange(
 )  # None before PyTorch 2.10
 
 
-def _place_of(tensors: Sequence[torch.Tensor]) -> tuple[int | None, _stepnet.TensorExchange | None]:
-    """Where a call on these tensors runs: the stream on which PyTorch works now, as DLPack numbers it, and None; on the CPU
-    None, and what reads tensors and gives them there, where PyTorch has it.
+def _gpu_of(tensors: Sequence[torch.Tensor]) -> torch.device | None:
+    """On which they are; None for the host."""
+    return tensors[0].device if tensors and tensors[0].is_cuda else None
+
+
+def _place_of(gpu: torch.device | None) -> tuple[int | None, _stepnet.TensorExchange | None]:
+    """Where a call runs: the stream on which PyTorch works now, as DLPack numbers it, and None; on the CPU None, and what
+    reads tensors and gives them there, where PyTorch has it.
     """
-    if not (tensors and tensors[0].is_cuda):
+    if gpu is None:
         return None, _exchange
     default = 1
-    return _raw_stream_of(tensors[0].device.index) or default, None
+    return _raw_stream_of(gpu.index) or default, None
 
 
 _raw_stream_of: Callable[[int], int] = getattr(
