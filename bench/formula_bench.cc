@@ -32,10 +32,16 @@ TensorInfo Ints(std::int64_t n) { return {.dtype = DType::kInt32, .shape = Shape
 constexpr std::int64_t kRows = 32, kUnits = 256;
 const TensorInfo kOfRows = Floats({kRows, kUnits}), kOfState = Floats({1, kRows, kUnits});
 const std::vector<TensorInfo> kOfUnit = {kOfState, kOfState, Floats({1, kRows, 4 * kUnits}), Ints(kRows), Ints(1)};
+const std::vector<TensorInfo> kOfUnitGradient = [] {
+  std::vector<TensorInfo> inputs = kOfUnit;
+  inputs.insert(inputs.end(), 4, kOfState);
+  return inputs;
+}();
 
 BENCHMARK_CAPTURE(FormulaToProgram, Tanh, "Tanh", 1, {kOfRows});
 BENCHMARK_CAPTURE(FormulaToProgram, LayerNorm, "LayerNorm", 3, {kOfRows});
 BENCHMARK_CAPTURE(FormulaToProgram, LSTMUnit, "LSTMUnit", 2, kOfUnit);
+BENCHMARK_CAPTURE(FormulaToProgram, LSTMUnitGradient, "LSTMUnitGradient", 3, kOfUnitGradient);
 
 }  // namespace
 }  // namespace stepnet

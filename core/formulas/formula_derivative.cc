@@ -45,12 +45,13 @@ class FormulaDerivative {
     const std::vector<FormulaOutput> values = ForwardOutputs();
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
     FindReads();
-    ExpectWholeOutputs();
-    const std::int64_t num_elements = FindAccesses();
-    is_one_row_ = IsSummedOverAll() && MayBeOneRow(num_elements);
+    const FormulaLayout layout = Layout();
+    ExpectWholeOutputs(layout);
+    FindAccesses(layout);
+    is_one_row_ = IsSummedOverAll() && MayBeOneRow(layout.shape().size());
     if (is_one_row_) {
       formula_.rows_from_ = 0;
-      FindAccesses();
+      FindAccesses(Layout());
     }
     Differentiate();
     std::vector<FormulaOutput> results;
@@ -143,8 +144,7 @@ class FormulaDerivative {
 
   // Throws unless outputs and their gradients have an element for each that the forward operator computes: another
   // gradient is somebody's mistake, and none to repeat over its inputs, or these over it.
-  void ExpectWholeOutputs() const {
-    const FormulaLayout layout(formula_, formula_.query_.In(0).shape);
+  void ExpectWholeOutputs(const FormulaLayout& layout) const {
     const Shape& shape = layout.shape();
     std::vector<bool> is_of_inputs(shape.rank(), formula_.over_.has_value());  // by dimension
     const Read* repeated = nullptr;
@@ -217,12 +217,11 @@ class FormulaDerivative {
     Fail(StrCat("whose formula reads \"", name, "\" in two ways: read it in one, or say here what the gradient is"));
   }
 
-  // Returns how many elements are computed.
-  std::int64_t FindAccesses() {
-    const FormulaLayout layout(formula_, formula_.query_.In(0).shape);
+  FormulaLayout Layout() const { return {formula_, formula_.query_.In(0).shape}; }
+
+  void FindAccesses(const FormulaLayout& layout) {
     accesses_.clear();
     for (const Read& read : formula_.reads_) accesses_.push_back(AccessOf(read, layout));
-    return layout.shape().size();
   }
 
   static ExprAccess AccessOf(const Read& read, const FormulaLayout& layout) {

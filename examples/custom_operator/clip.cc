@@ -10,7 +10,7 @@ using namespace stepnet;
 const Registration clip =
     Operator("acme.Clip")
         .Doc("Limits each element to [-limit, limit].")
-        .Input("x", "any shape, float or double")
+        .Input("x", "any shape")
         .Output("y", "the shape of x")
         .Arg("limit", 1.0f, "the largest absolute value of y", AtLeast(0))
         .InPlace({{0, 0}})
