@@ -411,7 +411,8 @@ class Operator {
   Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
   // The same, with the gradient operator `type`Gradient, whose declaration and formula follow from this one and its
   // formula (DerivativeOf). Its arguments, and their check, are those of this one; with one input and output that may
-  // be the same blob, all its inputs may be its output, and shapes follow the same rule. `doc` is for people.
+  // be the same blob, all its inputs may be its output, and shapes follow the same rule. Where it begins with all
+  // inputs of this one, the shape rule of this one refuses what does not fit. `doc` is for people.
   Operator& DerivedGradient(std::vector<std::string> inputs, std::vector<std::string> outputs, std::string doc = "");
   Operator& StopsGradient();
 
