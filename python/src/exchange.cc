@@ -80,6 +80,8 @@ std::optional<LentArray> TensorExchange::Lend(nb::handle tensor, const ArrayRole
   if (!dtype) ThrowNoDType(role, ElementsOf(tensor));
   const auto rank = static_cast<size_t>(described.ndim);
   const Shape shape = ShapeOf({described.shape, rank}, role);
+  // Zeros that PyTorch has made no memory for, as gradients of torch.sgn.
+  if (described.data == nullptr && shape.size() > 0) return Lend(tensor.attr("detach")().attr("clone")(), role);
   const void* const data = static_cast<const char*>(described.data) + described.byte_offset;
   const char* const fault = !IsContiguous({described.shape, rank}, described.strides) ? "not contiguous"
                             : !IsAligned(data, *dtype)                                ? "not aligned"

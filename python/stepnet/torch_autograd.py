@@ -22,19 +22,20 @@ class Run(torch.autograd.Function):
         is_needed = ctx.needs_input_grad[3:]
         if True not in is_needed:
             return run(cell, names, draw, tensors)
-        ctx.gpu = _gpu_of(tensors)
-        stream, exchange = _place_of(ctx.gpu)
-        # Whoever gives a tensor other memory, as `tensor.data = …` does, does not take away what gradients are computed of.
-        arguments = _arguments(cell, names, [tensor.data for tensor in tensors], exchange)
-        arrays, ctx.gradients = _call_of(cell, names, is_needed).run_for_gradients(arguments, stream, exchange, draw)
-        outputs = _tensors(arrays, stream, exchange)
-        ctx.cell = cell
+        ctx.cell, ctx.names, ctx.draw, ctx.gpu = cell, names, draw, _gpu_of(tensors)
+        if _are_saved_elsewhere():
+            # What hooks give back counts, and what they let go is not to be held: the call is made again from that.
+            ctx.gradients = None
+            outputs = run(cell, names, draw, [tensor.data for tensor in tensors])
+            ctx.save_for_backward(*tensors)
+        else:
+            outputs, ctx.gradients = _run_for_gradients(ctx, tensors)
+            # The gradients are computed from these where they are: PyTorch tells whoever has written to them since.
+            # Outputs on a GPU are copies.
+            ctx.save_for_backward(*tensors, *(outputs if ctx.gpu is None else ()))
         ctx.set_materialize_grads(False)
         if cell._whole_outputs:
             ctx.mark_non_differentiable(*(outputs[i] for i in cell._whole_outputs))
-        # The gradients are computed from these where they are: PyTorch tells whoever has written to them since. Outputs
-        # on a GPU are copies.
-        ctx.save_for_backward(*tensors, *(outputs if stream is None else ()))
         return outputs
 
     @staticmethod
@@ -44,10 +45,13 @@ class Run(torch.autograd.Function):
             _refuse_batch(ctx.cell, given)
             refuse_transforms(ctx.cell, given)
         saved = ctx.saved_tensors  # raises where one of them was written to
-        if not torch.is_grad_enabled():  # nobody will differentiate the gradients
-            return None, None, None, *_gradients(ctx, output_gradients)
         tensors = saved[: len(ctx.needs_input_grad) - 3]
-        return None, None, None, *_Gradients.apply(ctx, *output_gradients, *tensors)
+        gradients = ctx.gradients
+        if gradients is None:
+            _, gradients = _run_for_gradients(ctx, tensors)
+        if not torch.is_grad_enabled():  # nobody will differentiate the gradients
+            return None, None, None, *_gradients(ctx, gradients, output_gradients)
+        return None, None, None, *_Gradients.apply(ctx, gradients, *output_gradients, *tensors)
 
 
 class _Gradients(torch.autograd.Function):
@@ -57,10 +61,12 @@ class _Gradients(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, run: Any, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def forward(
+        ctx: Any, run: Any, gradients: _stepnet.CallGradients, *tensors: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
         """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
         ctx.name = run.cell.name
-        return tuple(_gradients(run, tensors[: len(run.cell.outputs)]))
+        return tuple(_gradients(run, gradients, tensors[: len(run.cell.outputs)]))
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
@@ -70,11 +76,23 @@ class _Gradients(torch.autograd.Function):
         )
 
 
-def _gradients(run: Any, output_gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+def _run_for_gradients(run: Any, tensors: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], _stepnet.CallGradients]:
+    """The call of which ``run`` is the context: its outputs, and what gives the gradients."""
+    stream, exchange = _place_of(run.gpu)
+    # Whoever gives a tensor other memory, as `tensor.data = …` does, does not take away what gradients are computed of.
+    arguments = _arguments(run.cell, run.names, [tensor.data for tensor in tensors], exchange)
+    call = _call_of(run.cell, run.names, run.needs_input_grad[3:])
+    arrays, gradients = call.run_for_gradients(arguments, stream, exchange, run.draw)
+    return _tensors(arrays, stream, exchange), gradients
+
+
+def _gradients(
+    run: Any, gradients: _stepnet.CallGradients, output_gradients: Sequence[torch.Tensor | None]
+) -> Sequence[torch.Tensor | None]:
     """By what the call was given, of which ``run`` is the context."""
     stream, exchange = _place_of(run.gpu)
     given = _arrays("gradient of the output", run.cell.outputs, output_gradients, exchange)
-    arrays = run.gradients.in_order(given, stream, exchange)
+    arrays = gradients.in_order(given, stream, exchange)
     return arrays if exchange is not None else [each if each is None else _tensor(each, stream) for each in arrays]
 
 
@@ -154,6 +172,8 @@ def _array(tensor: torch.Tensor, kind: str, name: str) -> Array:
         tensor = tensor.detach()
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
+    if tensor._is_zerotensor():  # it has no memory
+        tensor = tensor.clone()
     if tensor.is_cuda:
         return torch.utils.dlpack.to_dlpack(tensor.contiguous())
     try:
@@ -195,9 +215,25 @@ def _tensors(
 _is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", torch.onnx.is_in_onnx_export)
 
 
+def _is_made_graph() -> bool:
+    """Whether PyTorch makes a graph of what it computes (make_fx)."""
+    return _mode_of is not None and _mode_of(torch._C._TorchDispatchModeKey.PROXY) is not None
+
+
+_mode_of: Callable[[Any], Any] | None = getattr(torch._C, "_get_dispatch_mode", None)
+_hooks_of_saved: Callable[[bool], Any] = getattr(
+    torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None
+)  # those of save_on_cpu, of checkpoints that are not reentrant, …
+
+
+def _are_saved_elsewhere() -> bool:
+    """Whether hooks are told what is saved for gradients, and may give other tensors back."""
+    return _hooks_of_saved(True) is not None
+
+
 def refuse_tracing(cell: Cell) -> None:
     """Raises InvalidArgumentError where PyTorch records what it computes: of a cell it would keep the values."""
-    if torch.jit.is_tracing() or _is_exporting():
+    if torch.jit.is_tracing() or _is_exporting() or _is_made_graph():
         raise traced(cell, "traced")
 
 

@@ -111,6 +111,73 @@ def test_writing_to_what_gradients_need_is_an_error(module):
         h.sum().backward()
 
 
+def test_zeros_that_have_no_memory_are_zeros(module):
+    x = torch.randn(6, 3, 5, requires_grad=True)
+    module(x).h.sgn().sum().backward()  # the derivative of the sign is such a tensor
+    assert x.grad.shape == x.shape and not x.grad.any()
+    zeros = torch._efficientzerotensor((6, 3, 5))
+    assert torch.equal(module(zeros).h, module(torch.zeros(6, 3, 5)).h)
+
+
+def _gradients_of(module, function, x):
+    module.zero_grad()
+    x = x.clone().requires_grad_()
+    function(x).sum().backward()
+    return [x.grad, *(each.grad.clone() for each in module.parameters())]
+
+
+@pytest.mark.parametrize("write", [lambda y: torch.relu_(y), lambda y: y.mul_(3)])
+def test_checkpoints_compute_gradients_of_what_they_compute_again(module, write):
+    from torch.utils.checkpoint import checkpoint
+
+    def in_place(x):
+        return write(module(x).h)
+
+    x = torch.randn(6, 3, 5)
+    expected = _gradients_of(module, lambda x: write(module(x).h.clone()), x)
+    found = _gradients_of(module, lambda x: checkpoint(in_place, x, use_reentrant=False), x)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+def test_checkpoints_keep_nothing_of_a_call():
+    from torch.utils.checkpoint import checkpoint
+
+    cell = stepnet.layers("lstm", 16, 16)
+    module = stepnet.torch.Module(cell, seed=1)
+    x = torch.randn(200, 8, 16, requires_grad=True)
+    module(x * 1.0)
+
+    def memory_of(call):
+        before = stepnet.memory().current
+        kept = [call(lambda x: module(x * 1.0).h).sum() for _ in range(8)]
+        return len(kept) and stepnet.memory().current - before
+
+    again = memory_of(lambda function: checkpoint(function, x, use_reentrant=False))  # first: memory is used again
+    assert again < memory_of(lambda function: function(x)) / 8
+
+
+def test_gradients_are_of_what_hooks_of_saved_tensors_give_back(module):
+    x = torch.randn(6, 3, 5)
+    expected = _gradients_of(module, lambda x: module(x).h, x)
+
+    def call(x):
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.detach().clone(), lambda saved: saved):
+            y = module(x).h
+        with torch.no_grad():
+            for each in module.parameters():
+                each.zero_()
+        return y
+
+    assert all(torch.equal(one, other) for one, other in zip(_gradients_of(module, call, x), expected))
+
+
+def test_graphs_of_values_are_refused(module):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with pytest.raises(stepnet.InvalidArgumentError, match="traced, and PyTorch sees nothing"):
+        make_fx(lambda x: module(x).h)(torch.randn(6, 3, 5))
+
+
 def test_memory_that_a_tensor_leaves_is_kept_for_gradients(module):
     x = torch.randn(4, 2, 5, requires_grad=True)
     expected = torch.autograd.grad(module(x).h.sum(), x)[0]
