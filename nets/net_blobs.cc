@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "stepnet/core/net_problem.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
@@ -99,14 +100,19 @@ std::vector<std::string> BlobsReadForShape(const NetDef& net) {
   return blobs;
 }
 
-std::set<std::string> BlobsOfNobody(const NetDef& net, const std::set<std::string>& given) {
+std::set<std::string> BlobsOfNobody(const NetDef& net, std::span<const NetProblem> problems,
+                                    const std::set<std::string>& given) {
   std::set<std::string> missing;
   for (const std::string& blob : BlobsReadFirst(net)) missing.insert(blob);
   for (const std::string& blob : net.external_input()) missing.erase(blob);
   for (const OperatorDef& op : net.op()) {
     for (const std::string& blob : op.output()) missing.erase(blob);
   }
-  std::erase_if(missing, [&](const std::string& blob) { return given.contains(blob); });
+  const auto is_told = [&](const std::string& blob) {
+    const std::string begin = StrCat("\"", blob, "\" is read before");
+    return std::ranges::any_of(problems, [&](const NetProblem& each) { return each.message.starts_with(begin); });
+  };
+  std::erase_if(missing, [&](const std::string& blob) { return given.contains(blob) || !is_told(blob); });
   return missing;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 namespace stepnet {
 
 class NetDef;
+struct NetProblem;
 
 // The indices of the operators of a net that use a blob.
 struct BlobUse {
@@ -46,8 +48,10 @@ std::vector<std::string> UnreadBlobs(const NetDef& net);
 // does of its second input. Their elements need not be kept for them.
 std::vector<std::string> BlobsReadForShape(const NetDef& net);
 
-// The blobs that `net` reads and nothing gives: neither an operator of it, nor a caller, nor are they among `given`.
-std::set<std::string> BlobsOfNobody(const NetDef& net, const std::set<std::string>& given = {});
+// The blobs that `net` reads and nothing gives: neither an operator of it, nor a caller, nor are they among `given`. Those
+// that a problem of its check is about.
+std::set<std::string> BlobsOfNobody(const NetDef& net, std::span<const NetProblem> problems,
+                                    const std::set<std::string>& given = {});
 
 // What to say of so many of those, and nothing of a few: a net without its parameters lacks many blobs, one with a
 // mistake a few. `giver`: what has parameters, as "--init_net=F names the file that does".

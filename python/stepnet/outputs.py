@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any, Iterable, Sequence, Tuple
@@ -67,5 +68,16 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
             key = index_of[name]
         return tuple.__getitem__(self, key)
 
-    members = {"__getitem__": getitem, "__getattr__": getattr_, "_names": tuple(names), "_name_of": name_of}
-    return type(type_name, (base,), {"__slots__": (), **members})
+    def reduce(self: Any) -> tuple[Any, ...]:  # the class is no module's, by which pickle would find it
+        return _read, (type_name, tuple(names), tuple(self))
+
+    members = {"__getitem__": getitem, "__getattr__": getattr_, "__reduce__": reduce}
+    return type(type_name, (base,), {"__slots__": (), "_names": tuple(names), "_name_of": name_of, **members})
+
+
+_known_type = functools.lru_cache(maxsize=256)(outputs_type)
+
+
+def _read(type_name: str, names: tuple[str, ...], values: Sequence[Any]) -> Any:
+    """Outputs that were pickled."""
+    return _known_type(type_name, names)(*values)

@@ -312,3 +312,12 @@ def test_a_cell_from_a_binary_file_needs_it_no_more(tmp_path):
     for same in (cell, cell.with_options(threads=1), pickle.loads(pickle.dumps(cell)), stepnet.cell(cell.text)):
         assert same({}, x=x).h[2, 0].tolist() == [3, 3, 3, 3]
     assert "RecurrentNetwork" in stepnet.show(cell) and "RecurrentNetwork" in stepnet.expand(cell)
+
+
+def test_outputs_are_pickled(random):
+    cell = stepnet.layers("lstm", 3, 4)
+    outputs = cell(cell.init(seed=0), x=random.normal(size=(3, 2, 3)).astype("float32"))
+    same = pickle.loads(pickle.dumps(outputs))
+    assert same._fields == outputs._fields and same._names == outputs._names
+    assert all(numpy.array_equal(one, other) for one, other in zip(same, outputs))
+    assert type(pickle.loads(pickle.dumps(same))) is type(same)

@@ -153,7 +153,7 @@ int Check(const std::vector<std::string>& operands) {
         CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     if (found.empty() && (!cell || !fed.empty())) found = CheckShapes(net, tensors);
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
-    if (!found.empty()) num_missing += BlobsOfNobody(net, given).size();
+    num_missing += BlobsOfNobody(net, found, given).size();
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
     if (!found.empty()) continue;

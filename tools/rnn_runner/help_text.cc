@@ -64,7 +64,8 @@ std::vector<std::string> ChoicesOf(const FlagUse& flag) {
   constexpr double kMaxNumbers = 10;
   if (flag.choices != nullptr) return flag.choices();
   std::vector<std::string> choices;
-  if (flag.value.find('|') != std::string::npos) {
+  const bool is_of_names = flag.value.find('=') != std::string::npos;  // "BLOB=write|add": a choice for each
+  if (!is_of_names && flag.value.find('|') != std::string::npos) {
     for (const std::string& choice : SplitList(flag.value, '|')) choices.push_back(choice.substr(0, choice.find('[')));
   } else if (flag.min && flag.max && *flag.max - *flag.min < kMaxNumbers) {
     for (double number = *flag.min; number <= *flag.max; ++number) choices.push_back(NumberText(number));
