@@ -54,6 +54,7 @@ struct Result {
   bool is_zero = false;  // within rounding, by the net and by differences: nothing was compared
   std::string problem = {};
   std::string doubt = {};  // where differences tell less than is asked
+  double finest = 0;       // the tolerance from which on they would tell, where only rounding is in the way
 };
 
 void RunOnce(Net& net, const TensorMap& tensors, Workspace& workspace) {
@@ -278,15 +279,17 @@ class Checker {
     double scale = 0;  // of the differences, which at a kink have several values
   };
 
-  // The error that rounding of the loss makes in differences of this step.
+  // The error that rounding of the loss makes in differences of this step. An error within that of the first step is
+  // never called wrong, nor right where it is beyond the tolerance.
   double RoundingOver(double step) const { return kRounding * std::max(1.0, std::abs(loss_)) / step; }
-  double Allowed(double scale) const { return FLAGS_tolerance * scale + RoundingOver(kSteps[0]); }
 
   // The differences that are nearest to the gradient of an element, which may lie at a kink or where the loss curves
   // fast.
   Compared Compare(double gradient, std::int64_t i, double scale, double* element) {
     Compared best{.element = i};
-    const auto is_right = [&] { return best.error <= Allowed(std::max({scale, std::abs(gradient), best.scale})); };
+    const auto is_right = [&] {
+      return best.error <= FLAGS_tolerance * std::max({scale, std::abs(gradient), best.scale});
+    };
     for (const double step : kSteps) {
       const double numeric = Numeric(element, step * std::max(1.0, std::abs(*element)));
       const double error = std::abs(gradient - numeric);
@@ -302,7 +305,7 @@ class Checker {
     *element = value;
     const auto [low, high] = std::minmax({found.value, found.below, found.above});
     const double nearest = std::clamp(gradient, low, high);
-    return {i, nearest, std::abs(gradient - nearest), found.doubt,
+    return {i, nearest, std::abs(gradient - nearest), std::max(found.doubt, RoundingOver(kSteps[0])),
             std::max(0.0, std::max(std::abs(low), std::abs(high)) - found.doubt)};
   }
 
@@ -315,18 +318,20 @@ class Checker {
       all.push_back(compared);
     }
     result->checked = static_cast<std::int64_t>(all.size());
-    const double allowed = Allowed(result->scale);
-    result->is_zero = result->scale <= RoundingOver(kSteps[0]);
+    const double rounding = RoundingOver(kSteps[0]);
+    result->is_zero = result->scale <= rounding;
+    const double allowed = result->is_zero ? rounding : FLAGS_tolerance * result->scale;
     double worst_wrong = 0, worst_doubtful = 0;
     for (const auto& [i, numeric, error, doubt, scale] : all) {
       result->worst = std::max(result->worst, error);
       if (error <= allowed) continue;
       // Where no two steps agree, not even the doubt is known.
-      const bool is_known = doubt <= std::max(RoundingOver(kSteps[0]), std::abs(numeric) / 10);
+      const bool is_known = doubt <= std::max(rounding, std::abs(numeric) / 10);
       const bool is_wrong = !std::isfinite(error) || (is_known && error > allowed + doubt);
       double& worst = is_wrong ? worst_wrong : worst_doubtful;
       if (error < worst) continue;
       worst = error;
+      if (!is_wrong) result->finest = doubt <= rounding ? rounding / result->scale : 0;
       const std::string text = StrCat("element ", i, ": the net gives ", Number(analytic.data<double>()[i], 8),
                                       ", differences give ", Number(numeric, 8));
       (is_wrong ? result->problem : result->doubt) =
@@ -351,6 +356,25 @@ std::string Status(const Result& result) {
   if (!result.problem.empty()) return "FAILED: " + result.problem;
   if (!result.doubt.empty()) return "UNSURE: " + result.doubt;
   return result.is_zero ? "zero" : "ok";
+}
+
+void ExplainDoubts(const std::vector<Result>& results) {
+  bool any_jumps = false;
+  double finest = 0;
+  for (const Result& result : results) {
+    if (!result.problem.empty() || result.doubt.empty()) continue;
+    any_jumps |= result.finest == 0;
+    finest = std::max(finest, result.finest);
+  }
+  if (any_jumps) {
+    std::cerr
+        << "UNSURE: differences of no two steps agree well enough to tell, as where the loss jumps. Other values\n"
+           "of the input, by --shape or --input, may do.\n";
+  }
+  if (finest > 0) {
+    std::cerr << "UNSURE: rounding of the loss hides errors that are this small. What differences can tell here is a\n"
+              << "--tolerance of " << Number(finest, 2) << " or more.\n";
+  }
 }
 
 // The exit status. To have compared nothing but zeros is no success.
@@ -381,11 +405,7 @@ int Report(const std::vector<Result>& results, const TensorMap& tensors, const N
                                   " has a StopGradient, which gradients do not pass and differences ",
                                   "do; to check the\nrest of the net, put a Copy in its place.\n"));
   }
-  if (unsure > 0) {
-    std::cerr
-        << "UNSURE: differences of no two steps agree well enough to tell, as where the loss jumps. Other values\n"
-           "of the input, by --shape or --input, may do.\n";
-  }
+  ExplainDoubts(results);
   return failed == 0 && unsure == 0 && ok > 0 ? kOk : kFault;
 }
 
