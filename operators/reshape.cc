@@ -122,11 +122,19 @@ Operator Reshaping(const char* type, const char* doc, const char* x, const char*
   return op;
 }
 
-// The argument dims, ascending and without repetition.
-std::vector<std::int64_t> DimsArgument(const OperatorCall& op) {
-  std::vector<std::int64_t> dims = op.Ints("dims");
-  std::ranges::sort(dims);
-  dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
+void SortOnce(std::vector<std::int64_t>* dims) {
+  std::ranges::sort(*dims);
+  dims->erase(std::unique(dims->begin(), dims->end()), dims->end());
+}
+
+// The argument dims of a tensor of this rank, ascending and without repetition; negative ones count from the end.
+std::vector<std::int64_t> DimsArgument(const ShapeQuery& query, std::int64_t rank) {
+  std::vector<std::int64_t> dims = query.op().Ints("dims");
+  for (std::int64_t& dim : dims) {
+    if (dim < -rank) throw WrongInputs(query, {0}, StrCat("has no dimension ", dim, " of ", rank));
+    if (dim < 0) dim += rank;
+  }
+  SortOnce(&dims);
   return dims;
 }
 
@@ -136,7 +144,7 @@ void CheckDimsGiven(const OperatorCall& op, std::vector<NetProblem>* problems) {
 
 std::vector<TensorInfo> SqueezeShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
-  const std::vector<std::int64_t> dims = DimsArgument(query.op());
+  const std::vector<std::int64_t> dims = DimsArgument(query, x.shape.rank());
   std::vector<std::int64_t> sizes = x.shape.ToVector();
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
     if (*dim >= x.shape.rank() || x.shape[static_cast<int>(*dim)] != 1) {
@@ -150,7 +158,9 @@ std::vector<TensorInfo> SqueezeShapes(const ShapeQuery& query) {
 std::vector<TensorInfo> ExpandDimsShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);
   std::vector<std::int64_t> sizes = x.shape.ToVector();
-  for (const std::int64_t dim : DimsArgument(query.op())) {
+  std::vector<std::int64_t> written = query.op().Ints("dims");
+  SortOnce(&written);
+  for (const std::int64_t dim : DimsArgument(query, x.shape.rank() + std::ssize(written))) {
     if (dim > static_cast<std::int64_t>(sizes.size())) {
       throw WrongInputs(query, {0}, StrCat("cannot add a dimension ", dim, " to ", sizes.size()));
     }
@@ -162,7 +172,7 @@ std::vector<TensorInfo> ExpandDimsShapes(const ShapeQuery& query) {
 const Registration squeeze =
     Reshaping("Squeeze", "Removes dimensions of size 1.", "any shape and dtype, of size 1 in dims",
               "the shape of x without dims", SqueezeShapes)
-        .RequiredArg("dims", ArgumentType::kInts, "dimensions of x to remove", AtLeast(0))
+        .RequiredArg("dims", ArgumentType::kInts, "dimensions of x to remove; negative counts from the end")
         .Check(CheckDimsGiven)
         .InPlace({{0, 0}})
         .Gradient("ExpandDims", {"dy"}, {"dx"});
@@ -170,7 +180,7 @@ const Registration squeeze =
 const Registration expand_dims =
     Reshaping("ExpandDims", "Adds dimensions of size 1.", "any shape and dtype",
               "the shape of x with a 1 at each of dims", ExpandDimsShapes)
-        .RequiredArg("dims", ArgumentType::kInts, "dimensions of y that are new", AtLeast(0))
+        .RequiredArg("dims", ArgumentType::kInts, "dimensions of y that are new; negative counts from the end")
         .Check(CheckDimsGiven)
         .InPlace({{0, 0}})
         .Gradient("Squeeze", {"dy"}, {"dx"});

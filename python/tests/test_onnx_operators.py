@@ -130,7 +130,9 @@ CASES = [
     # Elements that move.
     ("Transpose", [X], {"axes": [1, 0, 2]}, 1),
     ("Squeeze", [draw(1, 3, 1, 2)], {"dims": [0, 2]}, 1),
+    ("Squeeze", [draw(1, 3, 1, 2)], {"dims": [-2, 0]}, 1),
     ("ExpandDims", [X], {"dims": [0, 2]}, 1),
+    ("ExpandDims", [X], {"dims": [-1, 0]}, 1),
     ("Reshape", [X], {"shape": [0, -1]}, 2),
     ("ResizeLike", [X, draw(4, 6)], {}, 1),
     ("Flatten", [X], {"axis": 2}, 1),

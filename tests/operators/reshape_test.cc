@@ -106,8 +106,14 @@ TEST(Squeeze, RemovesDimensionsOfSizeOne) {
   ExpectShape(OpTest("Squeeze").Ints("dims", {0}).Random("x", {1, 0, 3}, 1).InPlace(0, 0), {0, 3});
 }
 
+TEST(Squeeze, CountsNegativeDimensionsFromTheEnd) {
+  ExpectShape(OpTest("Squeeze").Ints("dims", {-1, 2}).Random("x", {1, 2, 1}, 1), {1, 2});
+  ExpectShape(OpTest("Squeeze").Ints("dims", {-3, -1}).Random("x", {1, 2, 1}, 1), {2});
+}
+
 TEST(Squeeze, GradientMatchesDifferences) {
   OpTest("Squeeze").Ints("dims", {0, 2}).Random("x", {1, 3, 1}, 1).GradientMatches();
+  OpTest("Squeeze").Ints("dims", {-3, -1}).Random("x", {1, 3, 1}, 1).GradientMatches();
 }
 
 TEST(Squeeze, RefusesOtherSizes) {
@@ -126,17 +132,28 @@ TEST(Squeeze, RefusesOtherSizes) {
   ExpectError([] { OpTest("Squeeze").Random("x", {1}, 1).Run(); }, "…Squeeze needs the argument \"dims\"");
   ExpectError([] { OpTest("Squeeze").Ints("dims", {}).Random("x", {1}, 1).Run(); },
               "…Squeeze needs at least one dimension in dims");
-  ExpectError([] { OpTest("Squeeze").Ints("dims", {-1}).Random("x", {1}, 1).Run(); },
-              "…Squeeze: dims is -1, must be at least 0");
+  ExpectError(
+      [] {
+        OpTest("Squeeze").Ints("dims", {-1}).Random("x", {1, 2}, 1).Run();
+      },
+      "…Squeeze needs a dimension 1 of size 1");
+  ExpectError(
+      [] {
+        OpTest("Squeeze").Ints("dims", {-3}).Random("x", {1, 2}, 1).Run();
+      },
+      "…Squeeze has no dimension -3 of 2");
 }
 
 TEST(ExpandDims, AddsDimensionsOfSizeOne) {
   OpTest("ExpandDims").Ints("dims", {3, 0}).Input("x", {2, 1}, {4, 5}).Gives({1, 2, 1, 1}, {4, 5});
   ExpectShape(OpTest("ExpandDims").Ints("dims", {1, 1}).Random("x", {0}, 1).InPlace(0, 0), {0, 1});
+  ExpectShape(OpTest("ExpandDims").Ints("dims", {-1, 0}).Random("x", {2, 3}, 1), {1, 2, 3, 1});
+  ExpectShape(OpTest("ExpandDims").Ints("dims", {-2}).Random("x", {2, 3}, 1), {2, 1, 3});
 }
 
 TEST(ExpandDims, GradientMatchesDifferences) {
   OpTest("ExpandDims").Ints("dims", {0, 2}).Random("x", {3, 2}, 1).GradientMatches();
+  OpTest("ExpandDims").Ints("dims", {0, -1}).Random("x", {3, 2}, 1).GradientMatches();
 }
 
 TEST(ExpandDims, RefusesDimensionsBeyondTheEnd) {
