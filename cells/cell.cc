@@ -64,6 +64,10 @@ void FindPlaces(const std::string& text, CellSource* source) {
     }
   };
   add(*CellOptions::descriptor(), "options", CellPart::kOptions, [](int number) { return number; });
+  for (int i = 0; i < source->def.parameter_size(); ++i) {
+    const auto place = places.Find(StrCat("parameter[", i, "].initializer"));
+    if (place) source->places[{CellPart::kInitializer, i}] = *place;
+  }
   for (int i = 0; i < source->def.state_size(); ++i) {
     add(*CellState::descriptor(), StrCat("state[", i, "]"), CellPart::kStateOption,
         [i](int number) { return StateOption(i, number); });
@@ -82,6 +86,7 @@ int WriterOf(const CellDef& cell, const std::string& blob) {
 std::optional<std::pair<int, int>> CellSource::Find(CellPart part, int index) const {
   if (const auto found = places.find({part, index}); found != places.end()) return found->second;
   if (part == CellPart::kOptions && index != 0) return Find(part, 0);
+  if (part == CellPart::kInitializer) return Find(CellPart::kParameter, index);
   if (part == CellPart::kStateOption) return Find(CellPart::kState, StateOfOption(index));
   if (part == CellPart::kStateWrite) return Find(CellPart::kOperator, WriterOf(def, def.state(index).name()));
   return std::nullopt;

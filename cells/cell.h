@@ -41,7 +41,8 @@ enum class CellPart {
   kParameter,
   kOperator,
   kOutput,
-  kOptions
+  kOptions,
+  kInitializer
 };
 
 // `field` is a field's number in CellState.
@@ -60,8 +61,8 @@ struct CellSource {
   std::string Place(CellPart part, int index = 0) const;
   // The line of that place, as SourceLine shows it; "" where it is not known.
   std::string Line(CellPart part, int index = 0) const;
-  // Line and column of that part or, of an option that stands nowhere, of what it is an option of, and of a write whose
-  // name stands nowhere, of the operator.
+  // Line and column of that part or, of an option or initializer that stands nowhere, of what it is one of, and of a
+  // write whose name stands nowhere, of the operator.
   std::optional<std::pair<int, int>> Find(CellPart part, int index = 0) const;
   // `message` about that part, behind its place and with its line.
   std::string Fault(CellPart part, int index, const std::string& message) const;

@@ -64,6 +64,14 @@ const std::map<std::string, const char*>& OtherNames() {
   return names;
 }
 
+// What to write for operators that there are not, by names as above.
+const std::map<std::string, const char*>& Recipes() {
+  static const std::map<std::string, const char*> recipes = {
+      {"rmsnorm", "it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)"},
+      {"cumsum", "a sum over the steps is a state, s = s + x"}};
+  return recipes;
+}
+
 // Whether names of functions begin so elsewhere; names of other operators begin with that of their library.
 bool IsModule(const std::string& name) {
   constexpr std::array kModules = {"torch", "F", "nn", "np", "numpy", "jnp", "jax", "tf", "keras", "math"};
@@ -114,6 +122,8 @@ std::string AdviceOnType(const std::string& type) {
   if (is_of_module && !IsModule(type.substr(0, type.find('.')))) return "";
   std::string name = Lower(std::string_view(type).substr(is_of_module ? dot + 1 : 0));
   std::erase(name, '_');
+  const auto recipe = Recipes().find(name);
+  if (recipe != Recipes().end()) return StrCat("; ", recipe->second);
   const std::vector<std::string> types = OperatorTypes();
   const auto is_known = [&](const std::string& known) { return std::ranges::binary_search(types, known); };
   const auto same = std::ranges::find(types, name, Lower);

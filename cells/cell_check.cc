@@ -187,16 +187,17 @@ class CellChecker {
     try {
       const OperatorSchema& schema = GetOperator(fill.type());
       if (fill.input_size() > 0 || schema.min_inputs() > 0 || schema.FindArgument("shape") == nullptr) {
-        Report(CellPart::kParameter, i, StrCat(fill.type(), " cannot fill a parameter: it makes no tensor of a shape"));
+        Report(CellPart::kInitializer, i,
+               StrCat(fill.type(), " cannot fill a parameter: it makes no tensor of a shape"));
       }
       if (FindArgument(fill, "shape") != nullptr) {
-        Report(CellPart::kParameter, i,
+        Report(CellPart::kInitializer, i,
                StrCat("\"", parameter.name(), "\" has a shape already; its initializer needs none"));
-      } else if (!CheckExpressions(CellPart::kParameter, i, fill)) {
+      } else if (!CheckExpressions(CellPart::kInitializer, i, fill)) {
         const OperatorCall call(fill);  // throws for other arguments
       }
     } catch (const Error& error) {
-      Report(CellPart::kParameter, i, error.message());
+      Report(CellPart::kInitializer, i, error.message());
     }
   }
 

@@ -168,6 +168,7 @@ class CellParser : private CellArgumentReader {
 
   std::string FillType() {
     const CellToken& type = Take();
+    Mark(CellPart::kInitializer, source_.def.parameter_size() - 1, type);
     if (FindOperator(type.text) != nullptr) return type.text;
     const std::string nearest = DidYouMean(type.text, OperatorTypes());
     FailAt(type, StrCat("no operator type \"", type.text, "\"", nearest.empty() ? "; " + FillsText() : nearest));
@@ -320,6 +321,16 @@ class CellParser : private CellArgumentReader {
     }
   }
 
+  // How a statement that begins with this word looks; null for other words.
+  static const char* FormOf(const std::string& word) {
+    if (word == "size") return "size H = 128";
+    if (word == "param") return "param w[4*H, D]";
+    if (word == "state") return "state c initial=0";
+    if (word == "output") return "output h";
+    if (word == "option") return "option layers = 2";
+    return nullptr;
+  }
+
   [[noreturn]] void FailBehindTarget(const CellToken& target) const {
     std::string advice;
     if (Next().Is('[')) advice = StrCat("; a blob is written whole, without an index: ", target.text, " = …");
@@ -327,6 +338,7 @@ class CellParser : private CellArgumentReader {
     if (is_sign && Next(1).Is('=')) {
       advice = StrCat("; write ", target.text, " = ", target.text, " ", Next().text, " …");
     }
+    if (const char* form = FormOf(target.text)) advice = StrCat("; as a statement it is `", form, "`");
     Fail(StrCat("'=' is expected, not ", Next().Description(), advice));
   }
 

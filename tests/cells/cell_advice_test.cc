@@ -100,6 +100,10 @@ TEST(CellAdvice, OfOperatorsOfModules) {
   ExpectFault("h = np.matmul(x)",
               "4:5: no operator type \"np.matmul\"; did you mean `x @ w`, with a parameter w[N, D]?");
   ExpectFault("h = unsqueeze(x)", "4:5: no operator type \"unsqueeze\"; did you mean \"ExpandDims\"?");
+  ExpectFault("h = RMSNorm(x)",
+              "4:5: no operator type \"RMSNorm\"; it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)");
+  ExpectFault("h = torch.cumsum(x)",
+              "4:5: no operator type \"torch.cumsum\"; a sum over the steps is a state, s = s + x");
   ExpectFault("h = other.tanh(x)",
               "4:5: no operator type \"other.tanh\"; types with a dot come from libraries of operators, which "
               "--op_library, LoadOperatorLibrary or Python's load_operator_library loads");

@@ -106,7 +106,7 @@ TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("option lengths = true",
                     "4:18: lengths takes the name of an input, which the net then reads: option lengths = lengths");
   ExpectSyntaxFault("option layers = 2\noption layers = 3", "5:8: the option layers is given twice");
-  ExpectSyntaxFault("output", "4:7: '=' is expected, not the end of the line");
+  ExpectSyntaxFault("output", "4:7: '=' is expected, not the end of the line; as a statement it is `output h`");
 }
 
 TEST(CellErrors, OfExpressions) {
@@ -243,11 +243,11 @@ TEST(CellErrors, OfValues) {
                     "among the inputs");
   ExpectSyntaxFault(step + "option lengths = l\noption mask = m", "8:8: a cell has lengths or a mask, not both");
   ExpectSyntaxFault("param w[H, D] = Tanh\nh = Tanh(x @ w)\noutput h",
-                    "4:7: Tanh cannot fill a parameter: it makes no tensor of a shape");
+                    "4:17: Tanh cannot fill a parameter: it makes no tensor of a shape");
   ExpectSyntaxFault("param w[H, D] = UniformFill(mn=2)\nh = Tanh(x @ w)\noutput h",
-                    "4:7: UniformFill has no argument \"mn\"; did you mean \"min\"?");
+                    "4:17: UniformFill has no argument \"mn\"; did you mean \"min\"?");
   ExpectSyntaxFault("param w[H, D] = UniformFill(shape=[2])\nh = Tanh(x @ w)\noutput h",
-                    "4:7: \"w\" has a shape already; its initializer needs none");
+                    "4:17: \"w\" has a shape already; its initializer needs none");
   ExpectSyntaxFault("param w[H, D]\nh = Softmax(x @ w, axes=2)\noutput h",
                     "5:5: `h = Softmax(h.1)`: Softmax has no argument \"axes\"; did you mean \"axis\"?");
   ExpectSyntaxFault("size B = 2\nh = x\noutput h",
@@ -445,7 +445,7 @@ TEST(CellErrors, OfValuesThatSizesGive) {
               "invalid argument: c:4:7: `w = GaussianFill()`: GaussianFill: std is -1, must be at least 0");
   ExpectSyntaxFault(
       "param w[H, D] = UniformFill(max=1/K)" + uses,
-      "4:7: the argument \"max\" of UniformFill has a size K, which the cell does not declare; add: size K");
+      "4:17: the argument \"max\" of UniformFill has a size K, which the cell does not declare; add: size K");
   ExpectFault(CellOf("param w[H, D]\na = Dropout(x, ratio=H/D)\nh = Tanh(a @ w)\noutput h"),
               "invalid argument: c:5:5: `a = Dropout(x_t)`: Dropout: ratio is 1.5, must be less than 1");
   ExpectFault(CellOf("p = GivenTensorFill(shape=[H], values=[1, 2])\nh = x * p + h\noutput h"),
