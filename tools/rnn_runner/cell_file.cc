@@ -117,20 +117,22 @@ bool FitsParameter(const Blob& blob, const Tensor& parameter) {
   return dtype == parameter.dtype() || (IsStoredFloat(dtype) && parameter.dtype() == DType::kFloat);
 }
 
+constexpr std::int64_t kUnknown = -1;  // of steps or a batch
+
 // The tensor of this blob that somebody gave, null where nobody did.
 const Tensor* GivenIn(const Workspace& workspace, const std::string& name) {
   const Blob* blob = workspace.FindBlob(name);
   return blob != nullptr && blob->HasTensor() ? &blob->GetTensor() : nullptr;
 }
 
-// The batch of an initial state that has a row for each sequence, --batch where none has.
+// The batch of an initial state that has a row for each sequence, kUnknown where none has.
 std::int64_t BatchOfStarts(const CellNet& cell, const Workspace& workspace) {
   for (const CellNetInput& start : cell.starts) {
     const Tensor* given = GivenIn(workspace, start.blob);
     const std::int64_t batch_dim = given == nullptr ? -1 : given->shape().rank() - (std::ssize(start.dims) - 1);
     if (batch_dim >= 0 && given->dim(static_cast<int>(batch_dim)) != 1) return given->dim(static_cast<int>(batch_dim));
   }
-  return FLAGS_batch;
+  return kUnknown;
 }
 
 // Whether all is double that a cell's nets are filled with and given, so that they compute in double.
@@ -303,7 +305,9 @@ void CheckCellTypes(const CellNet& cell, const Workspace& workspace, bool become
 }
 
 SequenceSizes CheckCellInputs(const CellNet& cell, const Workspace& workspace) {
-  SequenceSizes sizes{.steps = FLAGS_steps, .batch = IsGiven("batch") ? FLAGS_batch : BatchOfStarts(cell, workspace)};
+  // Defaults of flags count where nothing is given, and are nothing that an input has to fit.
+  SequenceSizes sizes{.steps = IsGiven("steps") ? FLAGS_steps : kUnknown,
+                      .batch = IsGiven("batch") ? FLAGS_batch : BatchOfStarts(cell, workspace)};
   // What was given says how long and how wide the others are; the first one decides.
   for (size_t i = cell.inputs.size(); i-- > 0;) {
     const CellNetInput& input = cell.inputs[i];
@@ -320,6 +324,8 @@ SequenceSizes CheckCellInputs(const CellNet& cell, const Workspace& workspace) {
   for (const CellNetInput& start : cell.starts) {
     if (const Tensor* given = GivenIn(workspace, start.blob)) CheckCellStart(start, *given, sizes.steps, sizes.batch);
   }
+  if (sizes.steps == kUnknown) sizes.steps = FLAGS_steps;
+  if (sizes.batch == kUnknown) sizes.batch = FLAGS_batch;
   return sizes;
 }
 

@@ -141,7 +141,8 @@ bool IsRandomFill() { return FLAGS_input_fill == "uniform" || FLAGS_input_fill =
 Tensor Generate(const Filled& filled, std::uint64_t number) {
   if (!filled.value && IsRandomFill() && !IsFloating(filled.dtype)) {
     throw UsageError(StrCat("\"", filled.blob, "\" is ", filled.dtype, ", which --input_fill=", FLAGS_input_fill,
-                            " cannot fill; give a value: --shape=", filled.blob, "=…:", filled.dtype, "=1"));
+                            " cannot fill; give a value, --shape=", filled.blob, "=…:", filled.dtype,
+                            "=1, or leave out the dtype where it is to be float"));
   }
   const RandomStream stream(FLAGS_seed, number, /*run=*/0, /*step=*/0);
   Tensor tensor(filled.dtype, filled.shape);
@@ -156,7 +157,13 @@ void AddNpyFiles(NamedTensors* fed) {
     if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
       throw UsageError(StrCat("--input has \"", item, "\"; it takes BLOB=FILE.npy"));
     }
-    fed->emplace_back(item.substr(0, equals), ReadNpy(item.substr(equals + 1)));
+    const std::string path = item.substr(equals + 1);
+    try {
+      fed->emplace_back(item.substr(0, equals), ReadNpy(path));
+    } catch (const Error& error) {
+      if (!HoldsOnlyTensors(path)) throw;
+      throw Error(error.code(), StrCat(error.message(), "; --input_pb=", path, " takes it, with its names"));
+    }
   }
 }
 
