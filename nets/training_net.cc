@@ -197,7 +197,8 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
   check_at_least_zero("momentum", optimizer.momentum());
   check_at_least_zero("gamma", optimizer.gamma());
   check_at_least_zero("power", optimizer.power());
-  check_at_least_zero("final_fraction", optimizer.final_fraction());
+  const float last = optimizer.final_fraction();
+  check(last >= 0 && last <= 1, "final_fraction", last, "from 0 to 1");
   check_at_least_zero("warmup", static_cast<double>(optimizer.warmup()));
   const OptimizerDef::Schedule schedule = optimizer.schedule();
   const auto check_use = [](bool is_given, bool is_used, const char* field, const char* by) {
@@ -220,11 +221,15 @@ void CheckOptimizer(const OptimizerDef& optimizer) {
   check_use(optimizer.has_decay_over(), is(OptimizerDef::POLY) || is(OptimizerDef::COSINE), "decay_over",
             "the schedules POLY and COSINE");
   check_use(optimizer.has_final_fraction(), is(OptimizerDef::COSINE), "final_fraction", "the schedule COSINE");
-  if (schedule == OptimizerDef::STEP) {
+  if (decays) check(optimizer.gamma() > 0, "gamma", optimizer.gamma(), "above 0 for the schedules STEP, EXP and INV");
+  if (is(OptimizerDef::INV) || is(OptimizerDef::POLY)) {
+    check(optimizer.power() > 0, "power", optimizer.power(), "above 0 for the schedules INV and POLY");
+  }
+  if (is(OptimizerDef::STEP)) {
     check(optimizer.decay_every() > 0, "decay_every", static_cast<double>(optimizer.decay_every()),
           "above 0 for the schedule STEP");
   }
-  if (schedule == OptimizerDef::POLY || schedule == OptimizerDef::COSINE) {
+  if (is(OptimizerDef::POLY) || is(OptimizerDef::COSINE)) {
     check(optimizer.decay_over() > 0, "decay_over", static_cast<double>(optimizer.decay_over()),
           "above 0 for the schedules POLY and COSINE");
   }

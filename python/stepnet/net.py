@@ -324,7 +324,8 @@ def train_net(
             ``beta1``, ``beta2`` and ``epsilon`` of Adam, ``momentum`` and ``nesterov`` of SGD, ``schedule``
             (``"fixed"``, ``"step"``, ``"exp"``, ``"inv"``, ``"poly"``, ``"cosine"``) with ``gamma``, ``power``,
             ``decay_every``, ``decay_over``, ``final_fraction``, and ``warmup``, as in the files of ``rnn_runner train``;
-            ``poly`` and ``cosine`` need ``decay_over``, a number of iterations.
+            ``step``, ``exp`` and ``inv`` need ``gamma``, ``step`` also ``decay_every``, ``poly`` and ``cosine``
+            ``decay_over``, a number of iterations.
 
     Raises:
         InvalidArgumentError: for a loss, parameters or arrays that the net does not have, and values that make no sense.

@@ -149,6 +149,8 @@ def test_what_cannot_be_restored_changes_nothing(tmp_path):
         ({"loss": "loss", "method": "sgd", "momentum": float("nan")}, "momentum"),
         ({"loss": "loss", "parameters": ["w", "w"]}, 'the parameter "w" is named twice'),
         ({"loss": "loss", "gamma": 0.9}, "optimizer.gamma is used by the schedules STEP, EXP and INV alone"),
+        ({"loss": "loss", "schedule": "exp"}, "optimizer.gamma is 0, must be above 0 for the schedules STEP, EXP and INV"),
+        ({"loss": "loss", "schedule": "step", "gamma": 0.5}, "optimizer.decay_every is 0, must be above 0 for the schedule"),
         ({"loss": "loss", "momentum": 0.9}, "optimizer.momentum is used by the method SGD alone"),
         ({"loss": "loss", "method": "sgd", "beta1": 0.9}, "optimizer.beta1 is used by the method ADAM alone"),
     ],

@@ -300,6 +300,27 @@ TEST(TrainingNet, RefusesValuesThatMakeNoSense) {
   optimizer.set_schedule(OptimizerDef::COSINE);
   ExpectError([&] { CheckOptimizer(optimizer); },
               "invalid argument: optimizer.decay_over is 0, must be above 0 for the schedules POLY and COSINE");
+  optimizer.set_decay_over(5);
+  optimizer.set_final_fraction(2);
+  ExpectError([&] { CheckOptimizer(optimizer); },
+              "invalid argument: optimizer.final_fraction is 2, must be from 0 to 1");
+}
+
+TEST(TrainingNet, SaysWhatAScheduleLacks) {
+  for (const auto schedule : {OptimizerDef::STEP, OptimizerDef::EXP, OptimizerDef::INV}) {
+    OptimizerDef optimizer;
+    optimizer.set_schedule(schedule);
+    ExpectError([&] { CheckOptimizer(optimizer); },
+                "invalid argument: optimizer.gamma is 0, must be above 0 for the schedules STEP, EXP and INV");
+  }
+  for (const auto schedule : {OptimizerDef::INV, OptimizerDef::POLY}) {
+    OptimizerDef optimizer;
+    optimizer.set_schedule(schedule);
+    if (schedule == OptimizerDef::INV) optimizer.set_gamma(0.5);
+    optimizer.set_power(0);
+    ExpectError([&] { CheckOptimizer(optimizer); },
+                "invalid argument: optimizer.power is 0, must be above 0 for the schedules INV and POLY");
+  }
 }
 
 }  // namespace

@@ -342,6 +342,20 @@ TEST(Differences, NameEveryField) {
       "\"gru\"; the text is another one");
 }
 
+TEST(Differences, NameParametersThatHaveAnotherInitializer) {
+  TrainState before;
+  for (const char* const name : {"w", "b"}) {
+    CellParameter& parameter = *before.mutable_cell()->add_parameter();
+    parameter.set_name(name);
+    Argument& value = *parameter.mutable_initializer()->add_arg();
+    value.set_name("value");
+    value.set_f(0.5);
+  }
+  TrainState now = before;
+  now.mutable_cell()->mutable_parameter(1)->mutable_initializer()->mutable_arg(0)->set_f(0.625);
+  EXPECT_EQ(Differences(before, now), "of the cell, parameter \"b\".initializer.arg \"value\".f: 0.5 → 0.625");
+}
+
 TEST(Differences, NameElementsThatOneSideLacks) {
   TrainState before;
   before.mutable_cell()->add_size()->set_name("D");

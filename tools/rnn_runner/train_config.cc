@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stepnet/cells/source_line.h"
@@ -26,14 +28,20 @@ struct ConfigText {
   std::string text;
   TextPlaces places;
 
+  // Where the field is, or what should have it.
+  std::optional<std::pair<int, int>> Find(std::string_view field) const {
+    const auto place = places.Find(field);
+    const size_t dot = field.rfind('.');
+    return place || dot == std::string_view::npos ? place : Find(field.substr(0, dot));
+  }
   // "train.prototxt:3:5" as far as it is known.
   std::string PlaceOf(std::string_view field) const {
-    const auto place = places.Find(field);
+    const auto place = Find(field);
     return place ? StrCat(path, ":", place->first, ":", place->second) : path;
   }
   // The error with the line of the field.
   Error Blamed(const Error& error, std::string_view field) const {
-    const auto place = places.Find(field);
+    const auto place = Find(field);
     const std::string line = place ? SourceLine(text, place->first, place->second) : "";
     return Error(error.code(), error.message() + line).At({.file = PlaceOf(field)});
   }
@@ -68,7 +76,8 @@ void CheckFields(const TrainConfig& config, const ConfigText& text) {
     if (size.name().empty()) text.Refuse(field, "size.name is missing, must be that of a size of the cell");
     if (!sizes.insert(size.name()).second) text.Refuse(field, StrCat("size ", size.name(), " is given twice"));
     if (is_size(size.value())) continue;
-    text.Refuse(field + ".value", StrCat("size ", size.name(), " is ", size.value(), ", must be ", kSizeRange));
+    const std::string found = size.has_value() ? StrCat("is ", size.value()) : "has no value";
+    text.Refuse(field + ".value", StrCat("size ", size.name(), " ", found, ", must be ", kSizeRange));
   }
 }
 
@@ -128,11 +137,26 @@ std::string ReadConfigText(const std::string& path) {
               StrCat(path, " is ", found, "; the text of a TrainConfig is needed (docs/training.md)"));
 }
 
-// Where a field is, with the number that a repeated one is followed by.
-std::string PathOf(const std::vector<google::protobuf::util::MessageDifferencer::SpecificField>& fields) {
+// The name that an element of a repeated field has, or "".
+std::string NameOf(const google::protobuf::Message& element) {
+  const google::protobuf::FieldDescriptor* name = element.GetDescriptor()->FindFieldByName("name");
+  return name == nullptr ? "" : element.GetReflection()->GetString(element, name);
+}
+
+// Where a field of `message` is: `parameter "w".initializer`, and `op[3].type` in what has no name.
+std::string PathOf(const google::protobuf::Message& message,
+                   const std::vector<google::protobuf::util::MessageDifferencer::SpecificField>& fields) {
   std::vector<std::string> names;
-  for (const auto& field : fields) {
-    names.push_back(field.field->name() + (field.index >= 0 ? StrCat("[", field.index, "]") : ""));
+  const google::protobuf::Message* in = &message;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const google::protobuf::FieldDescriptor* field = fields[i].field;
+    const int index = fields[i].index;
+    names.push_back(field->name() + (index >= 0 ? StrCat("[", index, "]") : ""));
+    if (i + 1 == fields.size()) break;
+    const google::protobuf::Reflection& reflection = *in->GetReflection();
+    in = index >= 0 ? &reflection.GetRepeatedMessage(*in, field, index) : &reflection.GetMessage(*in, field);
+    const std::string name = index >= 0 ? NameOf(*in) : "";
+    if (!name.empty()) names.back() = StrCat(field->name(), " \"", name, "\"");
   }
   return Join(names, ".");
 }
@@ -142,6 +166,9 @@ class DifferenceList : public google::protobuf::util::MessageDifferencer::Report
  public:
   using Message = google::protobuf::Message;
   using Fields = std::vector<google::protobuf::util::MessageDifferencer::SpecificField>;
+
+  // `whole` is the older one of the messages that are compared, and must outlive this.
+  explicit DifferenceList(const Message& whole) : whole_(whole) {}
 
   void ReportAdded(const Message& old, const Message& now, const Fields& fields) override {
     Add(old, now, fields, /*is_change=*/false);
@@ -159,7 +186,7 @@ class DifferenceList : public google::protobuf::util::MessageDifferencer::Report
     const auto& last = fields.back();
     // A message differs because fields of it do, which are reported too.
     if (is_change && last.field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) return;
-    list_.push_back(StrCat(PathOf(fields), ": ", Value(old, last.field, last.index), " → ",
+    list_.push_back(StrCat(PathOf(whole_, fields), ": ", Value(old, last.field, last.index), " → ",
                            Value(now, last.field, last.new_index >= 0 ? last.new_index : last.index)));
   }
   // `index` is that of an element of a repeated field, which one of two messages may not have.
@@ -173,6 +200,7 @@ class DifferenceList : public google::protobuf::util::MessageDifferencer::Report
     return text;
   }
 
+  const Message& whole_;
   std::vector<std::string> list_;
 };
 
@@ -207,7 +235,7 @@ std::string Differences(const TrainState& checkpoint, const TrainState& now) {
   std::vector<std::string> differences;
   const auto compare = [&](const std::string& what, const google::protobuf::Message& old,
                            const google::protobuf::Message& current) {
-    DifferenceList list;
+    DifferenceList list(old);
     google::protobuf::util::MessageDifferencer differencer;
     differencer.ReportDifferencesTo(&list);
     differencer.set_message_field_comparison(google::protobuf::util::MessageDifferencer::EQUIVALENT);
