@@ -213,12 +213,13 @@ MetaNetDef ReadBundle(const std::string& path) {
               StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
 }
 
+bool IsCheckpoint(const std::string& path) { return LooksLikeMiniDb(path) && HoldsBlob(path, kTrainStateBlob); }
+
 NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& asked, const RunOptions& options) {
-  const bool is_checkpoint = LooksLikeMiniDb(path) && HoldsBlob(path, kTrainStateBlob);
   const NameFilter of_checkpoint = [&](const std::string& name) {
     return !IsOfTrainingAlone(name) && IsWanted(asked, name);
   };
-  const NameFilter& wanted = is_checkpoint ? of_checkpoint : asked;
+  const NameFilter& wanted = IsCheckpoint(path) ? of_checkpoint : asked;
   NamedTensors tensors;
   const Model model = IsBundle(path) ? LoadModel(path) : LoadParameters(path, wanted);
   CheckReadsNothing(model, path);

@@ -39,6 +39,9 @@ Model LoadModel(const std::string& net_path, Model parameters);
 // that are wanted. Throws kInputOutput.
 Model LoadParameters(const std::string& path, const NameFilter& wanted = {});
 
+// Whether the file is a checkpoint of training.
+bool IsCheckpoint(const std::string& path);
+
 // The tensors that `path` gives as parameters: those of a file of tensors, of a model that has them beside its net, or
 // what a net fills, which is run once (NamesGivenBy). A checkpoint of training gives those of the net that was
 // trained, with its states, and none of its optimizer's. Throws kInputOutput, kInvalidArgument for a net that reads

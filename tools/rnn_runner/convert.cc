@@ -80,6 +80,9 @@ int ConvertParameters(const std::string& from, const std::string& to) {
   const std::string input = is_split ? StrCat(", for an input of size ", tensors.front().second.dim(1)) : "";
   std::cerr << "wrote " << to << " (" << Count(std::ssize(tensors), "tensor") << (FLAGS_as_net ? ", as a net" : "")
             << input << ")\n";
+  if (FLAGS_output.empty() && IsCheckpoint(from)) {
+    std::cerr << "left out: what is of the training alone, optimizer/… and train_state\n";
+  }
   return kOk;
 }
 

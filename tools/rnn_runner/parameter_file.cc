@@ -13,6 +13,7 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/nets/side_effects.h"
+#include "stepnet/nets/training_net.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 
 namespace stepnet::runner {
@@ -93,8 +94,15 @@ NamedTensors ReadParameterFile(const std::string& path, const std::vector<std::s
   }
   if (IsGiven("seed")) RefuseIdleSeed(path);
   NamedTensors tensors = ReadParameterTensors(path, is_wanted, RunOptionsFromFlags());
+  std::ranges::sort(given);  // the filter may be asked twice
+  given.erase(std::unique(given.begin(), given.end()), given.end());
   for (const std::string& name : names) {
     if (std::ranges::find(given, name) != given.end()) continue;
+    if (IsOfTrainingAlone(name) && IsCheckpoint(path)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("\"", name, "\" is of the training that goes on from ", path,
+                         " alone; what a checkpoint gives is ", "parameters and states: ", Join(given, ", ")));
+    }
     throw Error(ErrorCode::kInvalidArgument, StrCat(path, " gives no \"", name, "\"", DidYouMean(name, given)));
   }
   if (tensors.empty()) throw Error(ErrorCode::kInvalidArgument, StrCat(path, " gives no parameters"));

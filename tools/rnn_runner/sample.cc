@@ -73,6 +73,10 @@ std::vector<FlagUse> SampleFlags() {
   return WithCommonFlags(std::move(flags));
 }
 
+std::string UnknownFlag(const std::string& name) {
+  return name == "model" ? "the model is the operand: rnn_runner sample MODEL" : "";
+}
+
 }  // namespace
 
 const Command kSample = {
@@ -87,6 +91,7 @@ const Command kSample = {
     .min_operands = 1,
     .max_operands = 1,
     .operand_kind = ValueKind::kFolder,
+    .unknown_flag = UnknownFlag,
     .run = Sample,
 };
 

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
@@ -60,6 +61,16 @@ void StopOnSignals() {
   if (before.sa_handler == SIG_IGN) return;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigaction(SIGHUP, &action, nullptr);
+}
+
+bool AsksToStop(const Cancellation* limit) {
+  if (limit == nullptr) return false;
+  try {
+    limit->Check();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
 }
 
 double PeakOfProcess() {
@@ -133,14 +144,17 @@ class TrainingRun {
     stats_ = std::make_unique<StatsOfRuns>(trainer_.net());
   }
 
-  // The exit status.
+  // The exit status. --time_limit stops a run as ^C does, behind an iteration: one that is cut off leaves parameters of
+  // which some are new, and nothing that a run could go on from.
   int Run() {
+    const Cancellation* const limit = CurrentCancellation();
+    const CancellationScope to_the_end(nullptr);
     const std::int64_t iterations = job_.config.iterations();
     TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps(),
                               {.sum = state_.loss_sum(), .count = state_.loss_count()});
     const std::int64_t end = FLAGS_stop_after < 0 ? iterations : std::min(iterations, FLAGS_stop_after);
     const std::int64_t first = trainer_.iteration();
-    while (trainer_.iteration() < end && stop_requested == 0) {
+    while (trainer_.iteration() < end && stop_requested == 0 && !AsksToStop(limit)) {
       IterationMetrics metrics = trainer_.Iterate();
       if (trainer_.iteration() - first == kTracedIterations) trace_->Write();
       if (!std::isfinite(metrics.loss)) ThrowDiverged(metrics.iteration);
@@ -358,6 +372,8 @@ int Train(const std::vector<std::string>& operands) {
 // Says of a field of the config that it is no flag; empty for other names.
 std::string UnknownFlag(const std::string& name) {
   if (std::string advice = AdviceOnWeights(name); !advice.empty()) return advice;
+  if (name == "config") return "the config is the operand: rnn_runner train CONFIG";
+  if (name == "resume") return "the same command goes on from the newest checkpoint, without a flag";
   const auto is_of = [&](const google::protobuf::Descriptor* type) { return type->FindFieldByName(name) != nullptr; };
   std::string block;
   if (is_of(CellOptions::descriptor())) block = "options";
@@ -394,7 +410,8 @@ const Command kTrain = {
         "CONFIG is text of a TrainConfig (docs/training.md): the text, the cell, sizes, the optimizer. Writes metrics\n"
         "(CSV and TensorBoard), checkpoints, and the model that predicts the validation text best, which `run` and\n"
         "`sample` take. Stopped by ^C or in any other way, the same command goes on from the last checkpoint, bit for\n"
-        "bit as if it had never stopped. Exit status 130: stopped by ^C or --stop_after.",
+        "bit as if it had never stopped; one that was killed before its first checkpoint starts anew with --fresh.\n"
+        "Exit status 130: stopped, with a checkpoint, by ^C, --stop_after or --time_limit.",
     .example =
         "rnn_runner train examples/char_lm/train.prototxt --output_dir=/tmp/shakespeare\n"
         "rnn_runner sample /tmp/shakespeare --prompt=\"ROMEO:\"",
