@@ -100,7 +100,8 @@ std::string PrintShortCell(const CellDef& cell);
 // kInvalidArgument.
 void CheckCell(const CellSource& cell);
 
-// What is allowed, and most likely a mistake: operators of which nothing is read. One text each, with its place.
+// What is allowed, and most likely a mistake: operators of which nothing is read, and those that mix the items of a
+// batch as nothing was said of dimensions. One text each, with its place.
 std::vector<std::string> WarningsOf(const CellSource& cell);
 
 // The blob that holds a state before the step.

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/op_arguments.h"
 
 namespace stepnet {
 namespace {
@@ -134,6 +135,65 @@ std::string AdviceOnType(const std::string& type) {
   if (!is_known(meant)) return "";
   if (meant == "FC") return "; did you mean `x @ w`, with a parameter w[N, D]?";
   return StrCat("; did you mean \"", meant, "\"?");
+}
+
+std::string AdviceOnBatch(const std::string& name) {
+  if (name != "B" && name != "T") return "";
+  return StrCat("; ", name, " stands for the ", name == "B" ? "batch" : "steps",
+                " in shapes, and is no number that a step knows");
+}
+
+std::string AdviceOnBatch(const OperatorDef& op, const std::string& argument) {
+  if (op.type() == "Reshape") return "; the batch is -1 in Reshape, as in shape=[1, -1, 4]";
+  if (op.type() == "Slice") return "; all of a dimension is from 0 to -1";
+  const ArgumentSpec* const shape = GetOperator(op.type()).FindArgument("shape");
+  if (argument == "shape" && shape != nullptr) {
+    return StrCat("; ", op.type(), "(x, …) makes a tensor in the shape of x");
+  }
+  return "; write what does not depend on it";
+}
+
+std::set<std::string> BlobsOfTheStep(const CellDef& cell) {
+  std::set<std::string> of_step = {"timestep"};
+  for (const CellInput& input : cell.input()) of_step.insert(input.name());
+  for (const CellState& state : cell.state()) of_step.insert(PreviousOf(state));
+  for (const OperatorDef& op : cell.op()) {
+    const auto is_of_step = [&](const std::string& input) { return of_step.contains(input); };
+    if (std::ranges::any_of(op.input(), is_of_step)) of_step.insert(op.output().begin(), op.output().end());
+  }
+  return of_step;
+}
+
+std::string AdviceOnTwoValues(const CellSource& source, int k, const std::set<std::string>& of_the_step) {
+  const OperatorDef& op = source.def.op(k);
+  if (!IsShortCell(source.text) || op.type() != "FC" || op.input_size() < 2) return "";
+  if (!of_the_step.contains(op.input(1))) return "";
+  return "`@` multiplies by parameters w[N, D]; two values of the step are multiplied by BatchMatMul(a, b), as "
+         "matrices "
+         "[1, B, M, K] and [1, B, K, N], or by a * b, element by element";
+}
+
+std::string AdviceOnProduct(const CellSource& source, int k) {
+  const OperatorDef& op = source.def.op(k);
+  if (!IsShortCell(source.text) || op.type() != "FC" || op.input_size() < 2) return "";
+  if (const std::string advice = AdviceOnTwoValues(source, k, BlobsOfTheStep(source.def)); !advice.empty()) {
+    return "\n  " + advice;
+  }
+  return "\n  `x @ w` takes parameters w[N, D], where D is the last size of x, and `x @ w + b` also b[N]";
+}
+
+std::string AdviceOnAxis(const OperatorDef& op) {
+  const OperatorSchema& schema = GetOperator(op.type());
+  if (schema.FindArgument("axes") != nullptr && op.type().starts_with("Reduce") &&
+      FindArgument(op, "axes") == nullptr) {
+    return StrCat(op.type(),
+                  " is over all dimensions where no axes are given, and the batch is one of them; over the last ",
+                  "one it is axes=[-1]");
+  }
+  const ArgumentSpec* axis = schema.FindArgument("axis");
+  if (axis == nullptr || axis->default_value.i != 1 || FindArgument(op, "axis") != nullptr) return "";
+  if (FindArgument(op, "order") != nullptr) return "";
+  return StrCat(op.type(), " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1");
 }
 
 std::string FillsText() {

@@ -1,10 +1,12 @@
 // What to write in a cell in place of what people write who know other languages: texts for messages.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "stepnet/cells/cell.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -22,6 +24,21 @@ struct SignPlace {
 std::string AdviceOnSign(char sign, const SignPlace& place);
 // "; did you mean …?", of an operator that does not exist, as torch.tanh and Mean; "" where nothing is near.
 std::string AdviceOnType(const std::string& type);
+// "; B stands for the batch, …", of B and T where a size or a blob of that name is looked for; "" for other names.
+std::string AdviceOnBatch(const std::string& name);
+// What to give an operator in place of B or T in its argument.
+std::string AdviceOnBatch(const OperatorDef& op, const std::string& argument);
+
+// What an input or a state of the step goes into: blobs that are not computed of parameters alone.
+std::set<std::string> BlobsOfTheStep(const CellDef& cell);
+// What `@` takes, where operator k stands for one whose right side is of the step; "" for others.
+std::string AdviceOnTwoValues(const CellSource& source, int k, const std::set<std::string>& of_the_step);
+// What `@` takes, for an error of shapes of the FC that it stands for: "" for other operators.
+std::string AdviceOnProduct(const CellSource& source, int k);
+
+// What to say to an operator that goes over other dimensions than the last, as nothing was said: "" for others.
+std::string AdviceOnAxis(const OperatorDef& op);
+
 // What a parameter can start as.
 std::string FillsText();
 // "Clip(…, min=-1, max=1)": numbers that were given without the names of arguments that take them. "" where no argument

@@ -70,7 +70,7 @@ std::string CellArgumentReader::NumberText(const ArgumentSpec* spec) {
 void CellArgumentReader::CheckSizes(const CellToken& token, const std::vector<std::string>& names,
                                     const char* hint) const {
   for (const std::string& name : names) {
-    if (!IsSizeName(name)) FailAt(token, StrCat("there is no size ", name, " so far", hint));
+    if (!IsSizeName(name)) FailAt(token, StrCat("there is no size ", name, " so far", AdviceOnBatch(name), hint));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
@@ -139,8 +140,13 @@ class CellChecker {
     const std::vector<ArgumentExpression> expressions = ExpressionsOf(op, is_size);
     for (const auto& [spec, text] : expressions) {
       try {
-        CheckSizeNames(part, index, StrCat("the argument \"", spec->name, "\" of ", op.type()),
-                       Set(NamesInArgument(*spec, text)));
+        std::set<std::string> names = Set(NamesInArgument(*spec, text));
+        const std::string what = StrCat("the argument \"", spec->name, "\" of ", op.type());
+        for (const char* implied : {"B", "T"}) {
+          if (sizes_.contains(implied) || names.erase(implied) == 0) continue;
+          Report(part, index, StrCat(what, " has ", implied, AdviceOnBatch(implied), AdviceOnBatch(op, spec->name)));
+        }
+        CheckSizeNames(part, index, what, names);
       } catch (const Error& error) {
         Report(part, index, error.message());
       }
@@ -272,7 +278,18 @@ class CellChecker {
     }
   }
 
+  // Products by a value of the step, where a parameter may have been meant: nothing reads that one then.
+  void CheckProducts() {
+    const std::set<std::string> of_the_step = BlobsOfTheStep(cell_);
+    for (int k = 0; k < cell_.op_size(); ++k) {
+      const std::string advice = AdviceOnTwoValues(source_, k, of_the_step);
+      if (!advice.empty()) Report(CellPart::kOperator, k, advice);
+    }
+  }
+
   void CheckUse() {
+    const auto is_unread = [&](const CellParameter& parameter) { return !read_.contains(parameter.name()); };
+    if (std::ranges::any_of(cell_.parameter(), is_unread)) CheckProducts();
     for (int i = 0; i < cell_.parameter_size(); ++i) {
       if (read_.contains(cell_.parameter(i).name())) continue;
       Report(CellPart::kParameter, i, StrCat("nothing reads the parameter \"", cell_.parameter(i).name(), "\""));
@@ -407,14 +424,21 @@ std::vector<std::string> WarningsOf(const CellSource& cell) {
   for (const OperatorDef& op : cell.def.op()) read.insert(op.input().begin(), op.input().end());
   for (const CellState& state : cell.def.state()) read.insert(state.name());
   for (const CellOutput& output : cell.def.output()) read.insert(output.blob());
+  const std::set<std::string> of_the_step = BlobsOfTheStep(cell.def);
   std::vector<std::string> warnings;
   size_t found = 0;  // of which as many are told as of problems, for the same reason
+  const auto warn = [&](int k, const std::string& message) {
+    if (++found <= kMaxShown) warnings.push_back(cell.Fault(CellPart::kOperator, k, message));
+  };
+  const auto is_read = [&](const std::string& blob) { return read.contains(blob); };
+  const auto is_of_the_step = [&](const std::string& blob) { return of_the_step.contains(blob); };
   for (int k = 0; k < cell.def.op_size(); ++k) {
     const OperatorDef& op = cell.def.op(k);
-    if (std::ranges::any_of(op.output(), [&](const std::string& blob) { return read.contains(blob); })) continue;
-    if (++found > kMaxShown) continue;
-    warnings.push_back(
-        cell.Fault(CellPart::kOperator, k, StrCat("nothing reads what `", OperatorText(op), "` writes")));
+    if (std::ranges::none_of(op.output(), is_read)) {
+      warn(k, StrCat("nothing reads what `", OperatorText(op), "` writes"));
+    } else if (std::ranges::any_of(op.input(), is_of_the_step)) {
+      if (const std::string advice = AdviceOnAxis(op); !advice.empty()) warn(k, advice);
+    }
   }
   if (found > kMaxShown) warnings.push_back(MoreText(found - kMaxShown));
   return warnings;

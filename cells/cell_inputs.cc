@@ -42,15 +42,16 @@ std::string OwnDTypeText(DType dtype) { return DTypeName(dtype); }
 void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch,
                     DTypeText dtype_text) {
   const Shape& shape = given.shape();
-  if (NumInitialRows(shape) != input.dims[0]) {
+  const auto num_item_dims = std::ssize(input.dims) - 2;
+  const std::int64_t num_leading = shape.rank() - num_item_dims;
+  // Fewer dimensions are read as a vector for each item of the batch, or for all of them, whatever the state is.
+  bool fits = num_leading == 2 || (num_item_dims == 1 && (num_leading == 0 || num_leading == 1));
+  if (fits && NumInitialRows(shape) != input.dims[0]) {
     throw Error(
         ErrorCode::kShapeMismatch,
         StrCat("the initial state ", Quoted(input.blob), " is ", Described(given, dtype_text), "; steps see ",
                Count(input.dims[0], "row"), " of the state, so it must be ", ExpectedShapeText(input, steps, batch)));
   }
-  const auto num_item_dims = std::ssize(input.dims) - 2;
-  const std::int64_t num_leading = shape.rank() - num_item_dims;
-  bool fits = num_leading >= 0 && num_leading <= 2;
   for (std::int64_t d = 0; fits && d < num_item_dims; ++d) fits = shape[num_leading + d] == input.dims[2 + d];
   const std::int64_t rows = fits && num_leading > 0 ? shape[num_leading - 1] : 1;
   if (fits && (rows == 1 || rows == batch)) return;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "stepnet/cells/any_batch.h"
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/cell_layer.h"
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/core/operator.h"
@@ -9,39 +10,6 @@
 
 namespace stepnet {
 namespace {
-
-// Whether what the cell's operator k reads as `blob` follows from an input or a state, and not from parameters alone.
-bool IsOfTheStep(const CellDef& cell, int k, const std::string& blob) {
-  std::set<std::string> of_step = {"timestep"};
-  for (const CellInput& input : cell.input()) of_step.insert(input.name());
-  for (const CellState& state : cell.state()) of_step.insert(PreviousOf(state));
-  for (int before = 0; before < k; ++before) {
-    const OperatorDef& op = cell.op(before);
-    const auto is_of_step = [&](const std::string& input) { return of_step.contains(input); };
-    if (std::ranges::any_of(op.input(), is_of_step)) of_step.insert(op.output().begin(), op.output().end());
-  }
-  return of_step.contains(blob);
-}
-
-// What to do about an operator that works along another dimension than the last, as nothing was said: "" for others.
-std::string AdviceOnAxis(const OperatorDef& op) {
-  const ArgumentSpec* axis = GetOperator(op.type()).FindArgument("axis");
-  if (axis == nullptr || axis->default_value.i != 1 || FindArgument(op, "axis") != nullptr) return "";
-  if (FindArgument(op, "order") != nullptr) return "";
-  return StrCat("\n  ", op.type(),
-                " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1");
-}
-
-// What the sign `@` takes, for an error of shapes of the FC that it stands for: "" for other operators.
-std::string AdviceOnProduct(const CellSource& source, int k) {
-  const OperatorDef& op = source.def.op(k);
-  if (!IsShortCell(source.text) || op.type() != "FC" || op.input_size() < 2) return "";
-  if (IsOfTheStep(source.def, k, op.input(1))) {
-    return "\n  `@` multiplies by parameters w[N, D]; two values of the step are multiplied by BatchMatMul(a, b), as "
-           "matrices [1, B, M, K] and [1, B, K, N], or by a * b, element by element";
-  }
-  return "\n  `x @ w` takes parameters w[N, D], where D is the last size of x, and `x @ w + b` also b[N]";
-}
 
 // "along dimension 0, of 3, it goes from 3 to 3, …": why a slice of `x` has no elements, and what to write.
 std::string WhyEmpty(const OperatorDef& slice, const std::string& name, const Shape& x, const Shape& y) {
@@ -189,9 +157,11 @@ void CellLayer::ThrowAtOperator(const Error& error) const {
   const bool is_of_cell = k >= 0 && k < cell().op_size();
   const CellPart part = is_of_cell ? CellPart::kOperator : CellPart::kCell;
   const int index = is_of_cell ? k : 0;
-  const std::string advice = is_of_cell && error.code() == ErrorCode::kShapeMismatch
-                                 ? AdviceOnProduct(*context_.cell, k) + AdviceOnAxis(cell().op(k))
-                                 : "";
+  std::string advice;
+  if (is_of_cell && error.code() == ErrorCode::kShapeMismatch) {
+    const std::string on_axis = AdviceOnAxis(cell().op(k));
+    advice = AdviceOnProduct(*context_.cell, k) + (on_axis.empty() ? "" : "\n  " + on_axis);
+  }
   Error told(error.code(), error.message() + advice + context_.cell->Line(part, index));
   for (const Place& place : error.places()) told.At(place);
   throw told.At({.file = context_.cell->Place(part, index)});

@@ -406,13 +406,21 @@ class CellParser : private CellArgumentReader {
     if (token.kind == CellToken::kNumber) return StepOperand::Number(ToDouble(Take()));
     if (token.kind != CellToken::kName) Fail(StrCat("a value is expected, not ", token.Description()));
     Take();
-    if (Next().Is('(')) return Call(token, depth);
+    if (Next().Is('(')) return token.IsName("sqrt") ? Root(token, depth) : Call(token, depth);
     if (Next().Is('[')) Fail("a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
     if (IsSizeName(token.text)) {
-      FailAt(token, StrCat(token.text, " is a size; a tensor of it is ConstantFill(x, value=", token.text,
-                           ", dtype=1), of floats in the shape of x"));
+      if (step_.Has(token.text)) FailAt(token, StrCat(token.text, " is a size and a blob; give one another name"));
+      return StepOperand::OfSizes(token.text);
     }
     return At(token, [&] { return StepOperand::Blob(step_.Read(token.text)); });
+  }
+
+  // `sqrt(H)`, of numbers as in arguments.
+  StepOperand Root(const CellToken& token, int depth) {
+    Take();
+    const StepOperand value = Sum(depth + 1);
+    Expect(')');
+    return Write(token, [&] { return step_.Root(value); });
   }
 
   // `Type(inputs…, argument=value…)`
@@ -425,7 +433,8 @@ class CellParser : private CellArgumentReader {
     while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
       const StepOperand input = Sum(depth + 1);
-      if (input.kind == StepOperand::kNumber) CheckNoArgument(token, op, input.number, depth);
+      if (input.kind == StepOperand::kNumber && type.text == "Sqrt") FailAt(token, "the root of a number is sqrt(…)");
+      if (input.IsPlainNumber()) CheckNoArgument(token, op, input.number, depth);
       *op.add_input() = Write(token, [&] { return step_.AsBlob(input); });
       ends = !TakeIf(',');
     }
@@ -442,7 +451,7 @@ class CellParser : private CellArgumentReader {
     int num_inputs = op.input_size();
     while (TakeIf(',') && !Next().Is(')') && !Next(1).Is('=')) {
       const StepOperand next = Sum(depth + 1);
-      if (next.kind == StepOperand::kNumber) {
+      if (next.IsPlainNumber()) {
         numbers.push_back(next.number);
       } else {
         ++num_inputs;

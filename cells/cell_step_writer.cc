@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/core/exact_number.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
@@ -16,13 +17,17 @@ void AddInt(const char* name, std::int64_t value, OperatorDef* op) {
   argument.set_i(value);
 }
 
-void AddFloat(const char* name, double value, OperatorDef* op) {
-  if (!std::isfinite(static_cast<float>(value))) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(value, " is beyond what a float can hold"));
-  }
+void CheckFloat(double number) {
+  if (std::isfinite(static_cast<float>(number))) return;
+  throw Error(ErrorCode::kInvalidArgument, StrCat(number, " is beyond what a float can hold"));
+}
+
+void AddFloat(const char* name, const StepOperand& number, OperatorDef* op) {
   Argument& argument = *op->add_arg();
   argument.set_name(name);
-  SetWritten(value, &argument);
+  if (!number.of_sizes.empty()) return argument.set_s(number.of_sizes);
+  CheckFloat(number.number);
+  SetWritten(number.number, &argument);
 }
 
 const char* TypeOf(char sign) {
@@ -43,6 +48,41 @@ double Computed(char sign, double left, double right) {
   }
 }
 
+// As an expression of sizes has it.
+std::string TextOf(const StepOperand& number) {
+  if (!number.of_sizes.empty()) return number.of_sizes;
+  CheckFloat(number.number);
+  return ShortestText(number.number);
+}
+
+// Whether one of the signs stands in the text outside of brackets.
+bool HasSign(const std::string& text, const char* signs) {
+  int depth = 0;
+  return std::ranges::any_of(text, [&](char c) {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    return depth == 0 && std::string_view(signs).find(c) != std::string_view::npos;
+  });
+}
+
+std::string InBrackets(const std::string& text) { return StrCat("(", text, ")"); }
+
+StepOperand OfSizes(std::string text) {
+  constexpr size_t kMaxLength = 1000;  // each step of a longer one would copy it
+  if (text.size() > kMaxLength) throw Error(ErrorCode::kInvalidArgument, "an expression of sizes is too long");
+  return StepOperand::OfSizes(std::move(text));
+}
+
+StepOperand ComputedOfNumbers(char sign, const StepOperand& left, const StepOperand& right) {
+  if (left.of_sizes.empty() && right.of_sizes.empty()) {
+    return StepOperand::Number(Computed(sign, left.number, right.number));
+  }
+  const bool is_sum = sign == '+' || sign == '-';
+  std::string first = TextOf(left), second = TextOf(right);
+  if (!is_sum && HasSign(first, "+-")) first = InBrackets(first);
+  if (HasSign(second, "+-*/")) second = InBrackets(second);
+  return OfSizes(is_sum ? StrCat(first, " ", sign, " ", second) : StrCat(first, sign, second));
+}
+
 }  // namespace
 
 void StepWriter::Declare(const std::string& name, StepBlob kind, int rank) {
@@ -61,6 +101,7 @@ std::string StepWriter::RemedyFor(const std::string& name, const std::string& ne
     return "; x @ w multiplies by the transposed w already, Transpose(w, axes=[1, 0]) is it, and BatchMatMul(a, b, "
            "trans_b=1) multiplies two values of the step so";
   }
+  if (const std::string advice = AdviceOnBatch(name); !advice.empty()) return advice;
   return nearest.empty() ? StrCat("; if it is a parameter, add: param ", name, "[…]") : nearest;
 }
 
@@ -119,15 +160,17 @@ StepOperand StepWriter::AddProduct(const StepOperand& product, std::vector<std::
   return result;
 }
 
-StepOperand StepWriter::Scaled(const StepOperand& value, double factor) {
+StepOperand StepWriter::Scaled(const StepOperand& value, const StepOperand& factor) {
   const StepOperand result = Add("Scale", {AsBlob(value)});
   AddFloat("scale", factor, &ops_.back());
   return result;
 }
 
-StepOperand StepWriter::Like(const StepOperand& value, double number) {
+StepOperand StepWriter::Like(const StepOperand& value, const StepOperand& number) {
   const StepOperand result = Add("ConstantFill", {value.blob});
   AddFloat("value", number, &ops_.back());
+  // Whole numbers, too, are floats here.
+  if (!number.of_sizes.empty()) AddInt("dtype", TensorProto::FLOAT, &ops_.back());
   return result;
 }
 
@@ -148,21 +191,23 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
     return {.kind = StepOperand::kProduct, .blob = AsBlob(left), .weights = AsBlob(right), .place = place_};
   }
   if (left.kind == StepOperand::kNumber && right.kind == StepOperand::kNumber) {
-    return StepOperand::Number(Computed(sign, left.number, right.number));
+    return ComputedOfNumbers(sign, left, right);
   }
   if (sign == '+' && left.kind == StepOperand::kProduct && KnownOf(right).kind == StepBlob::kShared &&
       KnownOf(right).rank == 1) {
     return AddProduct(left, {left.blob, left.weights, right.blob});
   }
-  if (right.kind == StepOperand::kNumber && sign == '*') return Scaled(left, right.number);
-  if (right.kind == StepOperand::kNumber && sign == '/') return Scaled(left, 1 / right.number);
-  if (left.kind == StepOperand::kNumber && sign == '*') return Scaled(right, left.number);
+  if (right.kind == StepOperand::kNumber && sign == '*') return Scaled(left, right);
+  if (right.kind == StepOperand::kNumber && sign == '/') {
+    return Scaled(left, ComputedOfNumbers('/', StepOperand::Number(1), right));
+  }
+  if (left.kind == StepOperand::kNumber && sign == '*') return Scaled(right, left);
   if (left.kind == StepOperand::kNumber) {
     const StepOperand value = StepOperand::Blob(AsBlob(right));
-    return Elementwise(sign, Like(value, left.number), value);
+    return Elementwise(sign, Like(value, left), value);
   }
   const StepOperand value = StepOperand::Blob(AsBlob(left));
-  if (right.kind == StepOperand::kNumber) return Elementwise(sign, value, Like(value, right.number));
+  if (right.kind == StepOperand::kNumber) return Elementwise(sign, value, Like(value, right));
   return Elementwise(sign, value, StepOperand::Blob(AsBlob(right)));
 }
 
@@ -172,8 +217,19 @@ StepOperand StepWriter::Elementwise(char sign, const StepOperand& left, const St
 }
 
 StepOperand StepWriter::Negative(const StepOperand& value) {
-  if (value.kind == StepOperand::kNumber) return StepOperand::Number(-value.number);
-  return Add("Negative", {AsBlob(value)});
+  if (value.kind != StepOperand::kNumber) return Add("Negative", {AsBlob(value)});
+  if (value.of_sizes.empty()) return StepOperand::Number(-value.number);
+  return OfSizes("-" + (HasSign(value.of_sizes, "+-") ? InBrackets(value.of_sizes) : value.of_sizes));
+}
+
+StepOperand StepWriter::Root(const StepOperand& value) {
+  if (value.kind != StepOperand::kNumber) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "sqrt(…) is the root of a number, as sizes give them; that of a blob is Sqrt(x)");
+  }
+  if (!value.of_sizes.empty()) return OfSizes(StrCat("sqrt(", value.of_sizes, ")"));
+  if (value.number < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("it takes the root of ", value.number));
+  return StepOperand::Number(std::sqrt(value.number));
 }
 
 StepOperand StepWriter::Call(OperatorDef op) {
@@ -192,6 +248,11 @@ std::string StepWriter::AsBlob(const StepOperand& value) {
   switch (value.kind) {
     case StepOperand::kBlob: return value.blob;
     case StepOperand::kNumber:
+      if (!value.of_sizes.empty()) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    StrCat(value.of_sizes, " is a number, without a shape; a tensor of it is ConstantFill(x, value=",
+                           value.of_sizes, ", dtype=1), of floats in the shape of x"));
+      }
       throw Error(
           ErrorCode::kInvalidArgument,
           "a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), or ConstantFill(x, value=1, "

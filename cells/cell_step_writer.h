@@ -20,16 +20,21 @@ struct WordPlace {
 };
 
 // The value of an expression: a blob, a number, or `blob @ weights` that is not written yet, because a bias may follow.
+// A number that sizes give is an expression of them, as arguments take it: `1/sqrt(H)`.
 struct StepOperand {
   enum Kind { kBlob, kNumber, kProduct };
   Kind kind = kBlob;
   std::string blob = {};
   double number = 0;
+  std::string of_sizes = {};  // in place of `number`
   std::string weights = {};
   WordPlace place = {};  // of the @ of a product
 
+  bool IsPlainNumber() const { return kind == kNumber && of_sizes.empty(); }
+
   static StepOperand Blob(std::string name) { return {.kind = kBlob, .blob = std::move(name)}; }
   static StepOperand Number(double value) { return {.kind = kNumber, .number = value}; }
+  static StepOperand OfSizes(std::string text) { return {.kind = kNumber, .of_sizes = std::move(text)}; }
 };
 
 // Throws kInvalidArgument for names and operands that make no sense.
@@ -51,10 +56,13 @@ class StepWriter {
 
   // The blob that `name` stands for now.
   std::string Read(const std::string& name) const;
+  bool Has(const std::string& name) const { return known_.contains(name); }
   // + - * / element by element, where what no step changes is repeated over the rest; @ is a product with the
   // transposed weights [N, D] over the last dimension, `x @ w + b` one FC.
   StepOperand Binary(char sign, const StepOperand& left, const StepOperand& right);
   StepOperand Negative(const StepOperand& value);
+  // Of a number.
+  StepOperand Root(const StepOperand& value);
   // Adds the operator; gives it as many outputs as it has at least.
   StepOperand Call(OperatorDef op);
   // Writes what is not written yet.
@@ -81,8 +89,8 @@ class StepWriter {
   StepOperand Add(const char* type, std::vector<std::string> inputs);
   // The operator of `product`, with its bias if it has one.
   StepOperand AddProduct(const StepOperand& product, std::vector<std::string> inputs);
-  StepOperand Scaled(const StepOperand& value, double factor);
-  StepOperand Like(const StepOperand& value, double number);  // a tensor of the shape of value
+  StepOperand Scaled(const StepOperand& value, const StepOperand& factor);
+  StepOperand Like(const StepOperand& value, const StepOperand& number);  // a tensor of the shape of value
   StepOperand Elementwise(char sign, const StepOperand& left, const StepOperand& right);
 
   std::vector<OperatorDef> ops_;

@@ -135,9 +135,22 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("a, y = x", "4:1: one value cannot be given to 2 names");
   ExpectSyntaxFault("h = Print(x)", "4:5: Print has no output, so it is no value");
   ExpectSyntaxFault("h = Add(x, x, axis=1, axis=2)", "4:23: the argument axis is given twice");
-  ExpectSyntaxFault(
-      "h = x * H",
-      "4:9: H is a size; a tensor of it is ConstantFill(x, value=H, dtype=1), of floats in the shape of x");
+  ExpectSyntaxFault("h = H",
+                    "4:1: H is a number, without a shape; a tensor of it is ConstantFill(x, value=H, dtype=1), of "
+                    "floats in the shape of x");
+  ExpectSyntaxFault("h = Add(x, 1/H)",
+                    "4:12: 1/H is a number, without a shape; a tensor of it is ConstantFill(x, value=1/H, dtype=1), of "
+                    "floats in the shape of x");
+  ExpectSyntaxFault("h = x @ H", "4:7: @ needs tensors, not numbers");
+  ExpectSyntaxFault("h = Sqrt(H)", "4:10: the root of a number is sqrt(…)");
+  ExpectSyntaxFault("h = sqrt(x)",
+                    "4:5: sqrt(…) is the root of a number, as sizes give them; that of a blob is Sqrt(x)");
+  ExpectSyntaxFault("h = x * sqrt(-1)", "4:9: it takes the root of -1");
+  ExpectSyntaxFault("h = x * (1/0 + H)", "4:14: inf is beyond what a float can hold");
+  ExpectSyntaxFault("H = x\nh = x * H", "5:9: H is a size and a blob; give one another name");
+  std::string sum = "H";
+  for (int k = 0; k < 400; ++k) sum += " + H";
+  ExpectSyntaxFault("h = x * (" + sum + ")", "4:1008: an expression of sizes is too long");
   ExpectSyntaxFault("h = Softmax(x, axis=\"last\")",
                     "4:21: the argument axis takes numbers and expressions of sizes, without quotes");
   ExpectSyntaxFault("h = ConstantFill(x, value=\"H\")",
@@ -163,6 +176,33 @@ TEST(CellErrors, WarningsAreCountedBeyondAHundred) {
   ASSERT_EQ(warnings.size(), 101u);
   EXPECT_TRUE(warnings[99].starts_with("c:105:14: nothing reads what `unread99 = Tanh(x)` writes")) << warnings[99];
   EXPECT_EQ(warnings[100], "… and 30 more");
+}
+
+// Where an axis is given, whichever, it is meant.
+TEST(CellErrors, WarnsOfOperatorsThatMixTheBatch) {
+  const auto warnings = [](const std::string& value) {
+    return Join(
+        WarningsOf(ParseCell(CellOf("param w[H, D]\nh = Tanh(x @ w)\ny = " + value + "\noutput h\noutput y"), "c")),
+        "\n");
+  };
+  for (const std::string type : {"LayerNorm", "Softmax", "LogSoftmax"}) {
+    EXPECT_TRUE(
+        warnings(type + "(h)")
+            .starts_with("c:6:5: " + type +
+                         " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1\n"))
+        << warnings(type + "(h)");
+    EXPECT_EQ(warnings(type + "(h, axis=1)") + warnings(type + "(h, axis=-1)"), "");
+  }
+  for (const std::string type : {"ReduceSum", "ReduceMean"}) {
+    EXPECT_TRUE(
+        warnings("x * " + type + "(h)")
+            .starts_with("c:6:9: " + type +
+                         " is over all dimensions where no axes are given, and the batch is one of them; over the "
+                         "last one it is axes=[-1]\n"))
+        << warnings("x * " + type + "(h)");
+    EXPECT_EQ(warnings(type + "(h, axes=[-1], keepdims=1)"), "");
+  }
+  EXPECT_EQ(warnings("x * ReduceSum(w) + h * Softmax(w)"), "");  // of what has no batch
 }
 
 TEST(CellErrors, DoNotNestForEver) {
@@ -262,6 +302,10 @@ TEST(CellErrors, OfSizes) {
               "invalid argument: c:4:7: \"H/2\" is no size: 3 cannot be divided by 2");
   ExpectFault(CellOf("param w[H - 3, D]\nh = Tanh(x @ w)\noutput h"),
               "invalid argument: c:4:7: the size H - 3 is 0, must be above 0");
+  ExpectFault(CellOf("h = x / (H - 3)\noutput h"),
+              "invalid argument: c:4:7: \"1/(H - 3)\" is no number: it divides by 0");
+  ExpectFault(CellOf("h = x * sqrt(D - H)\noutput h"),
+              "invalid argument: c:4:7: \"sqrt(D - H)\" is no number: it takes the root of -1");
   ExpectFault("cell c(x[9000000000000000000]; ) {\n  y = x\n  output y\n}",
               "shape mismatch: c:1:8: the sizes of [B, 9000000000000000000] multiply to more than 2^63");
   ExpectFault(CellOf("h = Slice(x, starts=[H/2], ends=[D])\noutput h"),
@@ -429,6 +473,36 @@ TEST(CellErrors, OfUses) {
 TEST(CellErrors, OfSizesInArguments) {
   ExpectSyntaxFault("param w[H, D]\nh = Slice(x @ w, starts=[0, 0, K], ends=[-1, -1, -1])\noutput h",
                     "5:5: the argument \"starts\" of Slice has a size K, which the cell does not declare; add: size K");
+}
+
+TEST(CellErrors, OfTheBatchInPlaceOfASize) {
+  const std::string batch = "B stands for the batch in shapes, and is no number that a step knows";
+  ExpectSyntaxFault("h = Reshape(x, shape=[1, B, H]) + h\noutput h",
+                    "4:5: the argument \"shape\" of Reshape has B; " + batch +
+                        "; the batch is -1 in Reshape, as in shape=[1, -1, 4]");
+  ExpectSyntaxFault("h = Slice(x, starts=[0, 0, 0], ends=[1, B, H])\noutput h",
+                    "4:5: the argument \"ends\" of Slice has B; " + batch + "; all of a dimension is from 0 to -1");
+  ExpectSyntaxFault("h = ConstantFill(shape=[1, B, H]) + x\noutput h",
+                    "4:5: the argument \"shape\" of ConstantFill has B; " + batch +
+                        "; ConstantFill(x, …) makes a tensor in the shape of x");
+  ExpectSyntaxFault("h = Scale(x, scale=1/T)\noutput h",
+                    "4:5: the argument \"scale\" of Scale has T; T stands for the steps in shapes, and is no number "
+                    "that a step knows; write what does not depend on it");
+  ExpectSyntaxFault("h = x / B\noutput h", "4:9: there is no blob \"B\" so far; " + batch);
+  ExpectSyntaxFault("param b[H] = 1/B\nh = x + b\noutput h", "4:14: there is no size B so far; " + batch);
+}
+
+// Beside the parameter that was meant, which nothing reads then.
+TEST(CellErrors, OfAProductOfTwoValues) {
+  const std::string product =
+      "`@` multiplies by parameters w[N, D]; two values of the step are multiplied by BatchMatMul(a, b), as matrices "
+      "[1, B, M, K] and [1, B, K, N], or by a * b, element by element\n";
+  ExpectSyntaxFault("param w[H, D]\nh = x @ h\noutput h",
+                    "5:7: " + product + "c:4:7: nothing reads the parameter \"w\"");
+  ExpectSyntaxFault("param w[H, D]\na = Tanh(h)\nh = Tanh(x @ a)\noutput h",
+                    "6:12: " + product + "c:4:7: nothing reads the parameter \"w\"");
+  ExpectSyntaxFault("param w[H, D]\nparam u[H, D]\nh = x @ Tanh(u)\noutput h",
+                    "4:7: nothing reads the parameter \"w\"");
 }
 
 // With the sizes that there are, and of fills too.

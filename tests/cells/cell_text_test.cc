@@ -121,6 +121,20 @@ TEST(ShortCell, NumbersOfArgumentsAreExpressionsOfSizes) {
             "  h = Scale(h_prev, scale=-1/sqrt(2*H))\n  s = Clip(s_prev, min=-1.5/H, max=(H + 0.5)*1e-1)\n");
 }
 
+TEST(ShortCell, NumbersOfExpressionsMayFollowFromSizes) {
+  EXPECT_EQ(Step("h = (h @ u) / sqrt(H)\ns = s * H"),
+            "  h.1 = FC(h_prev, u, axis=-1)\n  h = Scale(h.1, scale=1/sqrt(H))\n  s = Scale(s_prev, scale=H)\n");
+  EXPECT_EQ(Step("h = 2*(H - D)*h/(2*H)\ns = -H * s / -(H + 1)"),
+            "  h.1 = Scale(h_prev, scale=2*(H - D))\n  h = Scale(h.1, scale=1/(2*H))\n"
+            "  s.1 = Scale(s_prev, scale=-H)\n  s = Scale(s.1, scale=1/(-(H + 1)))\n");
+  EXPECT_EQ(Step("h = h + D/H/2 - 1e-5*H\ns = (D - (H - S) + 1)*s"),
+            "  h.1 = ConstantFill(h_prev, value=D/H/2, dtype=1)\n  h.2 = Add(h_prev, h.1)\n"
+            "  h.3 = ConstantFill(h.2, value=(1e-05)*H, dtype=1)\n  h = Sub(h.2, h.3)\n"
+            "  s = Scale(s_prev, scale=D - (H - S) + 1)\n");
+  // Those of numbers alone are numbers.
+  EXPECT_EQ(Step("h = h / sqrt(4)\ns = h"), "  h = Scale(h_prev, scale=0.5)\n  s = Copy(h)\n");
+}
+
 TEST(ShortCell, AnExpressionGoesOnBehindAnOperator) {
   EXPECT_EQ(Step("h =\n  h +\n  s *\n  h\ns = h"),
             "  h.1 = Mul(s_prev, h_prev)\n  h = Add(h_prev, h.1)\n  s = Copy(h)\n");

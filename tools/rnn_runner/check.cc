@@ -199,7 +199,9 @@ const Command kCheck = {
         "what\n"
         "has no kernel there is a problem of a step net and a warning elsewhere, since it runs on the CPU; no GPU is\n"
         "needed. Each problem is printed with its net, operator and blob; the exit status is 1 when there are any.\n"
-        "Operators of a cell of which nothing is read are a warning.",
+        "Operators of a cell of which nothing is read are a warning, and those that go over the whole batch because "
+        "no\n"
+        "axis is given.",
     .example = "rnn_runner check net.pbtxt",
     .flags = CheckFlags(),
     .min_operands = 1,
