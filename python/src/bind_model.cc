@@ -10,6 +10,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/exact_number.h"
 #include "stepnet/core/memory_for.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
@@ -146,12 +147,33 @@ std::shared_ptr<LoadedNet> Load(const TextAndFile& net, const TextAndFile& init,
   });
 }
 
-// Throws kInvalidArgument for what is no option of an optimizer.
-void CheckOption(const std::string& name) {
+// What values the option of an optimizer takes.
+std::string ValuesText(const google::protobuf::FieldDescriptor& option) {
+  using Field = google::protobuf::FieldDescriptor;
+  if (option.cpp_type() == Field::CPPTYPE_BOOL) return "True or False";
+  if (option.cpp_type() == Field::CPPTYPE_INT64) return "a whole number";
+  if (option.cpp_type() != Field::CPPTYPE_ENUM) return "a number";
+  std::vector<std::string> values;
+  for (int i = 0; i < option.enum_type()->value_count(); ++i) {
+    values.push_back(StrCat("\"", InLowerCase(option.enum_type()->value(i)->name()), "\""));
+  }
+  return StrCat(Join(std::vector(values.begin(), values.end() - 1), ", "), " or ", values.back());
+}
+
+// Throws kInvalidArgument for what is no option of an optimizer, or no value of it.
+void CheckOption(const std::string& name, const std::string& value) {
   const google::protobuf::Descriptor& type = *OptimizerDef::descriptor();
   std::vector<std::string> known;
   for (int i = 0; i < type.field_count(); ++i) known.push_back(type.field(i)->name());
-  if (std::ranges::count(known, name) > 0) return;
+  if (const google::protobuf::FieldDescriptor* option = type.FindFieldByName(name)) {
+    try {
+      OptimizerDef alone;
+      return ParseMessageText(StrCat(name, ": ", value), "", &alone);
+    } catch (const Error&) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(name, " is ", InLowerCase(value), "; it must be ", ValuesText(*option)));
+    }
+  }
   throw Error(ErrorCode::kInvalidArgument, StrCat("the optimizer has no option \"", PrintableLine(name), "\"",
                                                   DidYouMean(name, known), "; its options are ", Join(known, ", ")));
 }
@@ -167,18 +189,14 @@ std::shared_ptr<LoadedNet> Train(const TextAndFile& net, const TextAndFile& init
   std::string optimizer;
   for (const nb::handle item : options_of_optimizer.items()) {
     const std::string name = Utf8Of(item[0]), value = Utf8Of(item[1]);
-    CheckOption(name);
+    CheckOption(name, value);
     optimizer += StrCat(name, ": ", value, " ");
     if (const std::optional<double> number = NumberOfDecimal(value)) training.exact[name] = *number;
   }
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
     const InOrderOf device({.device = options.device()});
-    try {
-      ParseMessageText(optimizer, "the optimizer", &training.optimizer);
-    } catch (const Error& error) {
-      throw Error(ErrorCode::kInvalidArgument, error.message());  // it is no file
-    }
+    ParseMessageText(optimizer, "the optimizer", &training.optimizer);
     return std::make_shared<LoadedNet>(ReadModel(GivenAs(net), GivenAs(init), filled), options, training);
   });
 }

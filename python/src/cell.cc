@@ -271,7 +271,10 @@ void Cell::CheckArguments(const std::vector<Tensor>& tensors) const {
       throw Error(ErrorCode::kTypeMismatch,
                   StrCat("the ", KindOf(argument), " \"", input.blob, "\" of ", name_, " is ",
                          NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ", NumpyName(input.dtype),
-                         input.dtype == DType::kInt32 ? " or int64" : ""));
+                         input.dtype == DType::kInt32 ? " or int64" : "",
+                         argument.is_parameter && IsStoredFloat(tensor.dtype())
+                             ? "; load_params(PATH, widen=True) reads it so from a file"
+                             : ""));
     }
     if (argument.is_parameter && !argument.is_start) {
       if (tensor.shape() == argument.shape) continue;

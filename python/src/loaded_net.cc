@@ -257,6 +257,13 @@ std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
     for (const nb::handle key : given.keys()) {
       const std::string name = Utf8Of(key);
       if (std::ranges::count(inputs_, name) > 0) continue;
+      if (std::ranges::count(filled_, name) > 0) {
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            StrCat(Described(), " has no input \"", name, "\": what fills the net gives it (init, or its own file); ",
+                   std::ranges::count(parameters_, name) > 0 ? "net.restore changes it, or " : "",
+                   "leave it out there to give it to each call"));
+      }
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(Described(), " has no input \"", name, "\"", DidYouMean(name, inputs_), "; its inputs are ",
                          Join(inputs_, ", ")));

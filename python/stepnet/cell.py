@@ -64,7 +64,10 @@ class Cell:
         self.params: tuple[Argument, ...] = tuple(Argument(*each) for each in cell.arguments(True))
         """The parameters, of which ``init`` gives values."""
         self.inputs: tuple[Argument, ...] = tuple(Argument(*each) for each in cell.arguments(False))
-        """What else a call is given. :attr:`Net.inputs` are names alone, as files of nets tell neither dtypes nor shapes."""
+        """What else a call is given; what is int32 here, as lengths, may be int64, too.
+
+        :attr:`Net.inputs` are names alone, as files of nets tell neither dtypes nor shapes.
+        """
         self._input_names = frozenset(each.name for each in self.inputs)
         self.outputs: tuple[str, ...] = tuple(cell.outputs)
         """The names of what a call gives."""

@@ -31,7 +31,8 @@ def load_params(
     Args:
         path: the file.
         cell: whose parameters they are. Those that the file has by PyTorch's names, as ``weight_ih_l1_reverse``, get the
-            cell's, ``layer1/reverse/weight_ih``.
+            cell's, ``layer1/reverse/weight_ih``. What its states start from, as ``h_init``, which nets have beside the
+            parameters, is left out where it is what the cell starts from anyway: it is an input of a call.
         prefix: what their names begin with in the file, and not here. Others are not read.
         widen: float16 as float32, exactly, and with a cell either as the cell's dtype. bfloat16, which NumPy does not
             have, always is float32.
@@ -66,7 +67,13 @@ def _of_cell(
     """The parameters by the names of the cell, which are all of them and no others."""
     params, names = dict(given), [each.name for each in cell.params]
     rename_from_torch(names, params)
+    starts = cell._cell.starts()
+    params = {name: array for name, array in params.items() if not _is_the_start(starts.get(name), array)}
     faults = [f"{name!r} is missing" for name in names if name not in params]
+    for name in [name for name in params if name in cell._input_names]:
+        del params[name]
+        other = ", and not what the cell starts from" if name in starts else ""
+        faults.append(f"{name!r} is an input of {cell.name}{other}: load the file without cell, and give it to each call")
     faults += [f"{cell.name} has no parameter {name!r}" for name in params if name not in names]
     if not faults:
         return {name: _fitting(cell, each, params[name], file, widen) for name, each in zip(names, cell.params)}
@@ -75,6 +82,11 @@ def _of_cell(
     raise InvalidArgumentError(
         f"invalid argument: {where} are not the parameters of {cell.name}: {others or '; '.join(faults)}"
     )
+
+
+def _is_the_start(start: numpy.ndarray | None, given: numpy.ndarray) -> bool:
+    """Whether a state that starts from ``given`` does what it does where a call gives nothing."""
+    return start is not None and given.shape[-start.ndim + 2 :] == start.shape[2:] and bool((given == start).all())
 
 
 def _fitting(cell: Cell, param: Argument, given: numpy.ndarray, file: str, widen: bool) -> numpy.ndarray:

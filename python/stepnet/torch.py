@@ -207,7 +207,11 @@ class Module(torch.nn.Module):
     def _inputs_of(self, args: tuple[Any, ...], named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The inputs of a call, by name: the first one may be given by position, or all in a dictionary."""
         if len(args) > 1:
-            raise TypeError(f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given")
+            others = ", ".join(f"{each.name}=…" for each in self.cell.inputs[1:])
+            raise TypeError(
+                f"{self.cell.name} takes one input by position, {self.cell.inputs[0].name}; {len(args)} are given"
+                + (f"; others by name: {others}" if others else "")
+            )
         if not isinstance(args[0], torch.Tensor) and isinstance(args[0], Mapping):
             return inputs_of(args[0], named)
         first = self.cell.inputs[0].name

@@ -10,6 +10,7 @@ from torch.autograd import forward_ad
 from . import _stepnet, errors
 from .cell import Cell
 from .gradients import Array, Given
+from .torch_layers import or_to_torch
 
 
 class Run(torch.autograd.Function):
@@ -65,14 +66,14 @@ class _Gradients(torch.autograd.Function):
         ctx: Any, run: Any, gradients: _stepnet.CallGradients, *tensors: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         """``run``: the context of the call. ``tensors``: the gradients of its outputs, then what it was given."""
-        ctx.name = run.cell.name
+        ctx.cell = run.cell
         return tuple(_gradients(run, gradients, tensors[: len(run.cell.outputs)]))
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
         raise errors.InvalidArgumentError(
-            f"invalid argument: gradients of {ctx.name} are differentiated, and a cell has no second derivatives; detach "
-            "the gradients, take differences of them, or give the cell back by stepnet.to_torch, whose modules have them"
+            f"invalid argument: gradients of {ctx.cell.name} are differentiated, and a cell has no second derivatives; detach "
+            f"the gradients, or take differences of them{or_to_torch(ctx.cell)}"
         )
 
 
@@ -240,7 +241,7 @@ def refuse_tracing(cell: Cell) -> None:
 def traced(cell: Cell, how: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         f"invalid argument: {cell.name} is {how}, and PyTorch sees nothing of what a cell computes; export the cell by "
-        "stepnet.onnx.export, and the modules around it by torch.onnx.export, or give it back by stepnet.to_torch first"
+        f"stepnet.onnx.export, and the modules around it by torch.onnx.export{or_to_torch(cell)}"
     )
 
 
@@ -260,7 +261,7 @@ def _other_ways(cell: Cell) -> dict[str, str]:
     first = cell.inputs[0]
     return {
         "Vmap": f"give what is mapped over as sequences of one batch, the input {first.name!r} as {first.shape}",
-        "Grad": "use backward() or torch.autograd.grad, or give the cell back by stepnet.to_torch first",
+        "Grad": f"use backward() or torch.autograd.grad{or_to_torch(cell)}",
         "Jvp": "use backward() or torch.autograd.grad, or take differences of outputs",
     }
 
@@ -286,5 +287,5 @@ def _refuse_batch(cell: Cell, output_gradients: Sequence[torch.Tensor]) -> None:
         raise errors.InvalidArgumentError(
             f"invalid argument: {cell.name} is given many gradients of its outputs at once (is_grads_batched=True or "
             "vectorize=True of torch.autograd, or vmap around it), and a cell computes for one; call "
-            "torch.autograd.grad(…, retain_graph=True) for each of them, or give the cell back by stepnet.to_torch first"
+            f"torch.autograd.grad(…, retain_graph=True) for each of them{or_to_torch(cell)}"
         )

@@ -32,7 +32,8 @@ def with_conversion(
         if str(tensor.dtype) != f"torch.{each.dtype}":
             whose = "the module's " if each in cell.params else ""
             method = "float" if each.dtype == "float32" else "double"
-            return errors.TypeMismatchError(f"{error}: call {whose}{method}()")
+            told = str(error).partition("; load_params")[0]  # which is of arrays; modules have a method
+            return errors.TypeMismatchError(f"{told}: call {whose}{method}()")
     return error
 
 

@@ -151,6 +151,15 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
     return module
 
 
+def or_to_torch(given: Cell) -> str:
+    """What errors end with that a module of PyTorch would not raise; nothing where ``to_torch`` takes no such cell."""
+    try:
+        layers_of(given)
+    except errors.Error:
+        return ""
+    return ", or give the cell back by stepnet.to_torch, whose modules have it"
+
+
 def tensor_of(what: str, value: Array) -> torch.Tensor:
     """An array or tensor as a tensor without gradients.
 

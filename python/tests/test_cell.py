@@ -321,3 +321,21 @@ def test_outputs_are_pickled(random):
     assert same._fields == outputs._fields and same._names == outputs._names
     assert all(numpy.array_equal(one, other) for one, other in zip(same, outputs))
     assert type(pickle.loads(pickle.dumps(same))) is type(same)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_of_expressions_follow_from_sizes(dtype, random):
+    values = {
+        "scaled": ("(x @ w) / sqrt(D)", lambda x, w: x @ w.T / numpy.sqrt(3)),
+        "divided": ("x / D", lambda x, w: x / 3),
+        "raised": ("1/H + x - D", lambda x, w: x + 1 / 7 - 3),
+        "mixed": ("x * (2*(H - D) / -D)", lambda x, w: x * (2 * (7 - 3) / -3)),
+    }
+    lines = [f"{name} = {value}\n output {name}" for name, (value, _) in values.items()]
+    text = "cell c(x[D]; ) {\n size D = 3\n size H = 7\n param w[D, D]\n " + "\n ".join(lines) + "\n}"
+    cell = stepnet.cell(text, dtype=dtype)
+    params, x = cell.init(1), random.standard_normal((4, 2, 3)).astype(dtype)
+    out, tolerance = cell(params, x=x), 1e-6 if dtype == "float32" else 1e-15
+    for name, (_, expected) in values.items():
+        value = expected(x.astype("float64"), params["w"].astype("float64"))
+        numpy.testing.assert_allclose(out[name], value, rtol=tolerance, atol=tolerance, err_msg=name)

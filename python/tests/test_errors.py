@@ -140,6 +140,27 @@ def test_a_wrong_shape_is_named_with_the_one_that_it_must_be(lstm):
         lstm(params, x=numpy.zeros((1,) * 9, "float32"))
 
 
+@pytest.mark.parametrize("batch", [3, 8])
+@pytest.mark.parametrize("shape", [(8, 4), (1, 8, 4), (3, 8, 4), (8, 8, 4), (4,), (1, 1, 1, 8, 4)])
+def test_the_rank_of_what_a_matrix_starts_from_is_looked_at_first(shape, batch):
+    cell = stepnet.cell("cell c(x[8]; s[8, 4]) {\n s = s * 0.5 + Reshape(x, shape=[1, -1, 8, 1])\n output s\n}")
+    x = numpy.zeros((7, batch, 8), "float32")
+    assert cell({}, x=x, s_init=numpy.ones((1, batch, 8, 4), "float32")).s.shape == (7, batch, 8, 4)
+    refuses(
+        lambda: cell({}, x=x, s_init=numpy.zeros(shape, "float32")),
+        stepnet.ShapeMismatchError,
+        f'the initial state "s_init" is float32 {list(shape)}; it must be [1, B, 8, 4], of a batch of {batch}',
+    )
+
+
+def test_parameters_of_16_bits_are_told_what_widens_them(lstm):
+    refuses(
+        lambda: lstm({name: array.astype("float16") for name, array in lstm.init().items()}, x=X),
+        stepnet.TypeMismatchError,
+        'the parameter "w" of lstm is float16 [16, 5]; it must be float32; load_params(PATH, widen=True) reads it so from a file',
+    )
+
+
 def test_no_elements_are_refused_where_they_do_not_fit(lstm):
     params = lstm.init()
     for shape in [(0,), (2, 3, 0), (0, 0, 0), ()]:

@@ -48,6 +48,16 @@ def test_a_net_of_caffe2_runs_with_its_parameters():
     assert numpy.array_equal(out.probabilities, again.probabilities)
 
 
+def test_what_fills_a_net_is_told_where_a_call_gives_it(tmp_path):
+    net = load(tmp_path, PRODUCT, FILL_PRODUCT)
+    with pytest.raises(stepnet.InvalidArgumentError) as raised:
+        net(x=numpy.zeros((1, 3), "float32"), b=numpy.zeros(2, "float32"))
+    assert (
+        'the net "product" has no input "b": what fills the net gives it (init, or its own file); net.restore changes it, or '
+        "leave it out there to give it to each call"
+    ) in str(raised.value)
+
+
 def char_lm_inputs(net):
     """12 characters, one hot, and states of zeros."""
     assert set(net.inputs) == {"input", "hidden_init", "cell_init", "seq_lengths"}

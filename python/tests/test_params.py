@@ -232,6 +232,24 @@ def test_parameters_of_a_cell_have_its_dtype(lstm, tmp_path):
     )
 
 
+@pytest.mark.parametrize("carry", [False, True])
+def test_what_states_start_from_is_no_parameter(carry, tmp_path):
+    """Nets have it beside the parameters, those of ``rnn_runner train`` included."""
+    text = "cell c(x[D]; h[D], s[D, 2]) {\n size D = 3\n param w[D, D]\n state h initial=0.5\n"
+    cell = stepnet.cell(text + " h = Tanh(x @ w + h)\n s = s + 1\n output h\n output s\n}", carry=carry)
+    params, file = cell.init(), tmp_path / "init.npz"
+    starts = {"h_init": numpy.full((1, 1, 3), 0.5, "float32"), "s_init": numpy.zeros((1, 4, 3, 2), "float32")}
+    stepnet.save_params({f"cell/{name}": array for name, array in {**params, **starts}.items()}, file)
+    if not carry:
+        expect_same(stepnet.load_params(file, cell=cell, prefix="cell/"), params)
+        starts["h_init"][0, 0, 1] = 0
+        stepnet.save_params({**params, **starts}, file)
+    other = "" if carry else ", and not what the cell starts from"
+    with pytest.raises(stepnet.InvalidArgumentError, match=f"'h_init' is an input of c{other}: load the file without cell") as raised:
+        stepnet.load_params(file, cell=cell, prefix="cell/" if carry else "")
+    assert ("s_init" in str(raised.value)) == carry and "no parameter" not in str(raised.value)
+
+
 GRU_IN_A_MODEL = {
     "layer0/weight_ih": "encoder.gru.weight_ih_l0",
     "layer0/weight_hh": "encoder.gru.weight_hh_l0",

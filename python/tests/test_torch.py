@@ -135,7 +135,7 @@ def test_wrong_tensors_are_told(lstm, module):
         module(torch.randn(3, 2, 5, dtype=torch.float64))
     with pytest.raises(stepnet.InvalidArgumentError, match='the input "x" of lstm is missing'):
         module()
-    with pytest.raises(TypeError, match="lstm takes one input by position, x; 2 are given"):
+    with pytest.raises(TypeError, match="lstm takes one input by position, x; 2 are given; others by name: h_init=…, c_init=…"):
         module(torch.randn(3, 2, 5), torch.randn(3, 2, 5))
     with pytest.raises(TypeError, match="the input 'x' of lstm is given twice"):
         module(torch.randn(3, 2, 5), x=torch.randn(3, 2, 5))

@@ -243,7 +243,7 @@ def test_transforms_and_forward_mode_are_refused(module, is_grad_enabled):
             return module(x).h
 
     func, forward_ad = torch.func, torch.autograd.forward_ad
-    by_autograd = "use backward[(][)] or torch.autograd.grad, or give the cell back by stepnet.to_torch"
+    by_autograd = "use backward[(][)] or torch.autograd.grad$"
     by_differences = "use backward[(][)] or torch.autograd.grad, or take differences"
     transforms = [
         ("vmap", "as sequences of one batch, the input 'x' as [[]T, B, 5[]]", lambda: func.vmap(run)(torch.stack([x, x]))),
@@ -329,3 +329,25 @@ def test_calls_follow_whatever_has_changed_since_the_last_one(module):
     expect(x=x)
     module.eval()
     expect(x=x)
+
+
+@pytest.mark.parametrize("of_pytorch", [False, True])
+def test_errors_name_to_torch_where_it_takes_the_cell(of_pytorch, lstm):
+    """The cell of the fixture is no module of PyTorch's; that of ``stepnet.layers`` is."""
+    module = stepnet.torch.Module(stepnet.layers("gru", 5, 4) if of_pytorch else lstm)
+    x = torch.randn(3, 2, 5, requires_grad=True)
+    h = module(x).h
+    gradient = torch.autograd.grad(h.sum(), x, create_graph=True)[0]
+    seeds = torch.ones(2, *h.shape)
+    asked = [
+        lambda: gradient.sum().backward(),
+        lambda: torch.func.grad(lambda given: module(given).h.sum())(x),
+        lambda: torch.autograd.grad(module(x).h, x, seeds, is_grads_batched=True),
+        lambda: torch.jit.trace(module, x),
+        lambda: torch.jit.script(module),
+        lambda: torch.export.export(module, (x,)),
+    ]
+    for ask in asked:
+        with pytest.raises(Exception, match="invalid argument: ") as raised:
+            ask()
+        assert (", or give the cell back by stepnet.to_torch" in str(raised.value)) == of_pytorch

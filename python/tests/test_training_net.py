@@ -161,6 +161,18 @@ def test_what_makes_no_sense_is_refused(tmp_path, options, message):
 
 
 def test_unknown_fields_of_the_optimizer_are_refused(tmp_path):
+    schedules = '"fixed", "step", "exp", "inv", "poly" or "cosine"'
+    for option, value, shown, values in (
+        ("schedule", "linear", "linear", schedules),
+        ("schedule", 7, "7", schedules),
+        ("method", "adamw", "adamw", '"adam" or "sgd"'),
+        ("learning_rate", "high", "high", "a number"),
+        ("decay_every", 0.5, "0.5", "a whole number"),
+        ("nesterov", "often", "often", "True or False"),
+    ):
+        with pytest.raises(stepnet.InvalidArgumentError) as raised:
+            stepnet.train_net(*files(tmp_path), loss="loss", **{option: value})
+        assert str(raised.value) == f"invalid argument: {option} is {shown}; it must be {values}"
     with pytest.raises(stepnet.InvalidArgumentError, match='the optimizer has no option "momentun"; did you mean "momentum"'):
         stepnet.train_net(*files(tmp_path), loss="loss", momentun=1)
     with pytest.raises(TypeError, match="learning_rate is None"):
