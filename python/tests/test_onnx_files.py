@@ -221,6 +221,8 @@ def test_inputs_that_the_graph_does_not_have(tmp_path):
 def test_errors_of_runs_name_the_file(tmp_path):
     node = helper.make_node("Gather", ["w", "i"], ["y"])
     net = loaded(model_of([node], {"i": ints(1, 3)}, {"y": TensorProto.FLOAT}, {"w": W}), tmp_path)
+    with pytest.raises(stepnet.InvalidArgumentError, match='no input "w": it is a parameter, which net.restore changes; its inputs'):
+        net(i=ints(1, 3), w=W)
     with pytest.raises(stepnet.InvalidArgumentError, match='in net "graph"') as caught:
         net(i=ints(1, 4))
     assert str(caught.value).endswith(f"\n  in file {tmp_path / 'model.onnx'}")

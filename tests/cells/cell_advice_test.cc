@@ -187,5 +187,60 @@ TEST(CellAdvice, OfAnAxisThatIsNotGiven) {
             std::string::npos);
 }
 
+// Where an axis is given, whichever, it is meant.
+TEST(CellAdvice, WarnsOfOperatorsThatMixTheBatch) {
+  const auto warnings = [](const std::string& value) {
+    return Join(
+        WarningsOf(ParseCell(CellOf("param w[H, D]\nh = Tanh(x @ w)\ny = " + value + "\noutput h\noutput y"), "c")),
+        "\n");
+  };
+  for (const std::string type : {"LayerNorm", "Softmax", "LogSoftmax"}) {
+    EXPECT_TRUE(
+        warnings(type + "(h)")
+            .starts_with("c:6:5: " + type +
+                         " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1\n"))
+        << warnings(type + "(h)");
+    EXPECT_EQ(warnings(type + "(h, axis=1)") + warnings(type + "(h, axis=-1)"), "");
+  }
+  for (const std::string type : {"ReduceSum", "ReduceMean"}) {
+    EXPECT_TRUE(
+        warnings("x * " + type + "(h)")
+            .starts_with("c:6:9: " + type +
+                         " is over all dimensions where no axes are given, and the batch is one of them; over the "
+                         "last one it is axes=[-1]\n"))
+        << warnings("x * " + type + "(h)");
+    EXPECT_EQ(warnings(type + "(h, axes=[-1], keepdims=1)"), "");
+  }
+  EXPECT_EQ(warnings("x * ReduceSum(w) + h * Softmax(w)"), "");  // of what has no batch
+}
+
+TEST(CellAdvice, OfTheBatchInPlaceOfASize) {
+  const std::string batch = "B stands for the batch in shapes, and is no number that a step knows";
+  ExpectFault("h = Reshape(x, shape=[1, B, H]) + h\noutput h",
+              "4:5: the argument \"shape\" of Reshape has B; " + batch +
+                  "; the batch is -1 in Reshape, as in shape=[1, -1, 4]");
+  ExpectFault("h = Slice(x, starts=[0, 0, 0], ends=[1, B, H])\noutput h",
+              "4:5: the argument \"ends\" of Slice has B; " + batch + "; all of a dimension is from 0 to -1");
+  ExpectFault("h = ConstantFill(shape=[1, B, H]) + x\noutput h",
+              "4:5: the argument \"shape\" of ConstantFill has B; " + batch +
+                  "; ConstantFill(x, …) makes a tensor in the shape of x");
+  ExpectFault("h = Scale(x, scale=1/T)\noutput h",
+              "4:5: the argument \"scale\" of Scale has T; T stands for the steps in shapes, and is no number "
+              "that a step knows; write what does not depend on it");
+  ExpectFault("h = x / B\noutput h", "4:9: there is no blob \"B\" so far; " + batch);
+  ExpectFault("param b[H] = 1/B\nh = x + b\noutput h", "4:14: there is no size B so far; " + batch);
+}
+
+// Beside the parameter that was meant, which nothing reads then.
+TEST(CellAdvice, OfAProductOfTwoValues) {
+  const std::string product =
+      "`@` multiplies by parameters w[N, D]; two values of the step are multiplied by BatchMatMul(a, b), as matrices "
+      "[1, B, M, K] and [1, B, K, N], or by a * b, element by element\n";
+  ExpectFault("param w[H, D]\nh = x @ h\noutput h", "5:7: " + product + "c:4:7: nothing reads the parameter \"w\"");
+  ExpectFault("param w[H, D]\na = Tanh(h)\nh = Tanh(x @ a)\noutput h",
+              "6:12: " + product + "c:4:7: nothing reads the parameter \"w\"");
+  ExpectFault("param w[H, D]\nparam u[H, D]\nh = x @ Tanh(u)\noutput h", "4:7: nothing reads the parameter \"w\"");
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -268,8 +268,9 @@ def argument_of(info: onnx.ValueInfoProto, file: Path) -> Argument:
 def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
     for name in inputs:
         if name not in graph.inputs:
+            hint = ": it is a parameter, which net.restore changes" if name in graph._parameters else ""
             raise InvalidArgumentError(
-                f'invalid argument: the graph "{graph.name}" has no input "{name}"; its inputs are '
+                f'invalid argument: the graph "{graph.name}" has no input "{name}"{hint}; its inputs are '
                 + ", ".join(graph.inputs)
             )
     named: dict[str, tuple[int, str]] = {}
