@@ -85,8 +85,10 @@ def _of_cell(
 
 
 def _is_the_start(start: numpy.ndarray | None, given: numpy.ndarray) -> bool:
-    """Whether a state that starts from ``given`` does what it does where a call gives nothing."""
-    return start is not None and given.shape[-start.ndim + 2 :] == start.shape[2:] and bool((given == start).all())
+    """Whether a state that starts from ``given``, of any batch, does what it does where a call gives nothing."""
+    if start is None or given.ndim != start.ndim or given.shape[0] != start.shape[0] or given.shape[2:] != start.shape[2:]:
+        return False
+    return bool((given == start).all())
 
 
 def _fitting(cell: Cell, param: Argument, given: numpy.ndarray, file: str, widen: bool) -> numpy.ndarray:

@@ -242,6 +242,10 @@ def test_what_states_start_from_is_no_parameter(carry, tmp_path):
     stepnet.save_params({f"cell/{name}": array for name, array in {**params, **starts}.items()}, file)
     if not carry:
         expect_same(stepnet.load_params(file, cell=cell, prefix="cell/"), params)
+        for shape in ((5, 1, 3), (3,), (2, 3), (1, 1, 4), (1, 1, 1, 3)):
+            stepnet.save_params({**params, "h_init": numpy.full(shape, 0.5, "float32")}, file)
+            with pytest.raises(stepnet.InvalidArgumentError, match="'h_init' is an input of c, and not what the cell starts from"):
+                stepnet.load_params(file, cell=cell)
         starts["h_init"][0, 0, 1] = 0
         stepnet.save_params({**params, **starts}, file)
     other = "" if carry else ", and not what the cell starts from"
