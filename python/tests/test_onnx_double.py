@@ -105,6 +105,9 @@ def test_every_operator_is_tried():
     assert NETS.keys() | OF_OTHERS == TABLE.keys()
 
 
+@pytest.mark.skipif(
+    tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 32), reason="the page lists what onnxruntime 1.32 lacks"
+)
 def test_onnxruntime_has_all_operators_of_double_but_those_that_the_page_names(arrays, tmp_path):
     missing = set()
     options = onnxruntime.SessionOptions()
