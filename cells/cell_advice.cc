@@ -169,8 +169,7 @@ std::string AdviceOnTwoValues(const CellSource& source, int k, const std::set<st
   if (!IsShortCell(source.text) || op.type() != "FC" || op.input_size() < 2) return "";
   if (!of_the_step.contains(op.input(1))) return "";
   return "`@` multiplies by parameters w[N, D]; two values of the step are multiplied by BatchMatMul(a, b), as "
-         "matrices "
-         "[1, B, M, K] and [1, B, K, N], or by a * b, element by element";
+         "matrices [1, B, M, K] and [1, B, K, N], or by a * b, element by element";
 }
 
 std::string AdviceOnProduct(const CellSource& source, int k) {

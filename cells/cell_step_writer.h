@@ -61,7 +61,7 @@ class StepWriter {
   // transposed weights [N, D] over the last dimension, `x @ w + b` one FC.
   StepOperand Binary(char sign, const StepOperand& left, const StepOperand& right);
   StepOperand Negative(const StepOperand& value);
-  // Of a number.
+  // The square root; the value is a number.
   StepOperand Root(const StepOperand& value);
   // Adds the operator; gives it as many outputs as it has at least.
   StepOperand Call(OperatorDef op);

@@ -48,8 +48,8 @@ std::vector<std::string> UnreadBlobs(const NetDef& net);
 // does of its second input. Their elements need not be kept for them.
 std::vector<std::string> BlobsReadForShape(const NetDef& net);
 
-// The blobs that `net` reads and nothing gives: neither an operator of it, nor a caller, nor are they among `given`. Those
-// that a problem of its check is about.
+// The blobs that `net` reads and nothing gives: neither an operator of it, nor a caller, nor are they among `given`.
+// Those that a problem of its check is about.
 std::set<std::string> BlobsOfNobody(const NetDef& net, std::span<const NetProblem> problems,
                                     const std::set<std::string>& given = {});
 
