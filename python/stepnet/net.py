@@ -202,6 +202,9 @@ class Net:
                 the outputs and returns the loss with its gradients by outputs, by name.
             wrt, gradient_requests: as for :meth:`vjp`.
             into: the arrays to which gradients are added; see :class:`Pullback`.
+
+        Returns:
+            The loss, and :class:`Gradients` with an array for each blob, in the shape of that.
         """
         given = inputs_of(inputs, named)
         outputs, pullback = self.vjp(given, wrt=wrt, gradient_requests=gradient_requests)

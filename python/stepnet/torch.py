@@ -172,6 +172,7 @@ class Module(torch.nn.Module):
         )
 
     def extra_repr(self) -> str:
+        """The cell, as the module is printed."""
         return self.cell._described(self._is_double())
 
     def _form(self, is_double: bool, device: str = "cpu") -> Cell:
@@ -197,6 +198,16 @@ class Module(torch.nn.Module):
         return str(expected) if expected.type == "cuda" else "cpu"
 
     def forward(self, *args: Any, **inputs: torch.Tensor) -> Any:
+        """Runs the cell over a sequence.
+
+        Args:
+            args: the first input, ``[T, B, …]``, or a dictionary of inputs.
+            inputs: a tensor for each of the cell's inputs, by name, as ``x=x, lengths=n``.
+
+        Returns:
+            A named tuple with a tensor for each output of the cell, ``[T, B, …]`` or ``[1, B, …]`` of the last step; that
+            tensor alone where the module was made for one output.
+        """
         if args:
             inputs = self._inputs_of(args, inputs)
         outputs = self._outputs_of(inputs)
@@ -339,6 +350,7 @@ class Recurrent(Module):
 
     @property
     def input_size(self) -> int:
+        """The last size of the input, ``[T, B, input_size]``."""
         return _sizes(self.cell.inputs[0])[0]
 
     @property
@@ -348,14 +360,17 @@ class Recurrent(Module):
 
     @property
     def num_layers(self) -> int:
+        """How many layers there are, of two directions each where it is bidirectional."""
         return len(self._places) // self._directions
 
     @property
     def bidirectional(self) -> bool:
+        """Whether each layer also goes through the steps from the last one."""
         return self._directions > 1
 
     @property
     def batch_first(self) -> bool:
+        """Whether the input and the output are ``[B, T, …]``."""
         return self._is_batch_major
 
     def flatten_parameters(self) -> None:
@@ -369,6 +384,16 @@ class Recurrent(Module):
     def forward(  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
         self, input: torch.Tensor | PackedSequence, hx: Any = None, **others: Any
     ) -> Any:
+        """Runs as the module of PyTorch does that it stands for.
+
+        Args:
+            input: ``[T, B, D]``, ``[B, T, D]`` with ``batch_first``, ``[T, D]`` of one sequence, or packed sequences.
+            hx: what states start from, ``[layers · directions, B, H]``, of an LSTM a pair of these; zeros where it is None.
+
+        Returns:
+            The output of the last layer, as the input lies, with ``directions · H`` in place of D; and the last states, as
+            ``hx``.
+        """
         if others:
             hint = "; sequences of several lengths are given as a PackedSequence, as pack_padded_sequence(input, lengths) makes it"
             name = next(iter(others))
