@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/tensor.h"
 
 #if defined(STEPNET_CORE_HALF_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -111,6 +112,12 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const T* from) {
 template <class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
   return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
+}
+
+// As LoadPart of core/partial_vectors-inl.h, of elements in bfloat16.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadPart(D d, const BFloat16* from, std::int64_t count) {
+  return LoadBFloat16()(d, LoadPart(StoredBits<D>(), &from->bits, count));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -21,28 +21,32 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Whether masked loads and stores of T leave alone what the mask leaves out. AVX2 has some of 32 and 64 bits alone.
+template <typename T>
+inline constexpr bool kMasksMemory = !HWY_MEM_OPS_MIGHT_FAULT || (HWY_TARGET == HWY_AVX2 && sizeof(T) >= 4);
+
 // The first `count` lanes from memory, which is not touched beyond them; the others are 0.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadPart(D d, const T* from, std::int64_t count) {
-#if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN T lanes[hn::MaxLanes(d)] = {};
-  std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(T));
-  return hn::Load(d, lanes);
-#else
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
-#endif
+  if constexpr (kMasksMemory<T>) {
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
+  } else {
+    HWY_ALIGN T lanes[hn::MaxLanes(d)] = {};
+    std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(T));
+    return hn::Load(d, lanes);
+  }
 }
 
 // Writes the first `count` lanes and nothing else.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE void StorePart(D d, hn::Vec<D> vector, T* to, std::int64_t count) {
-#if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN T lanes[hn::MaxLanes(d)];
-  hn::Store(vector, d, lanes);
-  std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(T));
-#else
-  hn::BlendedStore(vector, hn::FirstN(d, static_cast<size_t>(count)), d, to);
-#endif
+  if constexpr (kMasksMemory<T>) {
+    hn::BlendedStore(vector, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+  } else {
+    HWY_ALIGN T lanes[hn::MaxLanes(d)];
+    hn::Store(vector, d, lanes);
+    std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(T));
+  }
 }
 
 // How a loop over an array loads and stores: whole vectors, or the part of one that the array still has.

@@ -1,7 +1,6 @@
 #include "stepnet/products/gemm_of_rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
@@ -54,14 +53,6 @@ constexpr int kTileRows = 2;
 #endif
 constexpr int kTileColumns = 4;
 
-// The first `count` elements, zeros behind them.
-template <class D, typename W>
-HWY_INLINE hn::Vec<D> LoadFirst(D d, const W* from, size_t count) {
-  HWY_ALIGN W elements[hn::MaxLanes(d)] = {};
-  std::memcpy(elements, from, count * sizeof(W));
-  return LoadElements(d, elements);
-}
-
 // The sums of the lanes of each of four vectors.
 template <class D>
 HWY_INLINE void SumLanes([[maybe_unused]] D d, const hn::Vec<D>* of, float* sums) {
@@ -112,10 +103,7 @@ HWY_NOINLINE void Tile(const OperandsOfRows<W>& of, std::int64_t row, std::int64
   for (; l + lanes <= of.k; l += lanes) {
     add_terms(l, [&](const auto* from) HWY_ATTR { return LoadElements(d, from); });
   }
-  if (l < of.k) {
-    const auto count = static_cast<size_t>(of.k - l);
-    add_terms(l, [&](const auto* from) HWY_ATTR { return LoadFirst(d, from, count); });
-  }
+  if (l < of.k) add_terms(l, [&](const auto* from) HWY_ATTR { return LoadPart(d, from, of.k - l); });
   STEPNET_UNROLL
   for (int i = 0; i < kRows; ++i) {
     float elements[kTileColumns];

@@ -1,7 +1,6 @@
 #include "stepnet/products/gemv.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "stepnet/core/target.h"
@@ -67,19 +66,6 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
   for (; j < n; ++j) SomeVectors<1, 4>(one, k, x, b + j, n, y + j, accumulates);
 }
 
-// The first `count` of a vector, zeros behind them.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, size_t count) {
-  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadFirst(D d, const BFloat16* from, size_t count) {
-  // Masked loads of 16 bits may touch memory behind the last element, on machines that have none.
-  HWY_ALIGN BFloat16 elements[hn::MaxLanes(d)] = {};
-  std::memcpy(elements, from, count * sizeof(BFloat16));
-  return LoadElements(d, elements);
-}
-
 // Rows that are multiplied together, where there are registers for the sums: x is loaded once for all of them, the next
 // row's loads hide what the last sums of a row wait for, and memory is read in several streams. Four rows of float take
 // 0.70 of the time of one after the other in the second cache (768 rows of 256), 0.82 beyond it (4096 rows of 1024).
@@ -118,11 +104,11 @@ HWY_INLINE void DotRows(std::int64_t k, const T* HWY_RESTRICT x, const W* HWY_RE
     }
   }
   for (; l < k; l += lanes) {
-    const auto count = static_cast<size_t>(std::min(lanes, k - l));
-    const auto factor = LoadFirst(v, x + l, count);
+    const std::int64_t count = std::min(lanes, k - l);
+    const auto factor = LoadPart(v, x + l, count);
     STEPNET_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      sums[r][0] = hn::MulAdd(LoadFirst(v, b + r * stride + l, count), factor, sums[r][0]);
+      sums[r][0] = hn::MulAdd(LoadPart(v, b + r * stride + l, count), factor, sums[r][0]);
     }
   }
   STEPNET_UNROLL

@@ -88,7 +88,7 @@ struct Vectors {
   const W* b[kMaxVectors];
   std::int64_t b_stride = 0;
   std::int64_t column[kMaxVectors];  // of C
-  size_t last = 0;                   // columns that the last vector has
+  std::int64_t last = 0;             // columns that the last vector has
 };
 
 // Lines of B that come next, in each row of B, which a tile fetches into the second cache meanwhile.
@@ -112,10 +112,9 @@ HWY_NOINLINE void Tile(const PanelOperands<T, W>& of, std::int64_t row, const Ve
                        bool has_more_rows) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
-  const auto is_there = hn::FirstN(d, at.last);
-  const bool is_whole = at.last == hn::Lanes(d);
+  const bool is_whole = at.last == static_cast<std::int64_t>(hn::Lanes(d));
   const auto load = [&](const T* from, int v) HWY_ATTR {
-    return v + 1 == kVectors && !is_whole ? hn::MaskedLoad(is_there, d, from) : hn::LoadU(d, from);
+    return v + 1 == kVectors && !is_whole ? LoadPart(d, from, at.last) : hn::LoadU(d, from);
   };
   T* const c = of.c + row * of.c_stride;
   V sums[kRows][kVectors];
@@ -159,7 +158,7 @@ HWY_NOINLINE void Tile(const PanelOperands<T, W>& of, std::int64_t row, const Ve
     for (int v = 0; v < kVectors; ++v) {
       T* const to = c + i * of.c_stride + at.column[v];
       if (v + 1 == kVectors && !is_whole) {
-        hn::BlendedStore(sums[i][v], is_there, d, to);
+        StorePart(d, sums[i][v], to, at.last);
       } else {
         hn::StoreU(sums[i][v], d, to);
       }
@@ -238,7 +237,7 @@ class ColumnsInTiles {
     next_->b[next_->count] = b;
     next_->b_stride = width;
     next_->column[next_->count++] = column;
-    next_->last = static_cast<size_t>(count);
+    next_->last = count;
     --left_;
   }
 
