@@ -1,4 +1,5 @@
-// Products of few rows with weights as FC keeps them, [N, K], the other way around, [K, N], and in panels.
+// Products of few rows with weights as FC keeps them, [N, K], the other way around, [K, N], and in panels; and
+// gradients of these weights.
 #include <benchmark/benchmark.h>
 #include <hwy/aligned_allocator.h>
 
@@ -27,6 +28,25 @@ void ProductLayout(benchmark::State& state) {
 BENCHMARK(ProductLayout)
     ->ArgNames({"M", "K", "transposed"})
     ->ArgsProduct({{1, 2, 3, 4, 8, 16, 32, 64}, {64, 256, 512}, {1, 0}});
+
+// Gradients of such weights, of so many rows: the columns of [M, 4K] times those of [M, K], in blocks as plans have
+// them.
+void ProductColumns(benchmark::State& state) {
+  const std::int64_t m = state.range(0), k = state.range(1), n = 4 * k;
+  const std::int64_t block = n / BlocksOfGemm(n, k, m).count;
+  const std::vector<float> x(m * k, 0.1F), dy(m * n, 0.1F);
+  std::vector<float> dw(n * k);
+  for (auto run : state) {
+    for (std::int64_t i = 0; i < n; i += block) {
+      Gemm<float>(block, k, m, {dy.data() + i, n, true}, {x.data(), k}, dw.data() + i * k, k);
+    }
+    benchmark::DoNotOptimize(dw.data());
+  }
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2e-9 * static_cast<double>(m * n * k), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+BENCHMARK(ProductColumns)->ArgNames({"M", "K"})->ArgsProduct({{64, 400, 3200}, {128, 256, 512, 1024}});
 
 // The same products with weights in panels (products/panel_product.h), of all columns or of so many in turn; and what
 // it takes to lay them out.

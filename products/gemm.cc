@@ -15,6 +15,7 @@
 #include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
+#include "stepnet/products/gemm_of_columns.h"
 #include "stepnet/products/gemm_of_rows.h"
 #include "stepnet/products/gemv.h"
 
@@ -202,6 +203,11 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T>
   if (m == 1 && b.transposed && !a.transposed) {
     GemvOfRows(n, k, a.data, b.data, b.stride, c, accumulates);
     return;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (a.transposed && !b.transposed && IsGemmOfColumns(m, n, k)) {
+      return GemmOfColumns(m, n, k, a.data, a.stride, b.data, b.stride, c, c_stride, accumulates);
+    }
   }
 #ifdef STEPNET_HAS_ONEDNN
   if constexpr (std::is_same_v<T, float>) {
