@@ -35,6 +35,17 @@ std::vector<std::pair<int, int>> OperandsByValue(const StepNode& region, const s
   return operands;
 }
 
+// Whether one of the nodes that follow gives all of the value's home anew.
+bool IsOverwritten(const StepGraph& graph, int value, std::span<const StepNode* const> followers) {
+  const StepValue& of = graph.values[value];
+  return std::ranges::any_of(followers, [&](const StepNode* node) {
+    return std::ranges::any_of(node->given(), [&](int other) {
+      const StepValue& later = graph.values[other];
+      return later.home == of.home && later.info == of.info && !later.added;
+    });
+  });
+}
+
 }  // namespace
 
 std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes) {
@@ -42,9 +53,10 @@ std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<c
   for (const StepNode* node : nodes) read.insert(read.end(), node->inputs.begin(), node->inputs.end());
   std::ranges::sort(read);
   std::vector<int> own;
-  for (const StepNode* node : nodes) {
-    for (const int output : node->given()) {
-      const bool is_needed = !uses.IsTemporary(output) || uses.IsAddedTo(graph.values[output].home);
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    for (const int output : nodes[n]->given()) {
+      const bool is_needed = (!uses.IsTemporary(output) && !IsOverwritten(graph, output, nodes.subspan(n + 1))) ||
+                             uses.IsAddedTo(graph.values[output].home);
       const auto readers = std::ranges::equal_range(read, output);
       if (!is_needed && uses.NumReaders(output) == std::ssize(readers)) own.push_back(output);
     }

@@ -14,8 +14,8 @@ namespace stepnet {
 // inputs, each once.
 StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes, std::span<const int> own = {});
 
-// Values that these nodes give, read and need nowhere else: what lives outside, is kept or is read by others is not
-// among them. In ascending order.
+// Values that these nodes give, read and need nowhere else: what lives outside or is kept, unless they overwrite it,
+// and what is read by others is not among them. In ascending order.
 std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes);
 
 // Nodes [begin, end).

@@ -205,7 +205,7 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T>
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (a.transposed && !b.transposed && IsGemmOfColumns(m, n, k)) {
+    if (a.transposed && !b.transposed && IsGemmOfColumns(m, n, k, a.stride)) {
       return GemmOfColumns(m, n, k, a.data, a.stride, b.data, b.stride, c, c_stride, accumulates);
     }
   }

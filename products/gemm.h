@@ -2,8 +2,8 @@
 //
 // Runs on the calling thread alone: how work is cut among threads is for executors to say. Equal inputs and shapes give
 // equal bits. A row times a matrix that is narrow, small or transposed goes to products/gemv.h; of float, few long rows
-// times a matrix that is transposed go to products/gemm_of_rows.h, and a transposed matrix times one of some hundred
-// columns to products/gemm_of_columns.h; else float goes to oneDNN where the library was built with it, double to
+// times a matrix that is transposed go to products/gemm_of_rows.h, and some transposed matrices times others that are
+// not to products/gemm_of_columns.h; else float goes to oneDNN where the library was built with it, double to
 // Eigen. Large products are computed in blocks, between which the run can be stopped.
 #pragma once
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/regions/region_in_place.h"
 #include "stepnet/core/regions/region_places.h"
 #include "stepnet/core/regions/region_roots.h"
 #include "stepnet/core/strings.h"
@@ -86,15 +87,24 @@ class Composer {
           .kind = Kind::kSizes, .part = first_goal, .what = "has elements, and others have none"};
     }
     std::optional<CompositionObstacle> first;
-    for (const Domain& start : StartDomains()) {
-      Compose(start);
-      if (!obstacle_) {
-        CheckRegion(result_.region);
-        return std::move(result_);
+    const auto try_all = [&](const std::vector<Domain>& starts) {
+      for (const Domain& start : starts) {
+        Compose(start);
+        if (!obstacle_) return true;
+        if (!first) first = obstacle_;
       }
-      if (!first) first = obstacle_;
+      return false;
+    };
+    bool is_composed = try_all(StartDomains());
+    for (const std::int64_t columns : is_composed ? std::vector<std::int64_t>() : ColumnsOfBlocks()) {
+      columns_of_block_ = columns;
+      const std::int64_t rows = RegionOf(goals_.front().part).NumElements() / columns;
+      is_composed = try_all({Domain({1, 1, rows, columns}, /*has_row=*/false)});
+      if (is_composed) break;
     }
-    return first ? *std::move(first) : *std::move(obstacle_);
+    if (!is_composed) return first ? *std::move(first) : *std::move(obstacle_);
+    CheckRegion(result_.region);
+    return std::move(result_);
   }
 
  private:
@@ -105,8 +115,8 @@ class Composer {
   // A part that has to be computed at all of its elements.
   struct Goal {
     int part = 0;
-    int place = -1;
-    bool is_by_row = false;  // once a row of the region
+    std::vector<int> places = {};  // one, or one for each block
+    bool is_by_row = false;        // once a row of the region
   };
 
   // Obstacles are no exceptions: plans try many compositions that meet one.
@@ -122,7 +132,11 @@ class Composer {
     }
     if (!obstacle_) Collapse();
     if (!obstacle_) Build();
-    if (!obstacle_) AddInPlace();
+    for (const auto& [read, written] : request_.in_place) {
+      if (obstacle_ || ShareMemory(read, written, &result_)) continue;
+      Refuse(Kind::kInPlace, 0,
+             StrCat(NameOf(written), " cannot overwrite ", NameOf(read), ", of which other elements are read"));
+    }
   }
 
   const Region& RegionOf(int part) const { return parts_[part].region; }
@@ -190,6 +204,23 @@ class Composer {
     return domains;
   }
 
+  // How many columns blocks may have, where some goals have several times as many elements as others: as the parts of
+  // the fewest elements have them, which are the first goal afterwards.
+  std::vector<std::int64_t> ColumnsOfBlocks() {
+    const auto elements = [this](const Goal& goal) { return RegionOf(goal.part).NumElements(); };
+    const auto [fewest, most] = std::ranges::minmax_element(goals_, {}, elements);
+    if (elements(*fewest) == elements(*most) || PartOfRows() >= 0) return {};
+    std::vector<std::int64_t> columns;
+    for (const RegionPart& part : parts_) {
+      const std::int64_t size = part.region.sizes[kRegionDims - 1];
+      if (part.region.NumElements() == elements(*fewest) && size > 0) columns.push_back(size);
+    }
+    std::iter_swap(goals_.begin(), fewest);
+    std::ranges::sort(columns);
+    columns.erase(std::ranges::unique(columns).begin(), columns.end());
+    return columns;
+  }
+
   // False with obstacle_, or when the domain has been cut and all places are to be found again.
   bool PlaceAll() {
     places_.clear();
@@ -218,18 +249,24 @@ class Composer {
     PlaceResult found = AlignElements(domain_, sizes, of_part.keeps_rows);
     goal->is_by_row = !found.index && !found.cut && domain_.has_row && !of_part.keeps_rows;
     if (goal->is_by_row) found = AlignRows(domain_, sizes);
-    if (found.cut) {
-      cut_ = found.cut;
+    BlocksResult blocks = {.first = found};
+    if (!found.index && !found.cut && columns_of_block_ > 0) blocks = AlignBlocks(domain_, sizes, columns_of_block_);
+    if (blocks.first.cut) {
+      cut_ = blocks.first.cut;
       return false;
     }
-    if (!found.index) {
+    if (!blocks.first.index) {
       Refuse(of_part.keeps_rows ? Kind::kRows : Kind::kSizes, goal->part,
              StrCat("a part over [", Join(sizes, ", "), "] in a region over ", domain_.Text()));
       return false;
     }
-    goal->place = PlaceOf(goal->part, *found.index);
-    for (int root = 0; root < static_cast<int>(of_part.roots.size()); ++root) {
-      if (IsGoal(goal->part, root)) Need(goal->place, root);
+    goal->places.clear();
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      const int place = PlaceOf(goal->part, blocks.IndexOf(block));
+      goal->places.push_back(place);
+      for (int root = 0; root < static_cast<int>(of_part.roots.size()); ++root) {
+        if (IsGoal(goal->part, root)) Need(place, root);
+      }
     }
     return true;
   }
@@ -321,7 +358,10 @@ class Composer {
     }
     for (const int tensor : request_.wanted) {
       for (const Giver& giver : givers_.at(tensor)) {
-        if (const Goal* goal = GoalOf(giver.part)) operands.push_back(AddressOf(giver, *goal));
+        const Goal* const goal = GoalOf(giver.part);
+        for (size_t block = 0; goal != nullptr && block < goal->places.size(); ++block) {
+          operands.push_back(AddressOf(giver, goal->places[block]));
+        }
       }
     }
     joined_ = domain_.Joined(operands, /*may_join=*/!has_index);
@@ -338,9 +378,8 @@ class Composer {
   size_t SlotOf(size_t dimension) const { return kRegionDims - joined_.size() + dimension; }
 
   // Where what is wanted lies in the giver's memory.
-  Affine AddressOf(const Giver& giver, const Goal& goal) const {
-    const PartIndex& index = places_[goal.place].index;
-    return domain_.AddressOf(RegionOf(giver.part).outputs[giver.output].memory, index);
+  Affine AddressOf(const Giver& giver, int place) const {
+    return domain_.AddressOf(RegionOf(giver.part).outputs[giver.output].memory, places_[place].index);
   }
 
   std::vector<Expr> NeededRoots(const Place& place) const {
@@ -368,7 +407,9 @@ class Composer {
     for (const int tensor : request_.wanted) {
       for (const Giver& giver : givers_.at(tensor)) AddOutput(giver);
     }
-    for (const Goal& goal : goals_) AddRequirements(goal.place);
+    for (const Goal& goal : goals_) {
+      for (const int place : goal.places) AddRequirements(place);
+    }
   }
 
   // Values of a part's expressions at a place.
@@ -432,15 +473,19 @@ class Composer {
   void AddOutput(const Giver& giver) {
     const Goal* goal = GoalOf(giver.part);
     const RegionOutput& output = RegionOf(giver.part).outputs[giver.output];
-    result_.outputs.push_back(parts_[giver.part].outputs[giver.output]);
+    const int tensor = parts_[giver.part].outputs[giver.output];
     if (goal == nullptr) {
+      result_.outputs.push_back(tensor);
       result_.region.outputs.push_back(NothingOf(output.memory.dtype, result_.region.sizes));
       return;
     }
-    result_.region.outputs.push_back({.value = values_[goal->place].at(output.value.node()),
-                                      .memory = OperandAt(output.memory, AddressOf(giver, *goal)),
-                                      .kind = goal->is_by_row ? RegionOutputKind::kRows : output.kind,
-                                      .adds = output.adds});
+    for (const int place : goal->places) {
+      result_.outputs.push_back(tensor);
+      result_.region.outputs.push_back({.value = values_[place].at(output.value.node()),
+                                        .memory = OperandAt(output.memory, AddressOf(giver, place)),
+                                        .kind = goal->is_by_row ? RegionOutputKind::kRows : output.kind,
+                                        .adds = output.adds});
+    }
   }
 
   void AddRequirements(int place) {
@@ -449,33 +494,12 @@ class Composer {
     }
   }
 
-  void AddInPlace() {
-    Region& region = result_.region;
-    for (const auto& [read, written] : request_.in_place) {
-      const auto output = std::ranges::find(result_.outputs, written);
-      const auto input = std::ranges::find(result_.inputs, read);
-      if (output == result_.outputs.end() || input == result_.inputs.end()) continue;  // it is not both
-      const auto o = output - result_.outputs.begin();
-      const auto i = input - result_.inputs.begin();
-      const RegionOperand &from = region.inputs[i], &to = region.outputs[o].memory;
-      const bool is_alike = region.outputs[o].kind == RegionOutputKind::kElements && from.dtype == to.dtype &&
-                            from.offset == to.offset && from.strides == to.strides;
-      const bool is_alone =
-          std::ranges::count(result_.outputs, written) == 1 && std::ranges::count(result_.inputs, read) == 1;
-      if (!is_alike || !is_alone) {
-        Refuse(Kind::kInPlace, 0,
-               StrCat(NameOf(written), " cannot overwrite ", NameOf(read), ", of which other elements are read"));
-        return;
-      }
-      region.in_place.push_back({.input = static_cast<int>(i), .output = static_cast<int>(o)});
-    }
-  }
-
   std::span<const RegionPart> parts_;
   const CompositionRequest& request_;
   std::map<int, std::vector<Giver>> givers_;  // of tensors
   std::vector<RegionRoots> roots_of_;         // by part
   std::vector<Goal> goals_;
+  std::int64_t columns_of_block_ = 0;  // 0: all goals have as many elements
   Domain domain_;
   std::optional<CutDimension> cut_;              // that what follows is to wait for
   std::optional<CompositionObstacle> obstacle_;  // the first

@@ -10,7 +10,8 @@
 // done where
 // - the parts that give what is wanted, and those that require something, have as many elements as each other, and the
 //   sizes of their dimensions divide each other. A part over the rows of one that computes something of whole rows is
-//   computed once a row;
+//   computed once a row; a part of a few times as many columns, as all gates have beside each of them, in blocks, each
+//   beside the others;
 // - what reads a tensor that a part gives moves along the dimensions of that part, or blocks of them, or repeats them:
 //   the element that it reads at an index must be one and the same sum of offset and index[d] * stride[d] there, for
 //   all indices. It may read several blocks of a part: each is an expression of its own. It may not read what lies

@@ -135,6 +135,42 @@ PlaceResult AlignRows(const Domain& domain, const RegionIndex& sizes) {
   return Align(domain, domain.NumOuter(), sizes, kRegionDims);
 }
 
+PartIndex BlocksResult::IndexOf(std::int64_t block) const {
+  PartIndex index = *first.index;
+  for (int e = 0; e < kRegionDims; ++e) index[e].offset += block * step[e];
+  return index;
+}
+
+// The part is aligned with the domain and, in front of the columns, a dimension of the blocks, which is taken out
+// again.
+BlocksResult AlignBlocks(const Domain& domain, const RegionIndex& sizes, std::int64_t columns) {
+  constexpr std::int64_t kMaxBlocks = 8;
+  const auto product = [](const auto& of) {
+    return std::accumulate(of.begin(), of.end(), std::int64_t{1}, std::multiplies<>());
+  };
+  const std::int64_t elements = product(domain.sizes), wanted = product(sizes);
+  if (elements == 0 || wanted % elements != 0 || wanted / elements > kMaxBlocks) return {};
+  size_t at = domain.sizes.size();
+  for (std::int64_t inner = 1; at > 0 && inner < columns;) inner *= domain.sizes[--at];
+  if (product(std::span(domain.sizes).subspan(at)) != columns || domain.sizes.size() == kMaxDomainDims) return {};
+  BlocksResult blocks{.count = wanted / elements};
+  Domain with_blocks = domain;
+  with_blocks.sizes.insert(with_blocks.sizes.begin() + at, blocks.count);
+  blocks.first = AlignElements(with_blocks, sizes, /*keeps_rows=*/false);
+  const auto block_dimension = static_cast<int>(at);
+  if (std::optional<CutDimension>& cut = blocks.first.cut) {
+    if (cut->dimension == block_dimension) return {};
+    if (cut->dimension > block_dimension) --cut->dimension;
+  }
+  for (int e = 0; blocks.first.index && e < kRegionDims; ++e) {
+    auto& strides = (*blocks.first.index)[e].strides;
+    blocks.step[e] = strides[at];
+    std::shift_left(strides.begin() + at, strides.end(), 1);
+    strides.back() = 0;
+  }
+  return blocks;
+}
+
 PlaceResult IndexAt(const Domain& domain, const Affine& address, const RegionIndex& sizes, const RegionOutput& output) {
   const bool is_of_rows = output.kind == RegionOutputKind::kRows;
   const RegionIndex& strides = output.memory.strides;

@@ -64,6 +64,17 @@ PlaceResult AlignElements(const Domain& domain, const RegionIndex& sizes, bool k
 // The elements of a part as the rows of the domain.
 PlaceResult AlignRows(const Domain& domain, const RegionIndex& sizes);
 
+// A part in blocks of columns, of each of which all elements are those of the domain.
+struct BlocksResult {
+  PlaceResult first = {};
+  std::int64_t count = 1;
+  RegionIndex step = {};  // from a block to the next, along each dimension of the part
+
+  PartIndex IndexOf(std::int64_t block) const;
+};
+// Neither where the part has not a few times as many elements as the domain, which are to be blocks of `columns`.
+BlocksResult AlignBlocks(const Domain& domain, const RegionIndex& sizes, std::int64_t columns);
+
 // The index of a part over `sizes` at which its output, of elements or rows, writes to `address`; none where it does
 // not, or not for all indices in one way.
 PlaceResult IndexAt(const Domain& domain, const Affine& address, const RegionIndex& sizes, const RegionOutput& output);

@@ -66,12 +66,22 @@ TEST(FormRegions, RegionsOfSeveralAreJoinedAndStagesShrink) {
 }
 
 TEST(FormRegions, WhatIsKeptStaysInMemory) {
+  const auto lines = [](const std::string& region, const std::string& end) {
+    const bool is_formed = region.empty();
+    return Step(std::string(kInputs) + (is_formed ? "  region {\n  " : "") + "  a.1: float [1, 4] kept = " + region +
+                "Gelu(x) @0 {}\n" + (is_formed ? "  " : "") + "  b.1: float [1, 4] kept = " + region +
+                "Erf(a.1) @1 {}\n" + end);
+  };
+  EXPECT_EQ(Formed(lines("region ", ""), 0, 2), lines("", "  }\n"));
+}
+
+TEST(FormRegions, WhatIsKeptAndOverwrittenIsInNoMemory) {
   const std::string text = Formed(Step(std::string(kInputs) + "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
                                                               "  a.2: float [1, 4] in a.1 = region Erf(a.1) @1 {}\n"),
                                   0, 2);
   EXPECT_EQ(text, Step(std::string(kInputs) + "  region {\n"
-                                              "    a.1: float [1, 4] kept = Gelu(x) @0 {}\n"
-                                              "    a.2: float [1, 4] in a.1 = Erf(a.1) @1 {}\n"
+                                              "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
+                                              "    a.2: float [1, 4] kept = Erf(a.1) @1 {}\n"
                                               "  }\n"));
 }
 

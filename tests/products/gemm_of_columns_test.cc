@@ -86,8 +86,10 @@ TEST(GemmOfColumns, KeepsItsPromisesOnEveryTarget) {
 
 TEST(GemmOfColumns, IsWhatGemmTakesForManyColumnsOfBoth) {
   constexpr std::int64_t m = 130, n = 260, k = 3000;
-  static_assert(IsGemmOfColumns(m, n, k) && !IsGemmOfColumns(m, 200, k) && !IsGemmOfColumns(100, n, k));
-  const Product product = ProductOfColumns(m, n, k);
+  constexpr std::int64_t stride = 1024;
+  static_assert(IsGemmOfColumns(m, n, k, stride) && !IsGemmOfColumns(m, 200, k, stride) &&
+                !IsGemmOfColumns(100, n, k, stride) && !IsGemmOfColumns(m, n, k, 1000));
+  const Product product = {.m = m, .n = n, .k = k, .a_transposed = true, .b_transposed = false, .a_stride = stride};
   std::vector<float> out = product.Before(false);
   Gemm<float>(m, n, k, product.A(), product.B(), out.data(), product.c_stride);
   EXPECT_TRUE(AreSame(out, Multiply(product, false, m, n)));

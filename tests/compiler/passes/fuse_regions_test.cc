@@ -182,7 +182,7 @@ TEST(FuseRegions, WhatFewRowsShareIsComputedInEach) {
                  "  }\n"));
 }
 
-// No two of these can be one region beyond the halves of a.
+// No two of these can be one region beyond the halves of a: Softmax reads whole rows.
 TEST(FuseRegions, WhereManyCannotBeOneSomeAre) {
   constexpr int kTimes = 12;
   std::string lines = "  a0: float [3, 16] at 0[192 * t]\n";
@@ -199,7 +199,7 @@ TEST(FuseRegions, WhereManyCannotBeOneSomeAre) {
     half("q", "0", "8");
     add(StrCat("c", i, ".1: float [3, 16], n", i, ".1: int32 [2] = region Concat(p", i, ".1, q", i, ".1)"));
     lines += " {arg { name: \"axis\" i: 1 }}\n";
-    add(StrCat("a", i + 1, ".1: float [3, 16] = region Add(", a, ", c", i, ".1)"));
+    add(StrCat("a", i + 1, ".1: float [3, 16] = region Softmax(c", i, ".1)"));
     lines += " {}\n";
   }
   const std::string after = After(Step(lines + StrCat("  ^y: float [3, 16] at 1[192 * t] = a", kTimes, ".1\n")));
@@ -305,16 +305,16 @@ TEST(RegionsApart, SayWhatLiesBetween) {
 
 TEST(RegionsApart, SayThatWhatIsKeptHasOtherRows) {
   const std::string lines =
-      "  g: float [1, 16] at 2\n"
-      "  a.1: float [1, 16]KEPT = region Gelu(g) @0 {}\n"
-      "  h.1: float [1, 4] kept, c.1: float [1, 4] kept = region LSTMUnit(x, h_prev, a.1, t) @1 "
-      "{arg { name: \"sequence_lengths\" i: 0 }}\n";
+      "  g: float [1, 7] at 2\n"
+      "  a.1: float [1, 7]KEPT = region Gelu(g) @0 {}\n"
+      "  b.1: float [1, 4] kept = region Slice(a.1) @1 {arg { name: \"starts\" ints: 0 ints: 0 } "
+      "arg { name: \"ends\" ints: -1 ints: 4 }}\n";
   const auto with = [&](const std::string& kept) {
-    std::string text = "  t: int32 [1] at 3[4 * t]\n" + lines;
+    std::string text = lines;
     return text.replace(text.find("KEPT"), 4, kept);
   };
   const std::string why = WhyApart(with(" kept"), 0, 1);
-  EXPECT_TRUE(why.starts_with("a is needed in memory, too, and LSTMUnit: ")) << why;
+  EXPECT_TRUE(why.starts_with("a is needed in memory, too, and Slice: ")) << why;
   EXPECT_EQ(WhyApart(with(""), 0, 1), "the two could be, but what is near them had to be cut into small regions");
 }
 

@@ -240,6 +240,26 @@ TEST(RegionComposition, MemoryIsSharedWhereEachElementStays) {
   EXPECT_EQ(std::get<CompositionObstacle>(refused).kind, Kind::kInPlace);
 }
 
+// What has the columns of both halves, beside what has those of one.
+TEST(RegionComposition, PartsOfSeveralTimesAsManyColumnsAreComputedInBlocks) {
+  Chain chain{.tensors = {Floats({6, 5}), Floats({6, 5}), Floats({10}), Floats({6, 10})}, .steps = {}};
+  const int half = chain.Add("Gelu", {0}), other = chain.Add("test.Add", {1, half});
+  const int both = chain.Add("test.Join", {half, other}), with_row = chain.Add("test.Add", {both, 2});
+  const int sum = chain.Add("test.Add", {with_row, 3}), first = chain.Add("test.Split", {sum}, 2);
+  const int last = chain.Add("Gelu", {first + 1});
+  EXPECT_TRUE(ExpectSameBits(chain, 4, {half, with_row, sum, last}, 1));
+  EXPECT_TRUE(ExpectSameBits(chain, 4, {with_row, last}, 2));  // the larger one first
+  const auto composed = chain.Compose({.wanted = {half, sum}, .in_place = {{3, sum}}});
+  const Region& region = std::get<ComposedRegion>(composed).region;
+  EXPECT_EQ(region.NumElements(), 30);
+  EXPECT_EQ(region.outputs.size(), 3);
+  EXPECT_EQ(region.in_place.size(), 2);
+  const std::vector<int> unlike = {half, chain.Add("Gelu", {chain.Add("test.Join", {with_row, with_row})})};
+  EXPECT_TRUE(ExpectSameBits(chain, 4, unlike, 3));  // four blocks
+  Chain many{.tensors = {Floats({6, 5}), Floats({6, 45})}, .steps = {}};
+  EXPECT_EQ(ObstacleOf(many, {many.Add("Gelu", {0}), many.Add("Gelu", {1})}).kind, Kind::kSizes);
+}
+
 TEST(RegionComposition, WhatDoesNotFitIsRefused) {
   Chain sizes{.tensors = {Floats({6, 10}), Floats({7})}, .steps = {}};
   const int large = sizes.Add("Gelu", {0}), small = sizes.Add("Gelu", {1});
