@@ -3,16 +3,15 @@
 #include "stepnet/core/expressions/expr.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <memory>
-#include <memory_resource>
 #include <mutex>
 #include <unordered_set>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/expressions/expr_table.h"
+#include "stepnet/core/expressions/node_numbers.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
@@ -196,22 +195,23 @@ Expr Expr::WholeLiteral(std::int64_t value) {
 }
 
 std::vector<const ExprNode*> ExprNodes(std::span<const Expr> roots) {
+  constexpr size_t kUsual = 64;  // nodes, which few expressions outgrow
   std::vector<const ExprNode*> order;
-  std::byte memory[4096];  // which few expressions outgrow
-  std::pmr::monotonic_buffer_resource resource(memory, sizeof(memory));
-  std::pmr::unordered_set<const ExprNode*> met(&resource);
+  order.reserve(kUsual);
+  NodeNumbers met;
   struct Visit {
     const ExprNode* node;
     int next;  // operand
   };
   std::vector<Visit> path;
+  path.reserve(kUsual);
   for (const Expr& root : roots) {
-    if (met.insert(root.node()).second) path.push_back({root.node(), 0});
+    if (met.Add(root.node(), 0)) path.push_back({root.node(), 0});
     while (!path.empty()) {
       auto& [node, next] = path.back();
       if (next < node->num_operands) {
         const ExprNode* operand = node->operands[next++];
-        if (met.insert(operand).second) path.push_back({operand, 0});
+        if (met.Add(operand, 0)) path.push_back({operand, 0});
       } else {
         order.push_back(node);
         path.pop_back();

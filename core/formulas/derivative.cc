@@ -17,6 +17,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/expressions/expr_text.h"
+#include "stepnet/core/expressions/node_numbers.h"
 #include "stepnet/core/formulas/derivative_flow.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
@@ -90,7 +91,7 @@ class Derivation {
     AddSteps();
     for (const DerivativeOutput& output : outputs_) {
       if (!output.gradient.defined()) continue;
-      Step& step = steps_[index_.at(output.value.node())];
+      Step& step = steps_[index_.Find(output.value.node())];
       Flow& into = output.is_row ? step.by_row : step.by_element;
       into = Sum(into, {.value = output.gradient});
     }
@@ -172,7 +173,7 @@ class Derivation {
     }
     const std::vector<const ExprNode*> nodes = ExprNodes(roots);
     rules_.rounds_once = std::ranges::count(nodes, ExprOp::kMulAdd, &ExprNode::op) > 0;
-    for (size_t i = 0; i < nodes.size(); ++i) index_.emplace(nodes[i], i);
+    for (size_t i = 0; i < nodes.size(); ++i) index_.Add(nodes[i], static_cast<int>(i));
     const std::unordered_map<const ExprNode*, Expr> stored = StoredNodes(nodes);
     steps_.reserve(nodes.size());
     for (const ExprNode* node : nodes) {
@@ -208,19 +209,19 @@ class Derivation {
   // Whether all that reads a node does so where `condition` selects `branch` (1: where it holds).
   bool IsReadUnder(std::span<const ExprNode* const> nodes, const ExprNode* node, const ExprNode* condition,
                    int branch) const {
-    const auto found = index_.find(node);
-    if (found == index_.end()) return false;
+    const int found = index_.Find(node);
+    if (found < 0) return false;
     std::vector<bool> is_under(nodes.size(), true);
     for (const DerivativeOutput& output : outputs_) {
-      if (output.gradient.defined()) is_under[index_.at(output.value.node())] = false;
+      if (output.gradient.defined()) is_under[index_.Find(output.value.node())] = false;
     }
-    for (size_t reader = nodes.size(); reader-- > found->second;) {
+    for (size_t reader = nodes.size(); reader-- > static_cast<size_t>(found);) {
       const bool selects = nodes[reader]->op == ExprOp::kWhere && nodes[reader]->operands[0] == condition;
       for (int i = 0; i < nodes[reader]->num_operands; ++i) {
-        if (!is_under[reader] && !(selects && i == branch)) is_under[index_.at(nodes[reader]->operands[i])] = false;
+        if (!is_under[reader] && !(selects && i == branch)) is_under[index_.Find(nodes[reader]->operands[i])] = false;
       }
     }
-    return is_under[found->second];
+    return is_under[found];
   }
 
   // The node over what is stored.
@@ -252,8 +253,8 @@ class Derivation {
     return std::ranges::count_if(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
   }
 
-  const Step& At(const ExprNode* node) const { return steps_[index_.at(node)]; }
-  Step& Operand(const Step& step, int i) { return steps_[index_.at(step.node->operands[i])]; }
+  const Step& At(const ExprNode* node) const { return steps_[index_.Find(node)]; }
+  Step& Operand(const Step& step, int i) { return steps_[index_.Find(step.node->operands[i])]; }
 
   // All that flows into a node.
   Flow Arrived(const Step& step) const {
@@ -270,9 +271,9 @@ class Derivation {
 
   InputGradient GradientOf(const Expr& input) const {
     InputGradient gradient;
-    const auto found = index_.find(input.node());
-    if (found == index_.end()) return gradient;
-    const Step& step = steps_[found->second];
+    const int found = index_.Find(input.node());
+    if (found < 0) return gradient;
+    const Step& step = steps_[found];
     const Flow flow = step.is_active ? Arrived(step) : Flow();
     gradient.reach = flow.value.defined() ? InputGradient::Reach::kFlows : InputGradient::Reach::kStopped;
     if (flow.value.defined()) gradient.value = flow.Selected();
@@ -462,7 +463,7 @@ class Derivation {
   const DerivativeOptions& options_;
   FlowRules rules_;
   std::vector<Step> steps_;
-  std::unordered_map<const ExprNode*, size_t> index_;
+  NodeNumbers index_;  // of steps
 };
 
 }  // namespace

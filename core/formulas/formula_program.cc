@@ -65,11 +65,11 @@ bool FormulaProgram::HasShapesOf(const OpRun& run) const {
 void FormulaProgram::Prepare() const {
   std::call_once(once_, [this] {
     if (may_be_flat_) {
-      RegionProgram flat(Flattened(formula_.region));
+      RegionProgram flat = RegionProgram::OfChecked(Flattened(formula_.region));
       is_flat_ = flat.is_flat();
       if (is_flat_) program_.emplace(std::move(flat));
     }
-    if (!is_flat_) program_.emplace(formula_.region);
+    if (!is_flat_) program_.emplace(RegionProgram::OfChecked(formula_.region));
     if (is_flat_ && program_->direct() != nullptr) UseDirect(*program_->direct());
     if (!reads_run_values_) UseSimple(program_->simple());
   });

@@ -38,7 +38,6 @@ struct RegionProgram::Codes {
   RegionSimple simple;  // without code: the program is not
 
   explicit Codes(const Region& given) {
-    CheckRegion(given);
     if (HasStoredSums(given)) stores_sums = given;
     Compile(stores_sums ? WithFloatSums(given) : given);
   }
@@ -106,7 +105,14 @@ struct RegionProgram::Codes {
   }
 };
 
-RegionProgram::RegionProgram(const Region& region) : codes_(std::make_unique<Codes>(region)) {}
+RegionProgram::RegionProgram(const Region& region) {
+  CheckRegion(region);
+  codes_ = std::make_unique<const Codes>(region);
+}
+RegionProgram::RegionProgram(std::unique_ptr<const Codes> codes) : codes_(std::move(codes)) {}
+RegionProgram RegionProgram::OfChecked(const Region& region) {
+  return RegionProgram(std::make_unique<const Codes>(region));
+}
 RegionProgram::RegionProgram(RegionProgram&&) noexcept = default;
 RegionProgram& RegionProgram::operator=(RegionProgram&&) noexcept = default;
 RegionProgram::~RegionProgram() = default;

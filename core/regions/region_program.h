@@ -4,8 +4,8 @@
 // How a program is made: values, how often each is computed and in which phase of a row (region_values), what one
 // kernel computes (region_patterns), the region of each kind of row where rows are of two kinds (region_split),
 // instructions (region_compile, region_instructions), lengths of blocks and places of slots (region_layout); and run:
-// region_run and region_simple, with region_kernels, region_chains, region_gates, region_row_operands and
-// region_reductions.
+// region_run and region_simple, with region_position, region_kernels, region_chains, region_gates, region_row_operands
+// and region_reductions.
 //
 // Results are those of EvaluateRegion bit for bit (but for what a NaN holds), in however many parts and on whatever
 // vectors it runs. A program is immutable; any number of threads may run it at once.
@@ -28,6 +28,8 @@ class RegionProgram {
  public:
   // Throws as CheckRegion.
   explicit RegionProgram(const Region& region);
+  // The same of a region that has been checked.
+  static RegionProgram OfChecked(const Region& region);
   RegionProgram(RegionProgram&&) noexcept;
   RegionProgram& operator=(RegionProgram&&) noexcept;
   ~RegionProgram();
@@ -58,6 +60,8 @@ class RegionProgram {
 
  private:
   struct Codes;
+  explicit RegionProgram(std::unique_ptr<const Codes> codes);
+
   std::unique_ptr<const Codes> codes_;
 };
 

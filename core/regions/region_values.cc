@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
+#include "stepnet/core/expressions/node_numbers.h"
 #include "stepnet/core/regions/joined_dimensions.h"
 #include "stepnet/core/regions/region_patterns.h"
 #include "stepnet/core/regions/region_sums.h"
@@ -38,21 +38,21 @@ class Finder {
 
   // Whether anything but messages asks for each of these values.
   std::vector<bool> AreAskedFor(const std::vector<const ExprNode*>& order) const {
-    std::unordered_map<const ExprNode*, size_t> number;
+    NodeNumbers number;
     std::vector<bool> asked(order.size());
     for (size_t i = 0; i < order.size(); ++i) {
-      number.emplace(order[i], i);
+      number.Add(order[i], static_cast<int>(i));
       for (int k = 0; k < order[i]->num_operands; ++k) {
-        if (!IsPlaceInMessage(order[i], k)) asked[number.at(order[i]->operands[k])] = true;
+        if (!IsPlaceInMessage(order[i], k)) asked[number.Find(order[i]->operands[k])] = true;
       }
     }
-    for (const RegionOutput& output : region_.outputs) asked[number.at(output.value.node())] = true;
+    for (const RegionOutput& output : region_.outputs) asked[number.Find(output.value.node())] = true;
     return asked;
   }
 
   void ReadNodes(const std::vector<const ExprNode*>& order) {
-    std::unordered_map<const ExprNode*, int> number;
-    number.reserve(order.size());
+    NodeNumbers number;
+    values_.all.reserve(order.size());
     std::vector<bool> asked;  // where there are messages
     const auto requires_something = [](const ExprNode* expr) { return expr->op == ExprOp::kRequire; };
     if (std::ranges::any_of(order, requires_something)) asked = AreAskedFor(order);
@@ -63,7 +63,7 @@ class Finder {
       if (expr->op == ExprOp::kIndex && !asked.empty() && !asked[i]) continue;
       RegionValue node{.expr = expr, .num_operands = expr->num_operands};
       for (int k = 0; k < expr->num_operands; ++k) {
-        node.operands[k] = IsPlaceInMessage(expr, k) ? node.operands[0] : number.at(expr->operands[k]);
+        node.operands[k] = IsPlaceInMessage(expr, k) ? node.operands[0] : number.Find(expr->operands[k]);
         ++values_.all[node.operands[k]].uses;
       }
       if (expr->op == ExprOp::kRequire) {
@@ -71,11 +71,11 @@ class Finder {
         code_->requirements.push_back(Expr::Of(expr));
       }
       keeps_rows_ |= node.is_reduction();
-      number.emplace(expr, static_cast<int>(values_.all.size()));
+      number.Add(expr, static_cast<int>(values_.all.size()));
       values_.all.push_back(node);
     }
     for (const RegionOutput& output : region_.outputs) {
-      values_.outputs.push_back(number.at(output.value.node()));
+      values_.outputs.push_back(number.Find(output.value.node()));
       ++values_.all[values_.outputs.back()].uses;
       keeps_rows_ |= output.kind != RegionOutputKind::kElements;
     }
