@@ -15,17 +15,28 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-template <typename T>
-void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
-  const hn::ScalableTag<T> d;
+// The last vector of a row may write into the next ones, which come later, and never behind the last one.
+template <typename D, typename T = hn::TFromD<D>>
+void SpreadBy(D d, const T* from, T* to, std::int64_t rows, std::int64_t n) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  T* to = static_cast<T*>(out);
+  const std::int64_t beyond = (n + lanes - 1) / lanes * lanes - n;  // of a row
+  const std::int64_t rows_to_keep = n == 0 ? rows : std::min(rows, (beyond + n - 1) / n);
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    const auto values = hn::Set(d, static_cast<const T*>(from)[row]);
+    const auto values = hn::Set(d, from[row]);
+    const std::int64_t whole = row < rows - rows_to_keep ? n : n - lanes + 1;  // where vectors begin that are whole
     std::int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) hn::StoreU(values, d, to + i);
+    for (; i < whole; i += lanes) hn::StoreU(values, d, to + i);
     if (i < n) StorePart(d, values, to + i, n - i);
   }
+}
+
+template <typename T>
+void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
+  const T* const x = static_cast<const T*>(from);
+  T* const y = static_cast<T*>(out);
+  if (n <= 4) return SpreadBy(hn::CappedTag<T, 4>(), x, y, rows, n);
+  if (n <= 8) return SpreadBy(hn::CappedTag<T, 8>(), x, y, rows, n);
+  SpreadBy(hn::ScalableTag<T>(), x, y, rows, n);
 }
 
 void SpreadForTarget(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
@@ -96,6 +107,11 @@ void ForBytes(std::int64_t bytes, const Fn& fn) {
 
 void CopyRows(const char* from, std::int64_t from_step, char* to, std::int64_t to_step, const BlockRows& rows) {
   if (rows.columns == 0) return;
+  const std::int64_t row_bytes = rows.columns * rows.bytes;
+  if (from_step == row_bytes && to_step == row_bytes) {
+    std::memcpy(to, from, static_cast<size_t>(rows.rows * row_bytes));
+    return;
+  }
   HWY_DYNAMIC_DISPATCH(CopyRowsForTarget)(from, from_step, to, to_step, rows.bytes, rows.columns, rows.rows);
 }
 

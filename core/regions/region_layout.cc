@@ -141,11 +141,14 @@ class Layout {
       for (const int operand : code_.memory_operands) bytes += code_.operands[operand].bytes;
     }
     const bool has_phases = code_.phases.size() > 1;
+    // What is computed of a few rows takes as long as of a vector of them: blocks have more rows then, as many as leave
+    // room for memory in the first cache.
+    const bool has_row_values = code_.joins_rows && !code_.phases[0].row.empty();
     const RegionSizes& sizes = kCpuTarget.regions;
-    const std::int64_t cache = !has_phases        ? sizes.block_bytes
-                               : slots_.cuts_rows ? sizes.block_bytes_beside_row
-                                                  : sizes.block_bytes_of_rows;
-    std::int64_t width = kMaxBlock;
+    const std::int64_t cache = !has_phases && !has_row_values ? sizes.block_bytes
+                               : slots_.cuts_rows             ? sizes.block_bytes_beside_row
+                                                              : sizes.block_bytes_of_rows;
+    std::int64_t width = !has_phases && has_row_values && bytes > 0 ? 4 * kRegionBlock : kMaxBlock;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {

@@ -7,6 +7,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expressions/expr_evaluate.h"
 #include "stepnet/core/regions/region_copies.h"
+#include "stepnet/core/regions/region_position.h"
 #include "stepnet/core/regions/region_simple.h"
 
 namespace stepnet {
@@ -46,18 +47,10 @@ std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int
 namespace {
 
 // One run of one part.
-class Runner {
+class Runner : private RegionPosition {
  public:
-  Runner(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs, char* memory)
-      : code_(code), inputs_(inputs), outputs_(outputs), buffers_(memory + code.buffers_at) {
-    slots_ = reinterpret_cast<char**>(memory);
-    rows_ = reinterpret_cast<char**>(memory + code.rows_at);
-    bases_ = rows_ + code.operands.size();
-    for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
-    char** slot = slots_ + code.memory_operands.size();
-    for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
-    for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers_ + offset;
-  }
+  Runner(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, char* memory)
+      : RegionPosition(code, inputs, outputs, memory) {}
 
   // The elements [begin, end) of a flat program.
   void RunFlat(std::int64_t begin, std::int64_t end) {
@@ -140,13 +133,6 @@ class Runner {
   }
 
  private:
-  char* Base(int operand) const {
-    const char* first = operand < code_.num_inputs ? static_cast<const char*>(inputs_[operand])
-                                                   : static_cast<char*>(outputs_[operand - code_.num_inputs]);
-    const RegionCode::Operand& of = code_.operands[operand];
-    return const_cast<char*>(first) + of.offset * of.bytes;
-  }
-
   // Values of the run.
   void SetUp() {
     for (const auto& [operand, slot] : code_.run_loads) {
@@ -175,28 +161,6 @@ class Runner {
     }
   }
 
-  void GoToRow(std::int64_t row) {
-    row_ = row;
-    column_ = 0;
-    slots_column_ = -1;
-    if (code_.sizes[0] * code_.sizes[1] == 1) {
-      index_[2] = row;
-      for (size_t i = 0; i < code_.operands.size(); ++i) {
-        const RegionCode::Operand& of = code_.operands[i];
-        rows_[i] = bases_[i] + row * of.strides[2] * of.bytes;
-      }
-      return;
-    }
-    index_[2] = row % code_.sizes[2];
-    index_[1] = row / code_.sizes[2] % code_.sizes[1];
-    index_[0] = row / code_.sizes[2] / code_.sizes[1];
-    for (size_t i = 0; i < code_.operands.size(); ++i) {
-      const RegionCode::Operand& of = code_.operands[i];
-      const std::int64_t at = index_[0] * of.strides[0] + index_[1] * of.strides[1] + index_[2] * of.strides[2];
-      rows_[i] = bases_[i] + at * of.bytes;
-    }
-  }
-
   // The columns [begin, end) of as many rows as a block holds.
   void RunBlocks(std::int64_t begin, std::int64_t end) {
     const std::int64_t width = code_.joins_rows ? end - begin : code_.width;
@@ -218,113 +182,12 @@ class Runner {
     }
   }
 
-  void GoToColumn(std::int64_t at) {
-    column_ = at;
-    if (slots_column_ == at) return;  // as in all phases of a row that is one block
-    slots_column_ = at;
-    for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
-      const int operand = code_.memory_operands[i];
-      slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
-    }
-    for (const auto& [slot, offset, element] : code_.kept) slots_[slot] = buffers_ + offset + at * element;
-  }
-
   // The columns from `at` on.
   void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
     const std::int64_t n = num_rows_ * num_columns_;
     CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     GoToColumn(at);
     for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
-  }
-
-  void LoadElements(const RegionMove& move, std::int64_t at) {
-    ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { LoadBlock(memory, block, rows); });
-  }
-  void StoreElements(const RegionMove& move, std::int64_t at) {
-    ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { StoreBlock(block, memory, rows); });
-  }
-  void AddElements(int operand, const char* from, std::int64_t at) {
-    const RegionCode::Operand& of = code_.operands[operand];
-    ForRows(operand, [&](std::int64_t i, char* row) {
-      AddStrided(from + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3], of.dtype,
-                 num_columns_);
-    });
-  }
-
-  // Whether there are several rows, whose elements in an operand of rows are one after the other.
-  bool HasRowsTogether(int operand) const {
-    return num_rows_ > 1 && code_.operands[operand].strides[2] == 1 && code_.sizes[0] * code_.sizes[1] == 1;
-  }
-
-  // One element of each row.
-  void LoadOfRows(int operand, char* to) {
-    const std::int64_t bytes = code_.operands[operand].bytes;
-    if (HasRowsTogether(operand)) {
-      std::memcpy(to, rows_[operand], static_cast<size_t>(num_rows_ * bytes));
-      return;
-    }
-    ForRows(operand, [&](std::int64_t i, const char* row) { CopyElement(to + i * bytes, row, bytes); });
-  }
-  void StoreOfRows(int operand, const char* from) {
-    const std::int64_t bytes = code_.operands[operand].bytes;
-    if (HasRowsTogether(operand)) {
-      std::memcpy(rows_[operand], from, static_cast<size_t>(num_rows_ * bytes));
-      return;
-    }
-    ForRows(operand, [&](std::int64_t i, char* row) { CopyElement(row, from + i * bytes, bytes); });
-  }
-  void AddOfRows(int operand, const char* from) {
-    const RegionCode::Operand& of = code_.operands[operand];
-    ForRows(operand, [&](std::int64_t i, char* row) { AddStrided(from + i * of.bytes, row, 0, of.dtype, 1); });
-  }
-
-  // Calls fn(memory of the operand, of the slot, rows) for all rows of the block, from the column `at` on.
-  template <typename Fn>
-  void ForBlocks(const RegionMove& move, std::int64_t at, const Fn& fn) {
-    const RegionCode::Operand& of = code_.operands[move.operand];
-    BlockRows rows{.rows = num_rows_,
-                   .columns = num_columns_,
-                   .bytes = of.bytes,
-                   .row_step = of.strides[2] * of.bytes,
-                   .stride = of.strides[3]};
-    const std::int64_t column = at * of.strides[3] * of.bytes;
-    if (code_.sizes[0] * code_.sizes[1] == 1) return fn(rows_[move.operand] + column, slots_[move.slot], rows);
-    std::int64_t index[] = {index_[0], index_[1], index_[2]};
-    for (std::int64_t i = 0; i < num_rows_; i += rows.rows) {
-      rows.rows = std::min(num_rows_ - i, code_.sizes[2] - index[2]);
-      char* const block = slots_[move.slot] + i * num_columns_ * of.bytes;
-      fn(bases_[move.operand] + column + OffsetOf(of, index), block, rows);
-      index[2] += rows.rows - 1;
-      GoToNext(index);
-    }
-  }
-
-  static std::int64_t OffsetOf(const RegionCode::Operand& of, const std::int64_t (&index)[3]) {
-    return (index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2]) * of.bytes;
-  }
-
-  // Calls fn(i, where row i of the block begins in the operand).
-  template <typename Fn>
-  void ForRows(int operand, const Fn& fn) {
-    const RegionCode::Operand& of = code_.operands[operand];
-    char* row = rows_[operand];
-    if (code_.sizes[0] * code_.sizes[1] == 1) {
-      for (std::int64_t i = 0; i < num_rows_; ++i, row += of.strides[2] * of.bytes) fn(i, row);
-      return;
-    }
-    std::int64_t index[] = {index_[0], index_[1], index_[2]};
-    for (std::int64_t i = 0; i < num_rows_; ++i) {
-      fn(i, bases_[operand] + OffsetOf(of, index));
-      GoToNext(index);
-    }
-  }
-
-  void GoToNext(std::int64_t (&index)[3]) const {
-    if (++index[2] < code_.sizes[2]) return;
-    index[2] = 0;
-    if (++index[1] < code_.sizes[1]) return;
-    index[1] = 0;
-    ++index[0];
   }
 
   void Execute(const RegionInstruction& instruction, std::int64_t n) {
@@ -373,20 +236,6 @@ class Runner {
     DrawUniform(operands, static_cast<unsigned>(draw.number), draw.dtype, out, n);
   }
 
-  void FillIndex(int dimension, std::int64_t* out) const {
-    std::int64_t index[] = {index_[0], index_[1], index_[2]};
-    for (std::int64_t i = 0; i < num_rows_; ++i) {
-      out[i] = index[dimension];
-      GoToNext(index);
-    }
-  }
-
-  void FillColumns(std::int64_t* out) const {
-    for (std::int64_t row = 0; row < num_rows_; ++row) {
-      for (std::int64_t i = 0; i < num_columns_; ++i) *out++ = column_ + i;
-    }
-  }
-
   std::int64_t IndexOfElement(int dimension, std::int64_t element) const {
     for (int d = kRegionDims - 1; d > dimension; --d) element /= code_.sizes[d];
     return element % code_.sizes[dimension];
@@ -421,22 +270,9 @@ class Runner {
     }
   }
 
-  const RegionCode& code_;
-  std::span<const void* const> inputs_;
-  std::span<void* const> outputs_;
-  char* buffers_;
-  char** slots_;
-  char** rows_;                 // the first element of the row, of each operand
-  char** bases_;                // and of all rows
   std::int64_t first_row_ = 0;  // of those that are run
   std::int64_t first_column_ = 0;
-  std::int64_t row_ = 0;
-  std::int64_t index_[3] = {};
-  std::int64_t column_ = 0;         // the first of the block
-  std::int64_t slots_column_ = -1;  // that slots are at
   std::int64_t splat_elements_ = code_.width;
-  std::int64_t num_rows_ = 1;
-  std::int64_t num_columns_ = 0;
   std::int64_t fault_element_ = -1;
   int fault_requirement_ = 0;
   std::vector<ExprScalar> fault_values_ = {};

@@ -131,7 +131,8 @@ class Finder {
         stride *= code_->sizes[d];
       }
       const RegionIndex& strides = operand.strides;
-      return is_dense || (strides[0] == 0 && strides[1] == 0 && strides[2] == 0);  // which is copied once a run
+      const bool is_of_columns = strides[0] == 0 && strides[1] == 0 && strides[2] == 0;  // which is copied once a run
+      return is_dense || is_of_columns || strides[3] == 0;
     };
     return std::ranges::all_of(code_->operands, needs_no_copy) ? kCpuTarget.regions.short_dense_row
                                                                : kCpuTarget.regions.short_row;

@@ -60,6 +60,34 @@ TEST(RegionRows, ReadsValuesOfRows) {
   EXPECT_NE(text_of(Max(x, row)).find("spread"), std::string::npos);
 }
 
+// Rows that are one after the other but for values of rows and one row for all: a block holds several, as many as fill
+// a vector where something is computed of their values.
+TEST(RegionRows, JoinsRowsOfOuterProducts) {
+  const Expr of_row = Expr::Input(1, "of_row", DType::kFloat), of_column = Expr::Input(2, "of_column", DType::kFloat);
+  const Expr product = Exp(-of_row * x) + Tanh(of_row) * of_column;
+  for (const std::int64_t matrices : {1, 3}) {
+    for (const std::int64_t columns : {3, 4, 7, 16, 31, 64, 130, 600}) {
+      constexpr std::int64_t kRows = 37;
+      const std::int64_t all = matrices * kRows;
+      const auto elements =
+          RegionOperand{.dtype = DType::kFloat, .size = all * columns, .strides = {0, kRows * columns, columns, 1}};
+      const Region region{
+          .sizes = {1, matrices, kRows, columns},
+          .inputs = {elements,
+                     {.dtype = DType::kFloat, .size = all, .strides = {0, kRows, 1, 0}},
+                     {.dtype = DType::kFloat, .size = matrices * columns, .strides = {0, columns, 0, 1}}},
+          .outputs = {{.value = product, .memory = elements}}};
+      SCOPED_TRACE(testing::Message() << matrices << " matrices of " << columns << " columns");
+      ExpectLikeDefinition(region, 5);
+      const std::string text = RegionProgram(region).Text();
+      EXPECT_EQ(text.find(" in rows") != std::string::npos, columns < 512) << text;
+      if (columns == 64) {
+        EXPECT_NE(text.find("blocks of 1024 in rows"), std::string::npos) << text;
+      }
+    }
+  }
+}
+
 // An input that is one row for all is read as it is by the usual steps, and repeated for others.
 TEST(RegionRows, ReadsValuesOfColumnsOnEveryTarget) {
   using Step = Expr (*)(const Expr&, const Expr&);
