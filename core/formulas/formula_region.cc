@@ -163,10 +163,8 @@ class FormulaCompiler {
   }
 
   // Whole numbers that are divided by 0 are a fault of the run, which no author of a formula has to think of; also
-  // where nothing selects the quotient, as other checks. Of a derivative the forward operator has divided the same
-  // numbers.
+  // where nothing selects the quotient, as other checks.
   void CheckDivisions() {
-    if (formula_.forward_ != nullptr) return;
     std::vector<Expr> roots = formula_.requirements_;
     for (int i = 0; i < query_.op().num_outputs(); ++i) {
       const std::vector<Expr>& values = (*formula_.outputs_)[i].values;

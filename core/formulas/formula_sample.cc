@@ -452,25 +452,53 @@ TakenDTypes DTypesTakenBy(const OperatorSchema& schema) {
 
 namespace {
 
+bool Divides(const ExprNode& node) { return node.op == ExprOp::kDivide || node.op == ExprOp::kMod; }
+
+bool Checks(const Region& region) {
+  return std::ranges::any_of(region.Roots(), [](const Expr& root) { return root->has_require(); });
+}
+
+// For each division of the formula, dtypes for which it is one of whole numbers, where others stay floats.
+std::vector<std::vector<DType>> DTypesThatDivideWholes(const SampledFormula& sample, DType whole) {
+  std::vector<std::vector<DType>> found;
+  for (const ExprNode* node : ExprNodes(sample.region.Roots())) {
+    if (!Divides(*node)) continue;
+    const Expr quotient = Expr::Of(node);
+    std::vector<DType> dtypes = sample.dtypes;
+    for (const ExprNode* below : ExprNodes({&quotient, 1})) {
+      const int input = below->op == ExprOp::kInput ? sample.inputs[below->number] : -1;
+      if (input >= 0) dtypes[input] = whole;
+    }
+    if (std::ranges::find(found, dtypes) == found.end()) found.push_back(std::move(dtypes));
+  }
+  return found;
+}
+
 // Nothing where there is no sample.
 std::optional<bool> MayDivideByZero(const OperatorSchema& schema, const SampleRequest& request) {
-  const auto any_node = [](const std::optional<SampledFormula>& sample, auto is_so) {
-    return sample && std::ranges::any_of(ExprNodes(sample->region.Roots()), is_so);
-  };
-  const auto divides = [](const ExprNode* node) { return node->op == ExprOp::kDivide || node->op == ExprOp::kMod; };
-  const auto checks = [](const ExprNode* node) { return node->has_require(); };
   // Few types divide at all; of these, most take no whole numbers.
-  const std::optional<SampledFormula> sample = SampleFormula(schema, request);
+  std::optional<SampledFormula> sample = SampleFormula(schema, request);
   if (!sample) return {};
-  bool may = any_node(sample, checks);
-  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
-    if (may || !any_node(sample, divides)) break;
-    SampleRequest wholes = request;
-    wholes.dtype = dtype;
+  if (Checks(sample->region)) return true;
+  const auto checks_for = [&](const SampleRequest& wholes) {
     const std::optional<SampledFormula> of_wholes = SampleFormula(schema, wholes);
-    may = any_node(of_wholes, checks) && of_wholes->is_ruled;
+    return of_wholes && of_wholes->is_ruled && Checks(of_wholes->region);
+  };
+  for (const DType whole : {DType::kInt32, DType::kInt64}) {
+    const std::vector<std::vector<DType>> dividing = DTypesThatDivideWholes(*sample, whole);
+    if (dividing.empty()) break;
+    SampleRequest wholes = request;
+    wholes.dtype = whole;
+    if (checks_for(wholes)) return true;
+    for (const std::vector<DType>& dtypes : dividing) {
+      SampledFormula like = *sample;
+      like.dtypes = dtypes;
+      like.is_ruled = true;
+      wholes.like = &like;
+      if (checks_for(wholes)) return true;
+    }
   }
-  return may;
+  return false;
 }
 
 // The argument with all its bits.

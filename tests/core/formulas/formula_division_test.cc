@@ -93,6 +93,16 @@ const Registration by_argument = TestOperator("test.Part")
                                      })
                                      .Formula([](Formula& f) { f.Out({f.In("n") / f.Int("by")}); });
 
+// What a derivative reads of it.
+const Registration of_quotient =
+    TestOperator("test.WhereManyFit")
+        .Input("x", "[N]")
+        .Input("a", "[N] int32")
+        .Input("b", "[N] int32")
+        .Output("y", "[N]")
+        .Formula([](Formula& f) { f.Out({Where(f.In("a") / f.In("b") > 1, f.In("x") * 3, 0)}); })
+        .DerivedGradient({"dy", "a", "b"}, {"dx"});
+
 template <typename T>
 Tensor Numbers(const std::vector<T>& values) {
   return Tensor::Of<T>({static_cast<std::int64_t>(values.size())}, values);
@@ -157,6 +167,20 @@ TEST(FormulaDivision, ByTheConstantZeroIsRefusedByTheCheckOfTheNet) {
   const std::vector<NetProblem> problems = CheckNet(net);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].message, "the formula of test.Part divides whole numbers by 0: n / 0");
+}
+
+TEST(FormulaDivision, OfADerivativeIsCheckedAsWell) {
+  const auto gradient = [](std::int32_t divisor) {
+    return OpTest("test.WhereManyFitGradient")
+        .Input("dy", {2}, {5, 7})
+        .Input("a", Numbers<std::int32_t>({8, 6}))
+        .Input("b", Numbers<std::int32_t>({4, divisor}))
+        .Run()[0];
+  };
+  EXPECT_EQ(ToDoubles(gradient(6)), (std::vector<double>{15, 0}));
+  ExpectError([&] { gradient(0); },
+              "…test.WhereManyFitGradient of the integer 6 by 0 for element 1 of the output, in a / b\n");
+  EXPECT_TRUE(MayDivideByZero(GetOperator("test.WhereManyFitGradient")));
 }
 
 // Expressions keep it, so that whoever puts them together does not lose the fault.
