@@ -117,8 +117,8 @@ class Formula {
   // number of the element in the step that of "{element}". Only in formulas that say so
   // (FormulaOptions::checks_values). It shows four values at most. What divides whole numbers has such a check without
   // being asked: for a / 0 and Mod(a, 0), also where nothing selects the quotient, but not where it is simplified away,
-  // as in 0 * (a / b); and so do quotients that a DerivativeOf reads. A divisor that is the constant 0 is an error where
-  // shapes are known.
+  // as in 0 * (a / b); quotients that a DerivativeOf reads have it, too. A divisor that is the constant 0 is an error
+  // where shapes are known.
   template <std::convertible_to<Expr>... Values>
   requires(sizeof...(Values) <= kMaxExprValues) void Check(const Expr& condition, std::string_view message,
                                                            const Values&... values) {
