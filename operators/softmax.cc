@@ -3,7 +3,6 @@
 // exponential overflows.
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
 namespace {
