@@ -6,7 +6,7 @@ the numbers of its steps: that has no batch, so that nothing is repeated for one
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Callable, Sequence
 
 import onnx
 
@@ -21,19 +21,15 @@ from .scope import Node, Scope, Unsupported, fits, located, shape_text
 @node("Scan")
 def scan(n: Node) -> Sequence[str]:
     from .loader import read_nodes  # which reads nodes, this one included
+    from .scan_of_batch import scan_of_batch
 
     if n.opset < 9:
-        raise Unsupported("a Scan of opset 8 is not read; those from 9 on are")
-    body: onnx.GraphProto = n.attribute("body")
-    num_scanned = n.attribute("num_scan_inputs")
-    num_states = len(n.tensors) - num_scanned
-    if num_scanned < 1 or num_states < 0 or len(body.input) != len(n.tensors):
-        raise Unsupported(
-            f"it has {len(n.tensors)} inputs, {num_scanned} of them scanned; its body has {len(body.input)}"
-        )
-    if len(body.output) != len(n.outputs) or len(body.output) < num_states:
-        raise Unsupported(f"it has {len(n.outputs)} outputs and {num_states} states; its body has {len(body.output)}")
-    check_lists(n, num_scanned, len(body.output) - num_states)
+        return scan_of_batch(n)
+    body, num_states = body_of(n, len(n.tensors))
+    num_scanned = len(n.tensors) - num_states
+    for kind, count in (("input", num_scanned), ("output", len(body.output) - num_states)):
+        check_list(n, f"scan_{kind}_axes", kind, count)
+        check_list(n, f"scan_{kind}_directions", kind, count, is_direction=True)
     sequences = [scanned(n, num_states + k, k) for k in range(num_scanned)]
     loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
     inner = Scope(n.scope.model, loop.step, body, n.scope)
@@ -58,7 +54,7 @@ def scan(n: Node) -> Sequence[str]:
         loop.step.add("ExpandDims", [inner.blob(info.name)], [row], dims=list(range(1 + missing(rank))))
         loop.next_row(state, row)
     last = [loop.last_row(state) for state, _ in states]
-    every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]])
+    every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]], inner.blob)
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
@@ -70,9 +66,23 @@ def scan(n: Node) -> Sequence[str]:
     ]
 
 
-def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> list[tuple[str, list[int]]]:
+def body_of(n: Node, count: int) -> tuple[onnx.GraphProto, int]:
+    """The body of a node of so many states and scanned inputs, and how many of them are states."""
+    body, num_scanned = n.attribute("body"), n.attribute("num_scan_inputs")
+    num_states = count - num_scanned
+    if num_scanned < 1 or num_states < 0 or len(body.input) != count:
+        raise Unsupported(f"it has {count} inputs, {num_scanned} of them scanned; its body has {len(body.input)}")
+    if len(body.output) != len(n.outputs) or len(body.output) < num_states:
+        raise Unsupported(f"it has {len(n.outputs)} outputs and {num_states} states; its body has {len(body.output)}")
+    return body, num_states
+
+
+def rows_of_outputs(
+    n: Node, loop: Loop, body: Scope, names: Sequence[str], of_step: Callable[[str], str]
+) -> list[tuple[str, list[int]]]:
     """What a body gives of all steps, ``[T, …]``, each with the dimensions of 1 that it has too many.
 
+    ``of_step`` gives the blob for the name of such a tensor.
     Where the shape is known only in a step, these are the rows of a state, for which the file has to say the shape.
     """
     late = late_shapes(body.graph)
@@ -80,7 +90,7 @@ def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> l
     for name in names:
         shape, dtype = body.shape(name), body.dtype(name)
         if name not in late:
-            rows.append((loop.output(loop.step.emit("ExpandDims", body.blob(name), dims=[0])), []))
+            rows.append((loop.output(loop.step.emit("ExpandDims", of_step(name), dims=[0])), []))
             continue
         if shape is None or None in shape or dtype is None:
             raise located(
@@ -94,22 +104,19 @@ def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> l
         ones = list(range(1, 1 + missing(len(shape))))
         state = loop.unread_state(filled_with(n, [1, *(1 for _ in ones), *(size or 0 for size in shape)], 0, dtype))
         row = loop.step.names.unique(f"{name} row")
-        loop.step.add("ExpandDims", [body.blob(name)], [row], dims=[0, *ones])
+        loop.step.add("ExpandDims", [of_step(name)], [row], dims=[0, *ones])
         loop.next_row(state, row)
         rows.append((loop.every_row(state), ones))
     return rows
 
 
-def check_lists(n: Node, num_inputs: int, num_outputs: int) -> None:
-    """The lists that say something of each scanned input or output have as many numbers, and directions are 0 or 1."""
-    for kind, count in (("input", num_inputs), ("output", num_outputs)):
-        for what in ("axes", "directions"):
-            name = f"scan_{kind}_{what}"
-            given = n.attribute(name)
-            if given is not None and len(given) not in (0, count):
-                raise Unsupported(f"its {name} are {list(given)}; it has {count} scanned {kind}s")
-            if what == "directions" and not set(given or ()) <= {0, 1}:
-                raise Unsupported(f"its {name} are {list(given)}; they must be 0 or 1")
+def check_list(n: Node, name: str, kind: str, count: int, is_direction: bool = False) -> None:
+    """A list that says something of each scanned input or output has as many numbers, and directions are 0 or 1."""
+    given = n.attribute(name)
+    if given is not None and len(given) not in (0, count):
+        raise Unsupported(f"its {name} are {list(given)}; it has {count} scanned {kind}s")
+    if is_direction and not set(given or ()) <= {0, 1}:
+        raise Unsupported(f"its {name} are {list(given)}; they must be 0 or 1")
 
 
 def set_type(inner: Scope, info: onnx.ValueInfoProto, comes: str, dtype: str, shape: Sequence[int | None]) -> None:

@@ -1,0 +1,172 @@
+"""``Scan`` of opset 8, whose inputs are batches, ``[B, T, …]``, and whose sequences may have lengths.
+
+Its body sees one sequence, without the batch. So it becomes one loop over the steps of all of them, one behind the other,
+in which every state starts anew with each sequence:
+
+    for b: s = init[b], for t: s = body(s, x[b, t])
+    for k = b * T + t: s = body(init[b] if t = 0, otherwise s; x[b, t])
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from .loops import Loop
+from .moves import fill_of
+from .scan_node import body_of, check_list, check_next, missing, numbers_of_steps, of_scanned, rows_of_outputs, set_type
+from .scope import Node, Scope, Unsupported
+
+
+def scan_of_batch(n: Node) -> Sequence[str]:
+    from .loader import read_nodes  # which reads nodes, this one included
+
+    body, num_states = body_of(n, len(n.tensors) - 1)
+    of_states, of_sequences = range(1, 1 + num_states), range(1 + num_states, len(n.tensors))
+    check_list(n, "directions", "input", len(of_sequences), is_direction=True)
+    check_ranks(n, of_states, 1, "[B, …]")
+    check_ranks(n, of_sequences, 2, "[B, T, …]")
+    batch = Batch(n, of_sequences)
+    sequences = [batch.scanned(i, k) for k, i in enumerate(of_sequences)]
+    loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
+    inner = Scope(n.scope.model, loop.step, body, n.scope)
+    starts = loop.sequence(one_behind_the_other(n, batch.starts, 2)) if num_states else ""
+    counts = loop.sequence(one_behind_the_other(n, batch.counts, 2)) if batch.counts else ""
+    states = [State(loop, batch, i, starts) for i in of_states]
+    for state, info in zip(states, body.input):
+        inner.bind(info.name, state.before)
+        set_type(inner, info, n.tensors[state.i], n.dtype(state.i), n.shape(state.i)[1:])
+    for i, sequence, info in zip(of_sequences, sequences, body.input[num_states:]):
+        inner.bind(info.name, loop.step.emit("Squeeze", loop.sequence(sequence), dims=[0]))
+        set_type(inner, info, f"{n.tensors[i]} at a step", n.dtype(i), n.shape(i)[2:])
+    read_nodes(inner)
+    for state, info in zip(states, body.output):
+        check_next(inner, info.name, n.dtype(state.i), n.shape(state.i)[1:])
+        after = inner.blob(info.name)
+        state.hand_on(chosen(loop, counts, after, state.before, state.rank) if counts else after)
+    stacked = [info.name for info in body.output[num_states:]]
+    ranks = [rank_of(inner, name) for name in stacked]
+
+    def of_step(name: str) -> str:
+        if not counts:
+            return inner.blob(name)
+        zero = loop.step.emit("ConstantFill", inner.blob(name), **fill_of(0, dtype_of(inner, name)))
+        return chosen(loop, counts, inner.blob(name), zero, ranks[stacked.index(name)])
+
+    rows = rows_of_outputs(n, loop, inner, stacked, of_step)
+    for blob in inner.captured:
+        loop.captured(blob)
+    loop.add()
+    every = [n.emit("Squeeze", blob, dims=ones) if ones else blob for blob, ones in rows]
+    return [*(state.last() for state in states), *(batch.sequences_of(blob, rank) for blob, rank in zip(every, ranks))]
+
+
+def check_ranks(n: Node, inputs: Sequence[int], rank: int, what: str) -> None:
+    for i in inputs:
+        if n.rank(i) < rank:
+            raise Unsupported(f"its input {n.tensors[i]!r} has {n.rank(i)} dimensions; it must be {what}")
+
+
+def rank_of(body: Scope, name: str) -> int:
+    shape = body.shape(name)
+    if shape is None:
+        raise Unsupported(f'the rank of "{name}", which its body gives, is not known')
+    return len(shape)
+
+
+def dtype_of(body: Scope, name: str) -> str:
+    dtype = body.dtype(name)
+    if dtype is None:
+        raise Unsupported(f'the dtype of "{name}", which its body gives, is not known')
+    return dtype
+
+
+def chosen(loop: Loop, mask: str, a: str, b: str, rank: int) -> str:
+    """In a step: ``a`` where the mask, ``[1]``, is true, otherwise ``b``, both of this rank."""
+    mask = mask if rank else loop.step.emit("Squeeze", mask, dims=[0])
+    return loop.step.emit("Where", mask, a, b)
+
+
+def one_behind_the_other(n: Node, blob: str, rank: int) -> str:
+    """``[B * T, …]`` of ``[B, T, …]``."""
+    whole = n.fixed([-1])
+    if rank > 2:
+        whole = n.net.emit_all("Concat", [whole, n.emit("Shape", blob, axes=[*range(2, rank)])], 2, axis=0)[0]
+    return n.net.emit_all("Reshape", [blob, whole], 2)[0]
+
+
+class Batch:
+    """The sequences of a node: which steps begin one, and which count."""
+
+    def __init__(self, n: Node, of_sequences: Sequence[int]) -> None:
+        self.n = n
+        self.sequence = n.blob(of_sequences[0])
+        steps = n.emit("RangeFill", n.emit("Shape", self.sequence, axes=[1]), input_as_shape=1)
+        self.starts = n.emit("EQ", n.emit("ExpandDims", steps, dims=[0]), self.zeros([n.blob(i) for i in of_sequences]))
+        """``[B, T]``: whether it is the first step of a sequence."""
+        self.lengths = n.blob(0) if n.has(0) else ""
+        self.counts = ""
+        """``[B, T]``: whether the sequence has the step; "" where all have all."""
+        if self.lengths:
+            mask = n.emit("StepMask", self.turned(self.sequence, n.rank(of_sequences[0])), self.lengths)
+            self.counts = self.turned(mask, 2)
+
+    def zeros(self, sequences: Sequence[str]) -> str:
+        """``[B, T]``, which all of these must have: where they do not, the run is an error."""
+        each = []
+        for blob in sequences:
+            sizes = self.n.emit("Shape", blob, axes=[0, 1])
+            each.append(self.n.emit("ConstantFill", sizes, input_as_shape=1, extra_shape=[1], value=0.0))
+        side_by_side = self.n.net.emit_all("Concat", each, 2, axis=2)[0]
+        return self.n.emit("ReduceSum", side_by_side, axes=[2], keepdims=0)
+
+    def turned(self, blob: str, rank: int) -> str:
+        """``[T, B, …]`` of ``[B, T, …]``, and that of the other."""
+        return self.n.emit("Transpose", blob, axes=[1, 0, *range(2, rank)])
+
+    def scanned(self, i: int, k: int) -> str:
+        """A scanned input, ``[B * T, …]``, whose steps stand in the order in which they run."""
+        blob, rank = self.n.blob(i), self.n.rank(i)
+        if of_scanned(self.n, "directions", k):
+            lengths = [self.lengths] if self.lengths else []
+            blob = self.turned(self.n.emit("ReversePackedSegs", self.turned(blob, rank), *lengths), rank)
+        return one_behind_the_other(self.n, blob, rank)
+
+    def sequences_of(self, blob: str, rank: int) -> str:
+        """``[B, T, …]`` of rows ``[B * T, …]``, whose items have this rank."""
+        n, sizes = self.n, self.n.emit("Shape", self.sequence, axes=[0, 1])
+        if rank:
+            sizes = n.net.emit_all("Concat", [sizes, n.emit("Shape", blob, axes=[*range(1, 1 + rank)])], 2, axis=0)[0]
+        return n.net.emit_all("Reshape", [blob, sizes], 2)[0]
+
+
+class State:
+    """A state of the loop, which starts with each sequence as the node's input ``i``."""
+
+    def __init__(self, loop: Loop, batch: Batch, i: int, starts: str) -> None:
+        n = batch.n
+        self.n, self.loop, self.batch, self.i = n, loop, batch, i
+        self.rank = n.rank(i) - 1
+        """In the body."""
+        self.ones = list(range(1, 1 + missing(self.rank)))
+        """The dimensions of 1 that rows of the loop have more."""
+        first = n.emit("Slice", n.blob(i), starts=[0], ends=[1])
+        self.name, row = loop.state(n.emit("ExpandDims", first, dims=self.ones) if self.ones else first)
+        self.initial = n.emit("ExpandDims", n.blob(i), dims=[1])
+        is_start = n.emit("ExpandDims", batch.starts, dims=[*range(2, 2 + self.rank)]) if self.rank else batch.starts
+        of_steps = n.emit("Where", is_start, self.initial, self.initial)
+        initial = loop.sequence(one_behind_the_other(n, of_steps, n.rank(i) + 1))
+        carried, initial = (loop.step.emit("Squeeze", each, dims=dims) for each, dims in ((row, [0, *self.ones]), (initial, [0])))
+        self.before = chosen(loop, starts, initial, carried, self.rank)
+
+    def hand_on(self, after: str) -> None:
+        row = self.loop.step.names.unique(f"{self.n.net.hint} next")
+        self.loop.step.add("ExpandDims", [after], [row], dims=[0, *self.ones])
+        self.loop.next_row(self.name, row)
+        self.rows = self.loop.every_row(self.name)
+
+    def last(self) -> str:
+        """Where each sequence ends: as it started, where there are no steps. Refuses an initial state of another batch."""
+        n = self.n
+        rows = n.emit("Squeeze", self.rows, dims=self.ones) if self.ones else self.rows
+        both = n.net.emit_all("Concat", [self.initial, self.batch.sequences_of(rows, self.rank)], 2, axis=1)[0]
+        return n.emit("Squeeze", n.emit("Slice", both, starts=[0, -2], ends=[-1, -1]), dims=[1])
