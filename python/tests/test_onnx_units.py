@@ -232,9 +232,3 @@ def give_shapes(model, arrays, known=True):
             dim = shape.dim.add()
             if known:
                 dim.dim_value = size
-
-
-def test_units_in_float16_are_refused_by_load(random, tmp_path):
-    model, _ = unit("LSTM", random, dtype="float16")
-    with pytest.raises(stepnet.InvalidNetError, match='its input "X" is float16, in which LSTM'):
-        loaded(model, tmp_path)

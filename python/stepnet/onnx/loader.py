@@ -17,10 +17,11 @@ from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name, path_of
 from . import moves, ordering, scan_node, units  # noqa: F401 - add to the table
+from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
-from .reader import dtype_of, fault, opset_of, read_model
+from .reader import dtype_of, fault, is_read, opset_of, read_model
 from .schema import check_schema
 from .scope import Model, Node, Scope, Unsupported, located
 
@@ -205,36 +206,16 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return
-    check_floats(scope, proto)
+    check_whole_numbers(scope, proto)
     n = Node(scope, proto)
     scope.net.hint = next((name for name in n.outputs if name), proto.op_type)
-    blobs = NODES[proto.op_type](n)
+    blobs = in_floats(n, NODES[proto.op_type])
     unread = [name for name in n.attributes if name not in n.used]
     if unread:
         raise Unsupported(f"its attribute {unread[0]} is not read")
     for name, blob in zip(n.outputs, blobs):
         if name:
             scope.bind(name, blob)
-
-
-OF_FLOATS_ALONE = frozenset(
-    "ArgMax ArgMin Conv Gemm GRU LSTM MatMul ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
-    "ReduceSum ReduceSumSquare RNN".split()
-)
-"""Operators whose kernels work on float32 and float64 alone. Others load values of 16 bits as float32 and round what they
-give."""
-
-
-def check_floats(scope: Scope, proto: onnx.NodeProto) -> None:
-    """Refuses what otherwise the first call would: a dtype that has no kernel."""
-    if proto.op_type not in OF_FLOATS_ALONE:
-        return
-    for i, name in enumerate(proto.input):
-        dtype = scope.dtype(name) if name else None
-        is_refused = dtype not in (None, "float32", "float64") if i == 0 else dtype in ("float16", "bfloat16")
-        if is_refused:
-            better = "; convert the model to float32, or put a Cast before it" if "float" in str(dtype) else ""
-            raise Unsupported(f'its input "{name}" is {dtype}, in which {proto.op_type} is not computed here{better}')
 
 
 def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
@@ -256,8 +237,11 @@ def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
 def argument_of(info: onnx.ValueInfoProto, file: Path) -> Argument:
     kind = info.type.tensor_type
     found = dtype_of(kind.elem_type)
-    if not info.type.HasField("tensor_type") or found is None or found.kind not in "fiub":
-        raise fault(file, f'the input "{info.name}" is no tensor of a dtype that is read')
+    if not info.type.HasField("tensor_type"):
+        raise fault(file, f'the input "{info.name}" is {info.type.WhichOneof("value") or "of no type"}; a tensor is read')
+    if found is None or not is_read(found):
+        known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(kind.elem_type)
+        raise fault(file, f'the input "{info.name}" is {known.name if known else kind.elem_type}, a dtype that is not read')
     dtype = str(found)
     if not kind.HasField("shape"):
         return Argument(info.name, dtype, "?", False)

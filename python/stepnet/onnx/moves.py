@@ -251,6 +251,8 @@ def expand(n: Node) -> Sequence[str]:
 
 def filled(n: Node, sizes: str, value: float, dtype: str) -> str:
     """A tensor of a shape that is a blob."""
+    if dtype in ("float16", "bfloat16"):  # which fills do not have
+        return n.emit("Cast", filled(n, sizes, value, "float32"), to=dtype)
     return n.emit("ConstantFill", sizes, input_as_shape=1, **fill_of(value, dtype))
 
 

@@ -87,6 +87,11 @@ def dtype_of(element_type: int) -> numpy.dtype | None:
         return None
 
 
+def is_read(dtype: numpy.dtype) -> bool:
+    """NumPy's own numbers, and bfloat16; not those of 8 bits and fewer, which are others' as well."""
+    return (dtype.kind in "fiub" and dtype.isbuiltin == 1) or dtype.name == "bfloat16"
+
+
 def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
     """The elements of a tensor, of which there are as many as its sizes say."""
     where = f'the tensor "{tensor.name}"'
@@ -97,7 +102,7 @@ def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
     dtype = dtype_of(tensor.data_type)
     if dtype is None:
         raise fault(path, f"{where} has a dtype that is not known: {tensor.data_type}")
-    if dtype.kind not in "fiub":
+    if not is_read(dtype):
         raise fault(path, f"{where} is of dtype {dtype}, which is not read")
     size_bytes = math.prod(tensor.dims) * dtype.itemsize
     places = [name for name in VALUES if len(getattr(tensor, name)) > 0]

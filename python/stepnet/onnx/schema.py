@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Sequence
 
 import onnx
 
@@ -26,6 +27,11 @@ def check_schema(proto: onnx.NodeProto, scope: Scope) -> None:
 @cache
 def schema_of(op_type: str, opset: int) -> onnx.defs.OpSchema:
     return onnx.defs.get_schema(op_type, opset, "")
+
+
+def formal_of(formals: Sequence[onnx.defs.OpSchema.FormalParameter], i: int) -> onnx.defs.OpSchema.FormalParameter:
+    """What the schema says of input or output ``i``; the last one may stand for several."""
+    return formals[min(i, len(formals) - 1)]
 
 
 def check_count(what: str, count: int, min_count: int, max_count: int) -> None:
@@ -59,7 +65,7 @@ def check_dtypes(proto: onnx.NodeProto, schema: onnx.defs.OpSchema, scope: Scope
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     found: dict[str, tuple[str, str]] = {}
     for i, name in enumerate(proto.input):
-        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        formal = formal_of(schema.inputs, i)
         dtype = scope.dtype(name) if name else None
         if dtype is None:
             continue

@@ -44,6 +44,7 @@ class Scope:
         self._blobs: dict[str, str] = {}
         self._constants: dict[str, numpy.ndarray] = {}
         self._transposes: dict[str, str] = {}
+        self._wide: dict[str, str] = {}
         self._producers: dict[str, onnx.NodeProto] | None = None
         self._types = {each.name: each.type.tensor_type for each in (*graph.value_info, *graph.input, *graph.output)}
         self._initializers = {tensor.name for tensor in graph.initializer}
@@ -127,6 +128,21 @@ class Scope:
             scope.capture(blob)
             scope = scope.outer
         return blob
+
+    def as_float32(self, name: str) -> str:
+        """The name of a tensor of 16 bits as float32, which is computed once, in its graph."""
+        if not self._has_here(name) and self.outer is not None:
+            return self.outer.as_float32(name)
+        if name not in self._wide:
+            wide = self._wide[name] = self.net.names.unique(f"{name} as float32")
+            if name in self._transposes:
+                self.set_transpose(wide, self.net.emit("Cast", self._transposes[name], to="float"))
+            elif name in self._constants and not self.is_initializer(name):
+                self.set_constant(wide, self._constants[name].astype("float32"))
+            else:
+                self.bind(wide, self.net.emit("Cast", self.blob(name), to="float"))
+            self.set_type(wide, "float32", self.shape(name))
+        return self._wide[name]
 
     def producer(self, name: str) -> onnx.NodeProto | None:
         """The node of this graph that gives a tensor."""
