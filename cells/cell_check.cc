@@ -329,7 +329,8 @@ class CellChecker {
       const std::optional<float> number = FloatOf(initial);
       if (initial != "given" && initial != "learned" && !(number && std::isfinite(*number))) {
         report(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
-               StrCat("has the initial value \"", initial, "\", must be a number, given or learned",
+               StrCat("has the initial value \"", initial,
+                      "\", must be a number, given (an input) or learned (a parameter)",
                       DidYouMean(initial, {"given", "learned"})));
       }
     }

@@ -207,7 +207,7 @@ class CellParser : private CellArgumentReader {
         Mark(CellPart::kStateOption, StateOption(index, field->number()), key);
       }
       if (key.text == "initial") {
-        state->set_initial(Next().kind == CellToken::kName ? Take().text : ExpectNumber());
+        state->set_initial(InitialValue());
       } else if (key.text == "window") {
         state->set_window(ExpectInteger());
       } else if (key.text == "dropout") {
@@ -222,6 +222,17 @@ class CellParser : private CellArgumentReader {
                            nearest.empty() ? "; it has initial, window, dropout and zoneout" : ""));
       }
     }
+  }
+
+  std::string InitialValue() {
+    const std::string value = Next().kind == CellToken::kName ? Take().text : ExpectNumber();
+    const bool is_whole = Next().kind == CellToken::kName || Next().kind == CellToken::kNewline || Next().Is(';');
+    if (!is_whole && !Next().Is('}')) {
+      Fail(
+          StrCat("initial is a number as it is written, given (an input) or learned (a parameter), not an expression: ",
+                 Next().Description(), " follows ", value));
+    }
+    return value;
   }
 
   std::vector<std::string> StateNames() const {

@@ -312,6 +312,7 @@ MessageKind DetectTextKind(const std::string& content) {
 }
 
 constexpr std::string_view kMxnetArrays("\x12\x01\0\0\0\0\0\0", 8);  // how files of mxnet.nd.save begin
+constexpr std::string_view kNoNames("\0\0\0\0\0\0\0\0", 8);  // how those of a list end: with the number of names
 
 [[noreturn]] void ThrowOtherKind(const std::string& content, const std::string& what, const Message& message,
                                  const std::string& why) {
@@ -323,9 +324,12 @@ constexpr std::string_view kMxnetArrays("\x12\x01\0\0\0\0\0\0", 8);  // how file
         ", it is a .npy of NumPy, one array without a name; numpy.savez(FILE, NAME=array) writes arrays by name, and "
         "Python takes {NAME: array}, too";
   } else if (content.starts_with(kMxnetArrays)) {
-    text +=
-        ", it has arrays of MXNet; where that is installed, numpy.savez(\"F.npz\", **{name: array.asnumpy() for name, "
-        "array in mxnet.nd.load(FILE).items()}) writes a file that is read";
+    const bool is_list = content.ends_with(kNoNames);
+    text += StrCat(", it has arrays of MXNet", is_list ? " without names" : "",
+                   "; where that is installed, numpy.savez(\"F.npz\", ",
+                   is_list ? "*[array.asnumpy() for array in mxnet.nd.load(FILE)]"
+                           : "**{name: array.asnumpy() for name, array in mxnet.nd.load(FILE).items()}",
+                   ") writes a file that is read", is_list ? ", in which they are called arr_0, arr_1 and on" : "");
   } else if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
     text += StrCat(", it looks like a ", MessageKindName(kind));
   } else if (what.ends_with(".onnx")) {

@@ -83,10 +83,13 @@ NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) 
   const std::string content = is_text ? text_or_path : is_db ? "" : ReadFile(text_or_path);
   const std::string what = is_text ? "<text>" : text_or_path;
   if (!is_db && IsCell(content, what)) return ExpandCell(ParseCell(content, what), use).net;
-  CheckUseOfNet(use, is_text, text_or_path);
-  if (!is_text) return LoadModel(text_or_path).net;
   NetDef net;
-  ParseMessage(content, what, &net);
+  if (is_text) {
+    ParseMessage(content, what, &net);
+  } else {
+    net = LoadModel(text_or_path).net;
+  }
+  CheckUseOfNet(use, is_text, text_or_path);  // behind what is wrong with the text, which may be meant as a cell
   return net;
 }
 

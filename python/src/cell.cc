@@ -189,9 +189,14 @@ void Cell::CheckNames(const nb::dict& given, bool parameters) const {
     if (std::ranges::count(names, name) > 0) continue;
     const char* what = parameters ? "parameter" : "input";
     const std::string others = parameters ? OtherNamesHint(given, names) : "";
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat(name_, " has no ", what, " \"", name, "\"", others.empty() ? DidYouMean(name, names) : "",
-                       "; its ", what, "s are ", QuotedList(names), others));
+    std::string advice = others.empty() ? DidYouMean(name, names) : "";
+    if (const std::vector<std::string> there = NamesOf(!parameters); std::ranges::count(there, name) > 0) {
+      advice = parameters
+                   ? StrCat("; it is an input, which is given by name, ", name, "=…, or in a dictionary of inputs")
+                   : StrCat("; it is a parameter, and these are one dictionary: {**params, \"", name, "\": …}");
+    }
+    throw Error(ErrorCode::kInvalidArgument, StrCat(name_, " has no ", what, " \"", name, "\"", advice, "; its ", what,
+                                                    "s are ", QuotedList(names), others));
   }
 }
 
@@ -220,7 +225,8 @@ Cell::Given Cell::FindArguments(const nb::dict& parameters, const nb::dict& inpu
     if (given.back().is_valid()) {
       ++(argument.is_parameter ? num_parameters : num_inputs);
     } else if (argument.is_parameter || !argument.is_start) {
-      CheckNames(from, argument.is_parameter);  // a name may be misspelled
+      CheckNames(parameters, true);  // a name may be misspelled, or in the wrong place
+      CheckNames(inputs, false);
       const std::string shape =
           argument.is_parameter ? argument.shape.ToString() : ExpectedShapeText(argument.input, -1, -1);
       throw Error(ErrorCode::kInvalidArgument,

@@ -49,9 +49,9 @@ Device DeviceOf(std::int64_t type, std::int64_t index, const ArrayRole& role, co
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(Text(role), " has been deleted, as JAX does with an array that is donated to a function"));
   }
-  const bool is_leaf = nb::hasattr(array, "requires_grad") && nb::bool_(array.attr("requires_grad"));
-  const char* const better = is_leaf ? "; stepnet.torch.Module is a cell with gradients of PyTorch" : "";
-  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, better));
+  const nb::object better = nb::module_::import_("stepnet.source").attr("what_to_lend")(array);
+  if (better.is_none()) ThrowNoDType(role, ElementsOf(array));
+  throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, Utf8Of(better)));
 }
 
 // Where the array says that it lies.

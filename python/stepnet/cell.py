@@ -14,7 +14,6 @@ from .gradients import (
     Into,
     Loss,
     Pullback,
-    Requests,
     arrays_of,
     inputs_of,
     names_of,
@@ -23,6 +22,7 @@ from .gradients import (
 )
 from .outputs import Outputs, outputs_type
 from .source import Source, all_sizes, device_name, did_you_mean, refuse_onnx, repr_of, text_or_path
+from .words import AS_IT_IS, Device, DType, PageFormat, Passes, Requests
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -80,20 +80,37 @@ class Cell:
         dtype = "float64" if in_double else "float32"
         return f"<stepnet.Cell {self.name}({given}) -> {', '.join(self.outputs)} in {dtype}>"
 
-    def with_options(self, **options: Any) -> Cell:
-        """The same cell with other options, as :func:`cell` takes them, and otherwise those of this one."""
-        changed = dict(self._options)
-        if "dtype" in options:
-            changed["in_double"] = _is_double(options.pop("dtype"))
-        if "sizes" in options:
-            changed["sizes"] = {**changed["sizes"], **all_sizes(options.pop("sizes"), {})}
-        for name, value in options.items():
-            if name in _OPTIONS:
-                read = {"device": device_name, "disable_pass": lambda names: names_of("disable_pass", names)}.get(name)
-                changed[name] = read(value) if read else value
-            else:
-                changed["sizes"] = {**changed["sizes"], name: value}
-        return Cell(self.text, changed)
+    def with_options(
+        self,
+        *,
+        sizes: Mapping[str, int] = AS_IT_IS,
+        training: bool = AS_IT_IS,
+        carry: bool = AS_IT_IS,
+        dtype: DType = AS_IT_IS,
+        threads: int = AS_IT_IS,
+        device: Device = AS_IT_IS,
+        opt_level: int = AS_IT_IS,
+        disable_pass: Passes = AS_IT_IS,
+        seed: int = AS_IT_IS,
+        **named_sizes: int,
+    ) -> Cell:
+        """The same cell with other options, as :func:`cell` takes them, and otherwise those of this one.
+
+        >>> cell.with_options(H=64, dtype="float64").params[0].shape                 # [256, 8]
+        """
+        given = {
+            "training": training,
+            "carry": carry,
+            "in_double": dtype if dtype is AS_IT_IS else _is_double(dtype),
+            "threads": threads,
+            "device": device_name(device),
+            "opt_level": opt_level,
+            "disable_pass": disable_pass if disable_pass is AS_IT_IS else names_of("disable_pass", disable_pass),
+            "seed": seed,
+        }
+        changed = {name: value for name, value in given.items() if value is not AS_IT_IS}
+        new_sizes = {**({} if sizes is AS_IT_IS else all_sizes(sizes, {})), **named_sizes}
+        return Cell(self.text, {**self._options, **changed, "sizes": {**self._options["sizes"], **new_sizes}})
 
     def __reduce__(self) -> Any:
         """For ``pickle`` and ``copy``: the text of the cell goes with it, so that its file is not needed."""
@@ -184,7 +201,7 @@ class Cell:
         /,
         *,
         gradients: bool = False,
-        format: str = "text",
+        format: PageFormat = "text",
         **named: Array,
     ) -> str:
         """What the compiler makes of the cell for a call with these arguments, which is run once.
@@ -256,11 +273,11 @@ def cell(
     sizes: Mapping[str, int] | None = None,
     training: bool = False,
     carry: bool = False,
-    dtype: Any = "float32",
+    dtype: DType = "float32",
     threads: int = 0,
-    device: Any = "cpu",
+    device: Device = "cpu",
     opt_level: int = 2,
-    disable_pass: str | Iterable[str] = (),
+    disable_pass: Passes = (),
     seed: int = 0,
     **named_sizes: int,
 ) -> Cell:

@@ -11,6 +11,7 @@ from . import _stepnet
 from .errors import InvalidArgumentError, OutOfMemoryError, TypeMismatchError
 from .outputs import Outputs
 from .source import kind_of, repr_of, with_article
+from .words import Requests
 
 Array = Any
 """NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
@@ -19,10 +20,6 @@ Given = Union[numpy.ndarray, _stepnet.DeviceArray]
 """What calls give: arrays on the host, or on the device where the call was given any there."""
 
 Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]]"]]
-
-
-Requests = Mapping[str, str]
-"""What becomes of gradients, by name: ``"write"``, ``"add"`` or ``"none"``."""
 
 
 class Gradients(NamedTuple):

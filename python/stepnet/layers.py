@@ -13,12 +13,13 @@ from __future__ import annotations
 import numbers
 import re
 import warnings
-from typing import Any, Dict, Iterator, NamedTuple, Tuple, get_type_hints
+from typing import Dict, Iterator, NamedTuple, NoReturn, Tuple, get_type_hints
 
 from . import _stepnet, errors
 from .cell import Cell, cell
 from .source import did_you_mean, kind_of, repr_of
 from .texts import expand
+from .words import DType, Mode
 
 Shapes = Dict[str, Tuple[int, ...]]
 
@@ -168,7 +169,7 @@ class Layers(NamedTuple):
 
 
 def layers(
-    mode: str,
+    mode: Mode,
     input_size: int,
     hidden_size: int,
     num_layers: int = 1,
@@ -179,8 +180,8 @@ def layers(
     proj_size: int = 0,
     *,
     lengths: bool = False,
-    dtype: Any = "float32",
-    **others: Any,
+    dtype: DType = "float32",
+    **others: NoReturn,
 ) -> Cell:
     """A cell that computes what ``torch.nn.RNN``, ``LSTM`` or ``GRU`` does. Its ``text`` is there to go on from.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import _stepnet
 from .source import device_name
+from .words import Device
 
 
 class Memory(NamedTuple):
@@ -19,12 +20,12 @@ class Memory(NamedTuple):
     """What may be in use: an allocation beyond is an :class:`OutOfMemoryError`."""
 
 
-def memory(device: Any = "cpu") -> Memory:
+def memory(device: Device = "cpu") -> Memory:
     """The memory of tensors on ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``."""
     return Memory(*_stepnet.memory(device_name(device)))
 
 
-def set_max_memory(bytes: int, device: Any = "cpu") -> None:
+def set_max_memory(bytes: int, device: Device = "cpu") -> None:
     """Limits the memory of tensors, of all nets and cells of the process; without a limit of yours it is what there is.
 
     Args:

@@ -14,7 +14,6 @@ from .gradients import (
     Into,
     Loss,
     Pullback,
-    Requests,
     arrays_of,
     inputs_of,
     names_of,
@@ -23,6 +22,7 @@ from .gradients import (
 )
 from .outputs import Outputs, outputs_type
 from .source import MAX_BITS, Source, device_name, refuse_onnx, repr_of, text_or_path
+from .words import Device, Optimizer, PageFormat, Passes, Requests, Unpack
 
 
 class Copies(Dict[str, numpy.ndarray]):
@@ -210,7 +210,7 @@ class Net:
         outputs, pullback = self.vjp(given, wrt=wrt, gradient_requests=gradient_requests)
         return value_and_grad(outputs, pullback, loss, into)
 
-    def explain(self, inputs: Mapping[str, Array] | None = None, /, *, format: str = "text", **named: Array) -> str:
+    def explain(self, inputs: Mapping[str, Array] | None = None, /, *, format: PageFormat = "text", **named: Array) -> str:
         """What the compiler makes of the step nets of the net for a call with these inputs, which is run once.
 
         What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
@@ -265,9 +265,9 @@ def load(
     init: Filler = None,
     *,
     threads: int = 0,
-    device: Any = "cpu",
+    device: Device = "cpu",
     opt_level: int = 2,
-    disable_pass: str | Iterable[str] = (),
+    disable_pass: Passes = (),
     seed: int = 0,
 ) -> Net:
     """A net from a file or a text, which is called with arrays of the shapes that its operators ask for: ``[T, B, …]``, say.
@@ -303,11 +303,11 @@ def train_net(
     loss: str,
     parameters: Iterable[str] = (),
     threads: int = 0,
-    device: Any = "cpu",
+    device: Device = "cpu",
     opt_level: int = 2,
-    disable_pass: str | Iterable[str] = (),
+    disable_pass: Passes = (),
     seed: int = 0,
-    **optimizer: float | bool | str,
+    **optimizer: Unpack[Optimizer],
 ) -> TrainingNet:
     """A net from a file or a text, with the gradients of its loss and an optimizer: a call is an iteration of training.
 
@@ -342,7 +342,7 @@ def train_net(
     return TrainingNet(_stepnet.train_net(*_model_of(net, init), *options), options)
 
 
-def _field_text(name: str, value: float | bool | str) -> str:
+def _field_text(name: str, value: object) -> str:
     """A value of the optimizer as text."""
     if isinstance(value, (bool, numpy.bool_)):
         return "true" if value else "false"

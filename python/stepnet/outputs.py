@@ -5,24 +5,35 @@ from __future__ import annotations
 import functools
 import keyword
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any, Iterable, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Generic, Iterable, Sequence, SupportsIndex, Tuple, TypeVar, overload
 
 from .source import did_you_mean
 
 if TYPE_CHECKING:
 
-    class Outputs(Tuple[Any, ...]):
+    Each = TypeVar("Each")
+
+    class Outputs(Tuple[Each, ...], Generic[Each]):
         """What a call gives, of a class that ``outputs_type`` makes: type checkers know no fields, and take any."""
 
         _fields: tuple[str, ...]
         _names: tuple[str, ...]
         _name_of: dict[str, str]
 
-        def __getattr__(self, field: str) -> Any: ...
+        def __getattr__(self, field: str) -> Each: ...
+        @overload  # type: ignore[override]  # names, too
+        def __getitem__(self, key: str | SupportsIndex) -> Each: ...
+        @overload
+        def __getitem__(self, key: slice) -> tuple[Each, ...]: ...
         def __getitem__(self, key: Any) -> Any: ...
 
 else:
-    Outputs = Any
+
+    class Outputs:
+        """What a call gives, in hints."""
+
+        def __class_getitem__(cls, _: Any) -> Any:
+            return Any
 
 
 def _field(name: str) -> str:

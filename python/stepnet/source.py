@@ -41,6 +41,29 @@ def kind_of(given: Any) -> str:
     return repr_of(given)[:80] if is_short else kind
 
 
+DTYPES = frozenset("float16 bfloat16 float32 float64 bool int8 int16 int32 int64 uint8 uint16".split())
+"""Those of tensors."""
+
+
+def what_to_lend(given: Any) -> str | None:
+    """What to say behind the reason why an array cannot be lent: what it is, and what it must be. None for one whose
+    elements no tensor has."""
+    if getattr(given, "is_nested", False):
+        return f"; it is {with_article(type(given))} that is nested; it must be dense: call to_padded_tensor(0)"
+    layout = str(getattr(given, "layout", "torch.strided"))
+    if layout != "torch.strided":
+        return f"; it is {kind_of(given)}, {layout}; it must be dense: call to_dense()"
+    if getattr(given, "is_quantized", False):
+        return f"; it is {kind_of(given)}, quantized; it must have the numbers themselves: call dequantize()"
+    if getattr(given, "is_meta", False):
+        return f"; it is {kind_of(given)} on meta, where there are no elements; it must have some"
+    if hasattr(given, "dtype") and str(given.dtype).rpartition(".")[2] not in DTYPES:
+        return None
+    if getattr(given, "requires_grad", False):
+        return "; stepnet.torch.Module is a cell with gradients of PyTorch"
+    return ""
+
+
 def with_article(kind: type) -> str:
     """The name of a type, for messages: ``a Tensor``, ``an int``, ``an LSTM``."""
     name = kind.__name__

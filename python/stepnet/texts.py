@@ -11,6 +11,7 @@ from .cell import Cell, with_meant
 from .errors import InvalidArgumentError, TypeMismatchError, with_numpy_names
 from .net import Net
 from .source import Source, all_sizes, path_of, refuse_onnx, text_or_path
+from .words import PictureFormat
 
 Described = Union[Source, Cell]
 """A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
@@ -119,7 +120,7 @@ def show(
     *,
     sizes: Mapping[str, int] | None = None,
     training: bool = False,
-    format: str = "text",
+    format: PictureFormat = "text",
     **named_sizes: int,
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.

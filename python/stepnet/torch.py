@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Mapping, Sequence, cast
+from typing import TYPE_CHECKING, Any, Callable, Generic, Mapping, Sequence, TypeVar, cast, overload
 
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -12,6 +12,7 @@ from . import _stepnet, errors
 from .cell import Argument, Cell, module_name
 from .gradients import Array, arrays_of, inputs_of
 from .layers import is_for_one_step
+from .outputs import Outputs
 from .params import rename_from_torch
 from .source import did_you_mean, with_article
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
@@ -24,7 +25,20 @@ def _drawn_seed() -> int:
     return int(torch.randint(2**62, ()))
 
 
-class Module(torch.nn.Module):
+_Gives = TypeVar("_Gives")
+
+
+class _Called(torch.nn.Module, Generic[_Gives]):
+    """A module of which checkers and editors know what its calls take and give, as PyTorch's hints do not say it."""
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self, inputs: torch.Tensor | Mapping[str, torch.Tensor] = ..., /, **named: torch.Tensor
+        ) -> _Gives: ...
+
+
+class Module(_Called[_Gives]):
     """A cell with its parameters, to be trained with other modules.
 
     ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
@@ -42,6 +56,19 @@ class Module(torch.nn.Module):
     _output: str | None = None
     _has_warned = False
 
+    @overload
+    def __init__(
+        self: Module[Outputs[torch.Tensor]], cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Module[torch.Tensor],
+        cell: Cell,
+        params: Mapping[str, Array] | None = None,
+        *,
+        seed: int | None = None,
+        output: str,
+    ) -> None: ...
     def __init__(
         self,
         cell: Cell,
@@ -297,7 +324,7 @@ class Module(torch.nn.Module):
         return {**self.__dict__, "_forms": {}}
 
 
-class Recurrent(Module):
+class Recurrent(Module[Any]):
     """A cell in the place of a ``torch.nn.RNN``, ``LSTM`` or ``GRU``: it is called as they are.
 
     ``module(input, hx)`` gives ``output, h_n``. The input is ``[T, B, D]``, or ``[B, T, D]`` for a cell with ``batch_major``;
@@ -308,6 +335,14 @@ class Recurrent(Module):
     The cell's first output is ``output``, and each of its states ``h`` has an ``output h last``, under no other name. A state
     has one row, not a window of several, and one size in all layers.
     """
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
+        def __call__(self, input: torch.Tensor, hx: Any = None) -> tuple[torch.Tensor, Any]: ...
+        @overload
+        def __call__(self, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]: ...
+        def __call__(self, input: Any, hx: Any = None) -> Any: ...
 
     def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
         super().__init__(cell, params, seed=seed)

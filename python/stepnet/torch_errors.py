@@ -27,7 +27,9 @@ def with_conversion(
         )
     for each in (*cell.params, *cell.inputs):  # in the order in which they are looked at
         tensor = tensors.get(each.name)
-        if tensor is None or tensor.is_complex() or each.dtype not in ("float32", "float64"):
+        if tensor is None or each.dtype not in ("float32", "float64"):
+            continue
+        if tensor.is_complex() or tensor.is_quantized or tensor.is_meta:  # of which the error says what to do
             continue
         if str(tensor.dtype) != f"torch.{each.dtype}":
             whose = "the module's " if each in cell.params else ""

@@ -370,8 +370,21 @@ def test_an_array_without_a_name_is_told(tmp_path):
         with pytest.raises(stepnet.InputOutputError, match=r"it is a .npy of NumPy, one array without a name; numpy.savez\("):
             call()
 
-def test_arrays_of_mxnet_are_told(tmp_path):
-    (tmp_path / "m.params").write_bytes((0x112).to_bytes(8, "little") + bytes(8) + (1).to_bytes(8, "little") + bytes(40))
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        ([b"w"], r"it has arrays of MXNet; .* numpy.savez\(\"F.npz\", \*\*\{name: .*\}\) writes a file that is read$"),
+        ([], r"it has arrays of MXNet without names; .* \*\[array.asnumpy\(\) .*\]\) .*, in which they are called arr_0, arr_1"),
+    ],
+    ids=["a dictionary", "a list"],
+)
+def test_arrays_of_mxnet_are_told(names, message, tmp_path):
+    """As mxnet.nd.save writes them: how many there are, the arrays, how many names there are, and these."""
+    array = b"\xc9\xfa\x93\xf9" + bytes(32) + b"\x00\x00\x80\x3f"
+    words = [0x112, 0, 1, array, len(names), *(word for name in names for word in (len(name), name))]
+    content = b"".join(word if isinstance(word, bytes) else word.to_bytes(8, "little") for word in words)
+    (tmp_path / "m.params").write_bytes(content)
     for call in (lambda: stepnet.load_params(tmp_path / "m.params"), lambda: stepnet.load(PRODUCT, tmp_path / "m.params")):
-        with pytest.raises(stepnet.InputOutputError, match=r"it has arrays of MXNet; .* numpy.savez\("):
+        with pytest.raises(stepnet.InputOutputError, match=message):
             call()

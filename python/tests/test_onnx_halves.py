@@ -65,7 +65,7 @@ UNITS = {
 @pytest.mark.parametrize("options", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("op_type", GATES)
 def test_units_in_float16(op_type, options, direction, random, tmp_path):
-    """States are rounded where the node gives them, not in each step: half a unit of float16 from onnxruntime at most."""
+    """States are rounded where the node gives them, not in each step: one unit of float16 from onnxruntime at most."""
     model, inputs = unit(op_type, random, direction=direction, dtype="float16", steps=5, **options)
     expect_as_runtime(model, inputs, tmp_path, tolerance=5e-4)
 

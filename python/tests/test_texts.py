@@ -126,6 +126,10 @@ def test_what_is_said_of_cells_is_refused_of_nets(tmp_path):
         with pytest.raises(stepnet.InvalidArgumentError, match="is a net, which is .*: leave training out"):
             stepnet.show(given, training=True)
     assert len(stepnet.check("op {", H=3)) == 1  # what cannot be read is said first
+    (tmp_path / "cut.pbtxt").write_text("op {")
+    for given in ("op {", tmp_path / "cut.pbtxt"):
+        with pytest.raises(stepnet.InputOutputError, match=r":1:\d+: "):
+            stepnet.show(given, H=3)
 
 
 def test_training_is_a_mode_that_every_cell_takes(cells):

@@ -192,3 +192,81 @@ def test_dtypes_of_pytorch_are_known(cells, lstm):
         assert stepnet.layers("gru", 3, 4, dtype=dtype).params[0].dtype == name
     with pytest.raises(stepnet.TypeMismatchError, match="dtype is torch.float16; it must be float32 or float64"):
         lstm.with_options(dtype=torch.float16)
+
+
+WITHOUT_ELEMENTS = {
+    "on meta": (lambda t: t.to("meta"), r"a Tensor float32 \[{sizes}\] on meta, where there are no elements; it must have some$"),
+    "sparse": (lambda t: t.to_sparse(), r"a Tensor float32 \[{sizes}\], torch.sparse_coo; it must be dense: call to_dense"),
+    "for oneDNN": (lambda t: t.to_mkldnn(), r"a Tensor float32 \[{sizes}\], torch._mkldnn; it must be dense: call to_dense"),
+    "quantized": (
+        lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8),
+        r"a Tensor qint8 \[{sizes}\], quantized; it must have the numbers themselves: call dequantize\(\)$",
+    ),
+    "nested": (
+        lambda t: torch.nested.nested_tensor([t, t]),
+        r"a Tensor that is nested; it must be dense: call to_padded_tensor\(0\)$",
+    ),
+}
+OF_NO_DTYPE = {
+    name: (lambda t, dtype=dtype: t.to(dtype), f"has elements {dtype}, which no tensor has; tensors have float16, bfloat16, ")
+    for name, dtype in (("complex", torch.cfloat), ("8 bits", torch.float8_e5m2), ("unsigned", torch.uint32))
+}
+OF_NO_DTYPE["conjugate"] = (lambda t: t.to(torch.cfloat).conj(), OF_NO_DTYPE["complex"][1])
+
+
+def calls(lstm, tmp_path):
+    """Each place of a tensor: what gives it there, what it is called, and its sizes."""
+    params, x = lstm.init(), torch.zeros(3, 2, 5)
+    net = 'op { type: "FC" input: "x" input: "w" input: "b" output: "y" } op { type: "AveragedLoss" input: "y" output: "l" }'
+
+    def of_train_net(w):
+        return stepnet.train_net(net, {"w": w, "b": torch.zeros(16)}, loss="l")
+
+    return [
+        (lambda t: lstm(params, x=t), 'the input "x"', (3, 2, 5)),
+        (lambda t: lstm({**params, "w": t}, x=x), 'the parameter "w"', (16, 5)),
+        (lambda t: lstm(params, x=x, h_init=t), 'the initial state "h_init"', (1, 2, 4)),
+        (lambda t: lstm.vjp(params, x=x)[1](h=t), 'the gradient of the output "h"', (3, 2, 4)),
+        (of_train_net, 'the parameter "w"', (16, 5)),
+        (lambda t: stepnet.load(net, init={"w": t, "b": torch.zeros(16)}), 'the parameter "w"', (16, 5)),
+        (lambda t: stepnet.save_params({"w": t}, tmp_path / "w.npz"), 'the parameter "w"', (16, 5)),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*PyTorch API of nested tensors.*", "ignore:.*quantize_per_tensor.*")
+@pytest.mark.parametrize("kind", WITHOUT_ELEMENTS)
+def test_tensors_without_elements_of_their_own_are_refused_with_what_to_do(lstm, kind, tmp_path):
+    change, message = WITHOUT_ELEMENTS[kind]
+    for call, name, sizes in calls(lstm, tmp_path):
+        wanted = f"{name} cannot be read: .*; it is " + message.replace("{sizes}", ", ".join(map(str, sizes)))
+        with pytest.raises(stepnet.TypeMismatchError, match=wanted):
+            call(change(torch.zeros(sizes)))
+
+
+@pytest.mark.parametrize("kind", OF_NO_DTYPE)
+def test_tensors_of_dtypes_that_no_tensor_has_are_refused(lstm, kind, tmp_path):
+    change, message = OF_NO_DTYPE[kind]
+    for call, name, sizes in calls(lstm, tmp_path):
+        with pytest.raises(stepnet.TypeMismatchError, match=f"{name} {message}"):
+            call(change(torch.zeros(sizes)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float64])
+def test_tensors_of_another_dtype_are_refused_with_the_one_that_it_must_be(lstm, dtype, tmp_path):
+    for call, name, sizes in calls(lstm, tmp_path)[:4]:
+        found = f"{str(dtype).rpartition('.')[2]} \\[{', '.join(map(str, sizes))}\\]"
+        with pytest.raises(stepnet.TypeMismatchError, match=f"{name} (of lstm )?is {found}; it must be float32"):
+            call(torch.zeros(sizes, dtype=dtype))
+
+
+def test_modules_say_what_to_do_with_tensors_that_have_no_elements(module):
+    for change, message in (
+        (lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8), r"call dequantize\(\)$"),
+        (lambda t: t.to(torch.float8_e5m2), r"in the byte order of this machine: call float\(\)$"),
+        (lambda t: t.to(torch.cfloat), "in the byte order of this machine$"),
+        (lambda t: t.to("meta"), "the input 'x' of lstm is on meta; it must be on cpu, as the parameter 'w' is"),
+    ):
+        with pytest.raises((stepnet.TypeMismatchError, stepnet.InvalidArgumentError), match=message):
+            module(change(torch.zeros(3, 2, 5)))
+    with pytest.raises(stepnet.TypeMismatchError, match=r'the parameter "w" .* on meta, where there are no elements; it must have some$'):
+        module.to("meta")(torch.zeros(3, 2, 5, device="meta"))

@@ -215,11 +215,15 @@ TEST(CellErrors, OfValues) {
   ExpectSyntaxFault(step + "state h dropout=2", "7:9: dropout is 2, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "state h window=0", "7:9: the state \"h\" has a window of 0, must be at least 1");
   ExpectSyntaxFault(step + "state h initial=1e99",
-                    "7:9: the state \"h\" has the initial value \"1e99\", must be a number, given or learned");
-  ExpectSyntaxFault(
-      step + "state h initial=learnt",
-      "7:9: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
-      "mean \"learned\"?");
+                    "7:9: the state \"h\" has the initial value \"1e99\", must be a number, given (an input) or "
+                    "learned (a parameter)");
+  ExpectSyntaxFault(step + "state h initial=learnt",
+                    "7:9: the state \"h\" has the initial value \"learnt\", must be a number, given (an input) or "
+                    "learned (a parameter); did you "
+                    "mean \"learned\"?");
+  ExpectSyntaxFault(step + "state h initial=2*3",
+                    "7:18: initial is a number as it is written, given (an input) or learned (a parameter), not an "
+                    "expression: '*' follows 2");
   ExpectSyntaxFault(step + "option lengths = x",
                     "7:8: the name \"x\" is taken already; the option itself declares it, so that it does not stand "
                     "among the inputs");

@@ -176,8 +176,12 @@ void RefuseCellFlags(const std::string& path) {
 }
 
 std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, const NamedTensors& fed) {
-  const bool is_cell = !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path);
-  if (!is_cell) {
+  const bool is_db = LooksLikeMiniDb(path);
+  if (is_db || !IsCell(ReadFile(path), path)) {
+    const bool are_given =
+        std::ranges::any_of(CellFlags(), [](const FlagUse& flag) { return IsGiven(flag.name.c_str()); });
+    // A text that nobody can read may be meant as a cell: what is wrong is the text, not the flags.
+    if (are_given && !is_db) ReadAnyMessage(path);
     RefuseCellFlags(path);
     return std::nullopt;
   }

@@ -16,6 +16,7 @@ from ..errors import Error, InvalidArgumentError, ShapeMismatchError, TypeMismat
 from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name, path_of
+from ..words import Device, Passes
 from . import moves, ordering, scan_node, units  # noqa: F401 - add to the table
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
@@ -82,9 +83,9 @@ def load(
     path: str | os.PathLike[str],
     *,
     threads: int = 0,
-    device: Any = "cpu",
+    device: Device = "cpu",
     opt_level: int = 2,
-    disable_pass: str | Iterable[str] = (),
+    disable_pass: Passes = (),
     seed: int = 0,
 ) -> Graph:
     """A file of ONNX as a net, with its parameters.
