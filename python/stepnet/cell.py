@@ -25,21 +25,26 @@ from .source import Source, all_sizes, device_name, did_you_mean, refuse_onnx, r
 from .words import AS_IT_IS, Device, DType, PageFormat, Passes, Requests
 
 class Argument(NamedTuple):
-    """What a cell is given, apart from its parameters, or one of those."""
+    """What a cell is given, apart from its parameters, or one of those.
+
+    Attributes:
+        name: by which a call gives it.
+        dtype: as NumPy calls it.
+        shape: ``"[T, B, 8]"``: T steps, a batch of B; ``"[16, 8]"`` of a parameter.
+        optional: whether it may be left out: a state then starts as the cell says.
+    """
 
     name: str
     dtype: str
-    """As NumPy calls it."""
     shape: str
-    """``"[T, B, 8]"``: T steps, a batch of B."""
     optional: bool
-    """Whether it may be left out: a state then starts as the cell says."""
 
 
 class Cell:
     """A cell with its sizes and options. Made by :func:`cell`.
 
-    Any number of threads may call it: each call has memory of its own, which later calls take again.
+    It is called with parameters, ``[16, 8]``, say, and with sequences ``[T, B, …]``: :attr:`params` and :attr:`inputs` say the
+    shape of each. Any number of threads may call it: each call has memory of its own, which later calls take again.
     """
 
     def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
@@ -117,7 +122,10 @@ class Cell:
         return Cell, (self.text, self._options)
 
     def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
-        """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""
+        """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``.
+
+        Each has the shape that :attr:`params` says, as ``w [4*H, D]`` of an LSTM.
+        """
         return self._cell.init(seed)
 
     def __call__(self, params: Mapping[str, Array], inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Outputs:
@@ -149,8 +157,8 @@ class Cell:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
-            params, inputs, named: as of a call. An input that is called as an argument of this function is, as ``wrt``,
-                goes into the dictionary.
+            params, inputs, named: as of a call: parameters, sequences ``[T, B, …]``, states ``[1, B, …]``. An input that is
+                called as an argument of this function is, as ``wrt``, goes into the dictionary.
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
             gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds
@@ -158,7 +166,8 @@ class Cell:
 
         Returns:
             The outputs, which are read-only on the host, since the gradients are computed from them; and a
-            :class:`Pullback`, which keeps the memory of the run for as long as there is one.
+            :class:`Pullback`, which keeps the memory of the run for as long as there is one. It gives each gradient in the
+            shape of what it is by.
         """
         arrays, given = arrays_of("params", params), inputs_of(inputs, named)
         requests = requests_of(gradient_requests)
@@ -183,12 +192,14 @@ class Cell:
         Args:
             params, inputs, named: as for :meth:`vjp`.
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
-                the outputs and returns the loss with its gradients by outputs, by name.
+                the outputs, ``[T, B, …]`` and ``[1, B, …]``, and returns the loss with its gradients by outputs, by name,
+                each in the output's shape: ``2.5, {"h": gradient}``.
             wrt, gradient_requests: as for :meth:`vjp`.
             into: the arrays to which gradients are added; see :class:`Pullback`.
 
         Returns:
-            The loss, and :class:`Gradients` with an array for each parameter and input, in the shape of that.
+            The loss, and :class:`Gradients` with an array for each parameter and input, in the shape of that: ``[4*H, D]``
+            for ``w [4*H, D]``, ``[T, B, D]`` for ``x [T, B, D]``.
         """
         given = inputs_of(inputs, named)
         outputs, pullback = self.vjp(params, given, wrt=wrt, gradient_requests=gradient_requests)
@@ -210,7 +221,7 @@ class Cell:
         long each instruction takes by estimate.
 
         Args:
-            params, inputs, named: as for :meth:`vjp`.
+            params, inputs, named: as of a call; their shapes ``[T, B, …]`` say for how many steps, and which batch, it is.
             gradients: whether also of the steps that compute the gradients.
             format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
         """

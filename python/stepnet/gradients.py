@@ -23,7 +23,12 @@ Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]
 
 
 class Gradients(NamedTuple):
-    """Gradients of a sum of outputs, each of the shape and dtype of what it is by: ``[T, B, …]`` for a sequence."""
+    """Gradients of a sum of outputs, each of the shape and dtype of what it is by: ``[T, B, …]`` for a sequence.
+
+    Attributes:
+        params: those by parameters, by name.
+        inputs: those by inputs, initial states among them, by name.
+    """
 
     params: dict[str, Given]
     inputs: dict[str, Given]
@@ -47,8 +52,8 @@ class Pullback:
     def __call__(self, into: Into = None, /, **output_gradients: Array) -> Gradients:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
-        ``output_gradients`` are by the name of the output or its field, of its shape and dtype; one has to be given, and
-        those that are missing are zeros. It may be called any number of times. Gradients are where the outputs are, but for
+        ``output_gradients`` are by the name of the output or its field, of its shape, ``[T, B, …]`` or ``[1, B, …]``, and dtype;
+        one has to be given, and those that are missing are zeros. It may be called any number of times. Gradients are where the outputs are, but for
         sums.
 
         Args:

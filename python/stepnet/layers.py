@@ -191,10 +191,13 @@ def layers(
 
     Args:
         mode: ``"rnn_tanh"``, ``"rnn_relu"``, ``"lstm"`` or ``"gru"``; its reset gate acts on the product.
+        input_size, hidden_size: D and H above.
+        num_layers, bias, bidirectional, proj_size: as of PyTorch's; ``proj_size`` is P above, of an LSTM alone.
         batch_first: whether sequences are ``[B, T, …]`` and not ``[T, B, …]``; states are ``[1, B, …]``.
         dropout: of what all layers but the last give, in training alone; a ``UserWarning`` says that there is one layer.
         lengths: whether there is an input ``lengths``, int32 or int64 ``[B]``. Behind its end a sequence gives zeros, and
             the last states are those at its own end.
+        dtype: ``"float32"`` or ``"float64"``, as of :func:`stepnet.cell`.
 
     Raises:
         InvalidArgumentError: for what no layers have.

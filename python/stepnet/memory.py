@@ -10,18 +10,21 @@ from .words import Device
 
 
 class Memory(NamedTuple):
-    """Bytes of tensors of this process, on one device; arrays that were given to calls are not among them."""
+    """Bytes of tensors of this process, on one device; arrays that were given to calls are not among them.
+
+    Attributes:
+        current: in use.
+        peak: in use at most so far.
+        limit: what may be in use: an allocation beyond is an :class:`OutOfMemoryError`.
+    """
 
     current: int
-    """In use."""
     peak: int
-    """At most so far."""
     limit: int
-    """What may be in use: an allocation beyond is an :class:`OutOfMemoryError`."""
 
 
 def memory(device: Device = "cpu") -> Memory:
-    """The memory of tensors on ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``."""
+    """The memory of tensors on a ``device``: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``."""
     return Memory(*_stepnet.memory(device_name(device)))
 
 

@@ -90,21 +90,22 @@ class Net:
         """Runs the net on an array for each of ``self.inputs``, by name: ``x=x``, or in a dictionary, ``{"x": x}``.
 
         Returns:
-            A named tuple with an array for each of ``self.outputs``; None for one that is no tensor. Where any of the inputs
+            A named tuple with an array for each of ``self.outputs``, in the shape that its operators give it, as
+            ``[T, B, …]``; None for one that is no tensor. Where any of the inputs
             lies on the net's device, each is a :class:`DeviceArray`.
         """
         return self._make(self._call(inputs_of(inputs, named)))
 
     @property
     def params(self) -> dict[str, numpy.ndarray]:
-        """Copies of the parameters, by name: what was filled, is floating, and is read by the net.
+        """Copies of the parameters, by name: what was filled, is floating, and is read by the net, each in its shape ``[…]``.
 
         The dictionary and the arrays are read-only, as changing them would change nothing: :meth:`restore` sets parameters.
         """
         return self._read(self._parameters)
 
     def restore(self, params: Mapping[str, Array]) -> None:
-        """Sets parameters to what ``params`` says of them, by name; others stay.
+        """Sets parameters to what ``params`` says of them, by name, each in its shape ``[…]`` and dtype; others stay.
 
         All at once, for the calls that begin later. Those that are under way in other threads keep what they began with,
         and so do pullbacks.
@@ -164,7 +165,7 @@ class Net:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
-            inputs, named: as of a call. An input that is called as an argument of this function is, as ``wrt``, goes
+            inputs, named: as of a call, ``[T, B, …]`` of a sequence. An input that is called as an argument of this function is, as ``wrt``, goes
                 into the dictionary.
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
@@ -173,7 +174,7 @@ class Net:
 
         Returns:
             The outputs, which are read-only on the host, since the gradients are computed from them; and a
-            :class:`Pullback`.
+            :class:`Pullback`, which gives each gradient in the shape of what it is by.
 
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
@@ -199,12 +200,14 @@ class Net:
         Args:
             inputs, named: as for :meth:`vjp`.
             loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
-                the outputs and returns the loss with its gradients by outputs, by name.
+                the outputs and returns the loss with its gradients by outputs, by name, each in the output's shape,
+                ``[T, B, …]``, say: ``2.5, {"y": gradient}``.
             wrt, gradient_requests: as for :meth:`vjp`.
             into: the arrays to which gradients are added; see :class:`Pullback`.
 
         Returns:
-            The loss, and :class:`Gradients` with an array for each blob, in the shape of that.
+            The loss, and :class:`Gradients` with an array for each parameter and input, in the shape of that: ``[N, D]`` for
+            ``w [N, D]``.
         """
         given = inputs_of(inputs, named)
         outputs, pullback = self.vjp(given, wrt=wrt, gradient_requests=gradient_requests)
@@ -213,6 +216,7 @@ class Net:
     def explain(self, inputs: Mapping[str, Array] | None = None, /, *, format: PageFormat = "text", **named: Array) -> str:
         """What the compiler makes of the step nets of the net for a call with these inputs, which is run once.
 
+        Their shapes, ``[T, B, …]`` of a sequence, say for how many steps, and which batch, it is.
         What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
         """
         return self._net.explain(self._arrays(inputs_of(inputs, named)), format)
@@ -230,7 +234,7 @@ class TrainingNet(Net):
 
     @property
     def state(self) -> dict[str, numpy.ndarray]:
-        """Copies of all that the next iteration depends on: ``params``, and what the optimizer keeps.
+        """Copies of all that the next iteration depends on: ``params``, and what the optimizer keeps, in their shapes ``[…]``.
 
         The number of iterations is among it, by which random numbers follow: dropout goes on as it would have, in a net
         made with the same ``seed``.

@@ -42,7 +42,7 @@ def split(parameters: Array, cell: Cell) -> Dict[str, numpy.ndarray]:
 
 
 def join(params: Mapping[str, Array], cell: Cell) -> numpy.ndarray:
-    """The flat vector ``[n]`` of a cell's parameters, or of their gradients; see :func:`split`.
+    """The flat vector ``[n]`` of a cell's parameters ``params``, or of their gradients; see :func:`split`.
 
     Raises:
         ShapeMismatchError, TypeMismatchError: for an array of another shape or dtype, and for what is none.

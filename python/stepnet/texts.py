@@ -42,7 +42,7 @@ def _meaning(sizes: Mapping[str, int], keywords: Iterable[str]) -> Iterator[None
 def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
     """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
 
-    What the text says wrongly is in the list, also where it cannot be read at all; behind the last of many blobs that
+    ``sizes`` and ``named_sizes`` are those of a cell, as for :func:`cell`. What the text says wrongly is in the list, also where it cannot be read at all; behind the last of many blobs that
     nothing gives, as of a net without its parameters, it says what may. Errors are raised where there is no
     text to look at: for a file that cannot be read, and for arguments that are none.
 
@@ -69,6 +69,7 @@ def expand(
 ) -> str:
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
 
+    ``source`` is a cell, its text or its path; ``sizes`` and ``named_sizes`` are as for :func:`cell`.
     With ``training`` dropout drops and zoneout draws in it, where there are any; with ``carry`` every state starts from an input and is an output
     at the end. That of a :class:`Cell` in float64 fills and computes float64.
 
@@ -84,7 +85,7 @@ def expand(
 
 
 def load_operator_library(path: str | os.PathLike[str], /) -> None:
-    """Loads a shared library of operators, which cells and nets may use from then on.
+    """Loads the shared library of operators at ``path``, which cells and nets may use from then on.
 
     It is one that ``rnn_runner --op_library`` takes, too: built with the headers of StepNet alone, whose code it finds
     here. It is loaded in a process of its own first, so that one which fails while it is loaded is an error. It stays
@@ -125,7 +126,7 @@ def show(
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
 
-    ``sizes`` and ``training`` are of cells, as for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or
+    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named_sizes`` and ``training`` are of cells, as for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or
     ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong. That of a :class:`TrainingNet` is the
     one with gradients and optimizer.
     """

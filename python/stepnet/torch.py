@@ -77,7 +77,8 @@ class Module(_Called[_Gives]):
         seed: int | None = None,
         output: str | None = None,
     ) -> None:
-        """``params`` are copied; without them the cell's own, drawn from ``seed``. With the name of an ``output`` the module
+        """``params``, an array or tensor for each of the cell's, of its shape, as ``[4*H, D]``, are copied; without them the cell's
+        own, drawn from ``seed``. With the name of an ``output`` the module
         gives that tensor alone, as ``torch.nn.Sequential`` hands it on.
 
         Without a seed it is one that follows from ``torch.manual_seed``, another one for each module. What dropout and
@@ -147,7 +148,7 @@ class Module(_Called[_Gives]):
         )
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **options: Any) -> Any:
-        """As that of any module. The error says where the state of a larger model has the parameters."""
+        """As that of any module. The error says where the ``state_dict`` of a larger model has the parameters."""
         try:
             return super().load_state_dict(state_dict, *args, **options)
         except RuntimeError as error:
@@ -345,6 +346,11 @@ class Recurrent(Module[Any]):
         def __call__(self, input: Any, hx: Any = None) -> Any: ...
 
     def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
+        """As of a :class:`Module`: ``params`` have the shapes of the cell's, as ``[4*H, D]``.
+
+        Raises:
+            InvalidArgumentError: also for a cell that cannot be called as PyTorch's modules are, with the reason.
+        """
         super().__init__(cell, params, seed=seed)
         if is_for_one_step(cell):
             raise errors.InvalidArgumentError(

@@ -27,8 +27,8 @@ else:  # hints can be read where there is no PyTorch, too
 
 Mode = Literal["rnn_tanh", "rnn_relu", "lstm", "gru"]
 Request = Literal["write", "add", "none"]
-Requests = Mapping[str, Request]
-"""What becomes of gradients, by name: ``"write"``, ``"add"`` or ``"none"``."""
+Requests = Union[Mapping[str, Request], Mapping[str, str]]
+"""What becomes of gradients, by name: ``"write"``, ``"add"`` or ``"none"``; also as ``dict.fromkeys(params, "add")`` has it."""
 
 PassName = Literal[
     "add_in_place",

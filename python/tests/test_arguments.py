@@ -1,5 +1,6 @@
 """Arguments and options that are refused by name."""
 
+import importlib.util
 import inspect
 import pickle
 import re
@@ -260,6 +261,35 @@ def test_the_hints_of_all_that_is_public_can_be_read():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60, text=True)
     assert done.returncode == 0 and int(done.stdout) > 50, done.stderr
+
+
+def all_that_is_public():
+    """Name and object of each class, function and method."""
+    modules = [stepnet, stepnet.packed]
+    if importlib.util.find_spec("onnx"):
+        modules.append(stepnet.onnx)
+    for module in modules:
+        for name in getattr(module, "__all__", ["split", "join"]):
+            each = getattr(module, name)
+            if inspect.isclass(each) or inspect.isfunction(each):
+                yield name, each
+            for method, of_class in vars(each).items() if inspect.isclass(each) else ():
+                if inspect.isfunction(of_class) and (method == "__call__" or not method.startswith("_")):
+                    yield f"{name}.{method}", of_class
+
+
+def test_all_that_is_public_says_what_it_does_and_takes():
+    count = 0
+    for name, each in all_that_is_public():
+        doc = inspect.getdoc(each)
+        assert doc, name
+        if not inspect.isfunction(each) or name == "Cell.with_options":  # whose options are those of cell
+            continue
+        for parameter in inspect.signature(each).parameters:
+            if parameter not in ("self", "named", "others"):
+                assert parameter in doc, f"{name}: {parameter}"
+                count += 1
+    assert count > 70
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="Python 3.9 cannot read hints of the form `int | None`")

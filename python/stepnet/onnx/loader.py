@@ -60,10 +60,11 @@ class Graph(Net):
     def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
 
-        They are given as ``x=x`` or, whatever the names are, in a dictionary, ``{"x": x}``.
+        They are given as ``x=x`` or, whatever the names are, in a dictionary, ``{"x": x}``, in the shapes that the file says,
+        as ``[T, B, 8]``.
 
         Returns:
-            A named tuple with an array for each of ``self.outputs``.
+            A named tuple with an array for each of ``self.outputs``, in the shape that its node gives it.
 
         Raises:
             InvalidArgumentError, TypeMismatchError, ShapeMismatchError: for inputs that are not those of the file.
@@ -92,6 +93,8 @@ def load(
 
     LSTM, GRU, RNN (every attribute) and Scan become RecurrentNetwork operators; other operators become those that
     compute the same. Parameters in other files must be in the folder of the file.
+
+    :attr:`Graph.arguments` says the shape of each input, as ``[T, B, 8]``.
 
     Args:
         path: of the file.
