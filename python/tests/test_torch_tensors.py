@@ -110,6 +110,18 @@ def test_devices_of_pytorch_are_taken(cells, tmp_path):
         stepnet.cell(cells / "lstm.cell", D=5, H=4, device=torch.device("meta"))
 
 
+def test_outputs_are_resized_within_their_memory_alone(lstm, module):
+    """As PyTorch's tensors of others' memory are, those of NumPy's arrays: more is PyTorch's own error."""
+    with torch.no_grad():
+        outputs = [module(torch.randn(3, 2, 5)).h, torch.from_dlpack(lstm(lstm.init(), x=torch.randn(3, 2, 5)).h)]
+    for h in outputs:
+        first = h[:2].clone()
+        assert torch.equal(h.resize_(2, 2, 4), first)
+        with pytest.raises(RuntimeError, match="storage that is not resizable"):
+            h.resize_(7, 2, 4)
+        assert h.clone().resize_(7, 2, 4).shape == (7, 2, 4)
+
+
 def add_into(lstm, array):
     requests = {"b": "add"}
     return lstm.value_and_grad(lstm.init(), "h", wrt="b", gradient_requests=requests, into={"b": array}, x=torch.ones(2, 1, 5))
