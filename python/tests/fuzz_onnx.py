@@ -6,6 +6,7 @@ from pathlib import Path
 
 import fuzz_values
 import numpy
+from onnx import TensorProto, helper, numpy_helper
 
 import stepnet
 import stepnet.onnx
@@ -45,4 +46,32 @@ def exported():
             cell = stepnet.cell(CELLS / f"{name}.cell", H=4)
             stepnet.onnx.export(cell, Path(folder) / "a.onnx", cell.init())
             found.append((Path(folder) / "a.onnx").read_bytes())
-    return found
+    return [*found, batches().SerializeToString(), in_halves().SerializeToString()]
+
+
+def batches():
+    """A Scan of opset 8, with lengths, one sequence forward and one backward."""
+    names = ("s_in", "x_t", "z_t", "s_out", "y_t")
+    s_in, x_t, z_t, s_out, y_t = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names)
+    nodes = [helper.make_node(*each) for each in (("Add", ["s_in", "x_t"], ["s_out"]), ("Mul", ["s_in", "z_t"], ["y_t"]))]
+    body = helper.make_graph(nodes, "body", [s_in, x_t, z_t], [s_out, y_t])
+    node = helper.make_node("Scan", ["n", "s", "x", "z"], ["last", "y"], body=body, num_scan_inputs=2, directions=[0, 1])
+    inputs = [helper.make_tensor_value_info("n", TensorProto.INT64, ["B"])]
+    inputs.append(helper.make_tensor_value_info("s", TensorProto.FLOAT, ["B", 2]))
+    inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", "T", 2]) for name in "xz"]
+    return model_of(node, inputs, ("last", "y"), TensorProto.FLOAT, [], opset=8)
+
+
+def in_halves():
+    """An LSTM of float16."""
+    weights = [numpy_helper.from_array(numpy.full(shape, 0.1, "float16"), name) for name, shape in
+               (("w", (1, 8, 3)), ("r", (1, 8, 2)))]
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=2)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["T", "B", 3])]
+    return model_of(node, inputs, ("y",), TensorProto.FLOAT16, weights, opset=17)
+
+
+def model_of(node, inputs, outputs, dtype, constants, opset):
+    infos = [helper.make_tensor_value_info(name, dtype, None) for name in outputs]
+    graph = helper.make_graph([node], "graph", inputs, infos, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
