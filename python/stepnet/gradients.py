@@ -299,6 +299,12 @@ def _summed(outputs: Outputs, loss: str | Sequence[str]) -> tuple[float, Mapping
             )
     if len({id(outputs[name]) for name in names}) < len(names):
         raise InvalidArgumentError(f"invalid argument: loss names an output twice: {', '.join(names)}")
+    for name in names:
+        if str(outputs[name].dtype) == "bfloat16":
+            raise InvalidArgumentError(
+                f"invalid argument: loss names {name!r}, which is bfloat16, and NumPy has no gradient in that; give a function "
+                "that returns the loss and the gradient, a tensor of PyTorch or an array of the package ml_dtypes"
+            )
     arrays = {
         name: numpy_of(f"the output {name!r}, which loss names,", _on_host(outputs[name])) for name in names
     }

@@ -169,6 +169,13 @@ def test_bfloat16(tmp_path):
     got = net(x=x).y
     assert got.dtype == "bfloat16"
     expect_equal(got.numpy(), numpy.tanh(product).astype(ml_dtypes.bfloat16).astype("float32"), tolerance=4e-3)
+    ones = numpy.ones((3, 5), ml_dtypes.bfloat16)
+    _, gradients = net.value_and_grad(lambda out: (0.0, {"y": ones}), wrt="w", x=x)
+    expect_equal(gradients.params["w"].numpy(), x.astype("float32").T @ (1 - got.numpy() ** 2), tolerance=2e-2)
+    with pytest.raises(stepnet.InvalidArgumentError, match="loss names 'y', which is bfloat16, .*; give a function"):
+        net.value_and_grad("y", x=x)
+    with pytest.raises(stepnet.TypeMismatchError, match="the parameter 'w' is bfloat16, in which nothing is exported"):
+        stepnet.onnx.export(net, tmp_path / "back.onnx", inputs={"x": x})
 
 
 @pytest.mark.parametrize("kind", ["FLOAT8E5M2", "FLOAT8E4M3FN", "COMPLEX64", "INT4"])

@@ -212,12 +212,12 @@ def of_net(
     given = Given(net.name or "net", net._net.operators())
     net._check_parameters("params", params)
     given.params = {
-        name: numpy_of(f"the parameter {name!r}", array) for name, array in {**net._net.filled(), **params}.items()
+        name: exported_array(f"the parameter {name!r}", array) for name, array in {**net._net.filled(), **params}.items()
     }
     given.fixed = net._fixed
     for name, array in inputs.items():
         given.params.pop(name, None)
-        array = numpy_of(f"the input {name!r}", array)
+        array = exported_array(f"the input {name!r}", array)
         sizes: list[int | str] = list(array.shape)
         for axis, size_name in dynamic_axes.get(name, {}).items():
             if not -len(sizes) <= axis < len(sizes):
@@ -239,6 +239,15 @@ def of_net(
                 " and shape"
             )
     return given
+
+
+def exported_array(what: str, array: Array) -> numpy.ndarray:
+    """An array or tensor as NumPy has it, in its own dtype."""
+    if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bfloat16":
+        raise TypeMismatchError(
+            f"type mismatch: {what} is bfloat16, in which nothing is exported: files in it are read alone"
+        )
+    return numpy_of(what, array)
 
 
 def add_optional_inputs(given: Given, net: Graph) -> None:
