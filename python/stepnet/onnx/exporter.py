@@ -245,7 +245,7 @@ def exported_array(what: str, array: Array) -> numpy.ndarray:
     """An array or tensor as NumPy has it, in its own dtype."""
     if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bfloat16":
         raise TypeMismatchError(
-            f"type mismatch: {what} is bfloat16, in which nothing is exported: files in it are read alone"
+            f"type mismatch: {what} is bfloat16, in which nothing is exported"
         )
     return numpy_of(what, array)
 
