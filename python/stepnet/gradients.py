@@ -53,8 +53,8 @@ class Pullback:
         """The gradients of the sum of all outputs, each element times that of its gradient.
 
         ``output_gradients`` are by the name of the output or its field, of its shape, ``[T, B, …]`` or ``[1, B, …]``, and dtype;
-        one has to be given, and those that are missing are zeros. It may be called any number of times. Gradients are where the outputs are, but for
-        sums.
+        one has to be given, and those that are missing are zeros. It may be called any number of times. Gradients are where
+        the outputs are, but for sums.
 
         Args:
             into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype, in

@@ -165,8 +165,8 @@ class Net:
         """As a call, and the function that gives the gradients of this call.
 
         Args:
-            inputs, named: as of a call, ``[T, B, …]`` of a sequence. An input that is called as an argument of this function is, as ``wrt``, goes
-                into the dictionary.
+            inputs, named: as of a call, ``[T, B, …]`` of a sequence. An input that is called as an argument of this function
+                is, as ``wrt``, goes into the dictionary.
             wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
                 needed for others alone is not computed.
             gradient_requests: of some of these ``"none"``, which is as if they were not among them, or ``"add"``, which adds

@@ -42,9 +42,10 @@ def _meaning(sizes: Mapping[str, int], keywords: Iterable[str]) -> Iterator[None
 def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
     """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
 
-    ``sizes`` and ``named_sizes`` are those of a cell, as for :func:`cell`. What the text says wrongly is in the list, also where it cannot be read at all; behind the last of many blobs that
-    nothing gives, as of a net without its parameters, it says what may. Errors are raised where there is no
-    text to look at: for a file that cannot be read, and for arguments that are none.
+    ``sizes`` and ``named_sizes`` are those of a cell, as for :func:`cell`. What the text says wrongly is in the list, also
+    where it cannot be read at all; behind the last of many blobs that nothing gives, as of a net without its parameters,
+    it says what may. Errors are raised where there is no text to look at: for a file that cannot be read, and for
+    arguments that are none.
 
     Raises:
         InputOutputError: for a file that cannot be read.
@@ -126,9 +127,9 @@ def show(
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
 
-    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named_sizes`` and ``training`` are of cells, as for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or
-    ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong. That of a :class:`TrainingNet` is the
-    one with gradients and optimizer.
+    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named_sizes`` and ``training`` are of cells, as
+    for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be
+    right: :func:`check` tells what is wrong. That of a :class:`TrainingNet` is the one with gradients and optimizer.
     """
     text, is_text, all_of_them, trains, *_ = _described(source, all_sizes(sizes, named_sizes), training)
     with _meaning(all_of_them, ("sizes", "training", "format")):

@@ -26,6 +26,7 @@ def _drawn_seed() -> int:
 
 
 _Gives = TypeVar("_Gives")
+_Input = TypeVar("_Input", torch.Tensor, PackedSequence)
 
 
 class _Called(torch.nn.Module, Generic[_Gives]):
@@ -42,8 +43,8 @@ class Module(_Called[_Gives]):
     """A cell with its parameters, to be trained with other modules.
 
     ``forward`` takes the cell's inputs, the first one by position or all by name or in a dictionary, as tensors, and gives
-    its outputs as a named tuple: sequences ``[T, B, …]`` and states ``[1, B, …]``, as the cell says. In training mode dropout drops and zoneout draws, in evaluation they do not. After
-    ``double()`` it computes in float64. Gradients of gradients, forward mode, the transforms of ``torch.func`` and
+    its outputs as a named tuple: sequences ``[T, B, …]`` and states ``[1, B, …]``, as the cell says. In training mode
+    dropout drops and zoneout draws, in evaluation they do not. After ``double()`` it computes in float64. Gradients of gradients, forward mode, the transforms of ``torch.func`` and
     ``is_grads_batched`` raise InvalidArgumentError.
 
     It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
@@ -339,11 +340,7 @@ class Recurrent(Module[Any]):
 
     if TYPE_CHECKING:
 
-        @overload  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
-        def __call__(self, input: torch.Tensor, hx: Any = None) -> tuple[torch.Tensor, Any]: ...
-        @overload
-        def __call__(self, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]: ...
-        def __call__(self, input: Any, hx: Any = None) -> Any: ...
+        def __call__(self, input: _Input, hx: Any = None) -> tuple[_Input, Any]: ...  # type: ignore[override]
 
     def __init__(self, cell: Cell, params: Mapping[str, Array] | None = None, *, seed: int | None = None) -> None:
         """As of a :class:`Module`: ``params`` have the shapes of the cell's, as ``[4*H, D]``.
