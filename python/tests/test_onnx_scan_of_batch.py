@@ -107,6 +107,14 @@ def test_sequences_of_no_steps_end_as_they_started(steps, lengths, tmp_path):
     assert every.shape == (3, steps, 2) and not every[[0, 2]].any()
 
 
+@pytest.mark.parametrize("batch, steps, shape", [(0, 4, (2,)), (0, 0, (2,)), (3, 4, (0,)), (3, 0, (2, 0))], ids=str)
+def test_no_sequences_and_no_elements(batch, steps, shape, tmp_path):
+    for lengths in (None, [min(steps, 1)] * batch):
+        made, inputs = decay(batch, steps, shape, lengths=lengths)
+        last, every = loaded(made, tmp_path)(**inputs)
+        assert last.shape == (batch, *shape) and every.shape == (batch, steps, *shape)
+
+
 def test_gradients(tmp_path):
     """Those of steps that do not count are 0, and each sequence has those of a Scan of opset 9 over it alone."""
     lengths = [4, 1, 3]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from .loops import Loop
-from .moves import fill_of
+from .moves import fill_of, filled
 from .scan_node import body_of, check_list, check_next, missing, numbers_of_steps, of_scanned, rows_of_outputs, set_type
 from .scope import Node, Scope, Unsupported
 
@@ -88,10 +88,13 @@ def chosen(loop: Loop, mask: str, a: str, b: str, rank: int) -> str:
 
 def one_behind_the_other(n: Node, blob: str, rank: int) -> str:
     """``[B * T, …]`` of ``[B, T, …]``."""
-    whole = n.fixed([-1])
-    if rank > 2:
-        whole = n.net.emit_all("Concat", [whole, n.emit("Shape", blob, axes=[*range(2, rank)])], 2, axis=0)[0]
-    return n.net.emit_all("Reshape", [blob, whole], 2)[0]
+    count = n.emit("Mul", n.emit("Shape", blob, axes=[0]), n.emit("Shape", blob, axes=[1]))
+    return n.net.emit_all("Reshape", [blob, with_sizes_of(n, count, blob, range(2, rank))], 2)[0]
+
+
+def with_sizes_of(n: Node, sizes: str, blob: str, axes: Sequence[int]) -> str:
+    """Sizes, and behind them some of a blob."""
+    return n.net.emit_all("Concat", [sizes, n.emit("Shape", blob, axes=[*axes])], 2, axis=0)[0] if axes else sizes
 
 
 class Batch:
@@ -133,10 +136,8 @@ class Batch:
 
     def sequences_of(self, blob: str, rank: int) -> str:
         """``[B, T, …]`` of rows ``[B * T, …]``, whose items have this rank."""
-        n, sizes = self.n, self.n.emit("Shape", self.sequence, axes=[0, 1])
-        if rank:
-            sizes = n.net.emit_all("Concat", [sizes, n.emit("Shape", blob, axes=[*range(1, 1 + rank)])], 2, axis=0)[0]
-        return n.net.emit_all("Reshape", [blob, sizes], 2)[0]
+        sizes = with_sizes_of(self.n, self.n.emit("Shape", self.sequence, axes=[0, 1]), blob, range(1, 1 + rank))
+        return self.n.net.emit_all("Reshape", [blob, sizes], 2)[0]
 
 
 class State:
@@ -149,8 +150,8 @@ class State:
         """In the body."""
         self.ones = list(range(1, 1 + missing(self.rank)))
         """The dimensions of 1 that rows of the loop have more."""
-        first = n.emit("Slice", n.blob(i), starts=[0], ends=[1])
-        self.name, row = loop.state(n.emit("ExpandDims", first, dims=self.ones) if self.ones else first)
+        sizes = with_sizes_of(n, n.fixed([1, *(1 for _ in self.ones)]), n.blob(i), range(1, 1 + self.rank))
+        self.name, row = loop.state(filled(n, sizes, 0, n.dtype(i)))  # which no step reads
         self.initial = n.emit("ExpandDims", n.blob(i), dims=[1])
         is_start = n.emit("ExpandDims", batch.starts, dims=[*range(2, 2 + self.rank)]) if self.rank else batch.starts
         of_steps = n.emit("Where", is_start, self.initial, self.initial)
