@@ -14,10 +14,10 @@ from .gradients import Array, arrays_of, inputs_of
 from .layers import is_for_one_step
 from .outputs import Outputs
 from .params import rename_from_torch
-from .source import did_you_mean, with_article
+from .source import with_article
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
-from .torch_errors import name_of_output, not_dense, with_conversion
-from .torch_layers import tensor_of
+from .torch_errors import name_of_output, no_such_input, not_dense, with_conversion
+from .torch_layers import checked_param
 
 
 def _drawn_seed() -> int:
@@ -117,7 +117,7 @@ class Module(_Called[_Gives]):
                 + (f"; {others}" if others else "")
             )
         for each, name in zip(cell.params, self._param_names):
-            value = self._checked(each, values).to(cell._options["device"], copy=True)
+            value = checked_param(cell, each, values).to(cell._options["device"], copy=True)
             try:
                 self.register_parameter(name, torch.nn.Parameter(value))
             except KeyError:
@@ -182,23 +182,6 @@ class Module(_Called[_Gives]):
         """By the parameters' dtype; without any, by that of the cell."""
         dtypes = [param.dtype for param in (getattr(self, name) for name in self._param_names) if param is not None]
         return torch.float64 in dtypes if dtypes else bool(self.cell._options["in_double"])
-
-    def _checked(self, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
-        """The value of a parameter, which is as the cell says."""
-        if param.name not in values:
-            raise errors.InvalidArgumentError(
-                f"invalid argument: the parameter {param.name!r} of {self.cell.name} is missing; "
-                f"it is {param.dtype} {param.shape}"
-            )
-        value = tensor_of(f"the parameter {param.name!r} of {self.cell.name}", values[param.name])
-        dtype, shape = str(value.dtype).rpartition(".")[2], str(list(value.shape))
-        if dtype == param.dtype and shape == param.shape:
-            return value
-        kind, error = ("type", errors.TypeMismatchError) if shape == param.shape else ("shape", errors.ShapeMismatchError)
-        raise error(
-            f"{kind} mismatch: the parameter {param.name!r} of {self.cell.name} is {dtype} {shape}; "
-            f"it must be {param.dtype} {param.shape}"
-        )
 
     def extra_repr(self) -> str:
         """The cell, as the module is printed."""
@@ -276,7 +259,7 @@ class Module(_Called[_Gives]):
         """All outputs for the cell's inputs by name."""
         cell = self.cell
         if not inputs.keys() <= cell._input_names:
-            raise self._unknown(next(name for name in inputs if name not in cell._input_names))
+            raise no_such_input(cell, self._param_names, next(name for name in inputs if name not in cell._input_names))
         for name, given in inputs.items():
             if not isinstance(given, torch.Tensor):
                 raise errors.TypeMismatchError(
@@ -302,20 +285,6 @@ class Module(_Called[_Gives]):
             return cell._make(run(cell, names, draw, tensors))
         except errors.TypeMismatchError as error:
             raise with_conversion(error, cell, dict(zip(names, tensors))) from None
-
-    def _unknown(self, name: Any) -> errors.InvalidArgumentError:
-        """For what is given as an input, and the cell has none of that name."""
-        if name in self._param_names:
-            hint = (
-                f"; it is a parameter: assign to module.{name}, or run the module with another one by "
-                f"torch.func.functional_call(module, {{{name!r}: …}}, …)"
-            )
-        else:
-            hint = did_you_mean(name, self.cell._input_names) if isinstance(name, str) else ""
-        inputs = ", ".join(repr(each.name) for each in self.cell.inputs)
-        return errors.InvalidArgumentError(
-            f"invalid argument: {self.cell.name} has no input {name!r}{hint}; its inputs are {inputs}"
-        )
 
     def __prepare_scriptable__(self) -> Any:
         """For ``torch.jit.script``, which would read the text of ``forward``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import torch
 
@@ -45,6 +45,21 @@ def not_dense(cell: Cell, name: str, tensor: torch.Tensor) -> errors.TypeMismatc
     if tensor.is_nested:
         found, way = "a nested tensor", "call to_padded_tensor(0), and give a cell with lengths those of its parts"
     return errors.TypeMismatchError(f"type mismatch: the input {name!r} of {cell.name} is {found}; it must be dense: {way}")
+
+
+def no_such_input(cell: Cell, params: Sequence[str], name: Any) -> errors.InvalidArgumentError:
+    """For what is given as an input, and the cell has none of that name."""
+    if name in params:
+        hint = (
+            f"; it is a parameter: assign to module.{name}, or run the module with another one by "
+            f"torch.func.functional_call(module, {{{name!r}: …}}, …)"
+        )
+    else:
+        hint = did_you_mean(name, cell._input_names) if isinstance(name, str) else ""
+    inputs = ", ".join(repr(each.name) for each in cell.inputs)
+    return errors.InvalidArgumentError(
+        f"invalid argument: {cell.name} has no input {name!r}{hint}; its inputs are {inputs}"
+    )
 
 
 def name_of_output(cell: Cell, output: Any) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Mapping
 import numpy
 
 from . import errors
-from .cell import Cell, cell
+from .cell import Argument, Cell, cell
 from .gradients import Array
-from .layers import GATES, Layers, check_types, layers_of
+from .layers import Layers, check_types, layers_of
 from .source import with_article
 
 if TYPE_CHECKING:
@@ -173,6 +173,24 @@ def tensor_of(what: str, value: Array) -> torch.Tensor:
         return torch.as_tensor(value).detach()
     except Exception as error:  # of PyTorch, or of what is given
         raise errors.TypeMismatchError(f"type mismatch: {what} is {with_article(type(value))}, of which PyTorch makes no tensor: {error}") from None
+
+
+def checked_param(given: Cell, param: Argument, values: Mapping[str, Array]) -> torch.Tensor:
+    """The value of a parameter, which is as the cell says."""
+    if param.name not in values:
+        raise errors.InvalidArgumentError(
+            f"invalid argument: the parameter {param.name!r} of {given.name} is missing; "
+            f"it is {param.dtype} {param.shape}"
+        )
+    value = tensor_of(f"the parameter {param.name!r} of {given.name}", values[param.name])
+    dtype, shape = str(value.dtype).rpartition(".")[2], str(list(value.shape))
+    if dtype == param.dtype and shape == param.shape:
+        return value
+    kind, error = ("type", errors.TypeMismatchError) if shape == param.shape else ("shape", errors.ShapeMismatchError)
+    raise error(
+        f"{kind} mismatch: the parameter {param.name!r} of {given.name} is {dtype} {shape}; "
+        f"it must be {param.dtype} {param.shape}"
+    )
 
 
 def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.Tensor]:
