@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Generic, Mapping, Sequence, TypeVar, cast, overload
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("stepnet.torch needs PyTorch: pip install 'stepnet[torch]'", name="torch") from error
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import _stepnet, errors

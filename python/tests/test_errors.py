@@ -235,11 +235,12 @@ def test_a_cell_works_after_each_error(lstm):
         assert numpy.array_equal(lstm(params, x=X).h, expected)
 
 
-def test_what_is_missing_for_onnx_is_said():
-    code = "import sys; sys.modules['onnx'] = None; import stepnet.onnx"
+@pytest.mark.parametrize("name, needs", [("onnx", "Python's onnx"), ("torch", "PyTorch")])
+def test_what_is_missing_for_other_packages_is_said(name, needs):
+    code = f"import sys; sys.modules[{name!r}] = None; import stepnet.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.endswith("ModuleNotFoundError: stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'\n")
+    assert done.stderr.endswith(f"ModuleNotFoundError: stepnet.{name} needs {needs}: pip install 'stepnet[{name}]'\n")
 
 
 def test_memory_has_a_limit(lstm, set_max_memory):
