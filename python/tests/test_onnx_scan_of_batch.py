@@ -155,6 +155,20 @@ def test_a_loop_within_the_body(tmp_path):
     expect_as_runtime(*made, tmp_path)
 
 
+def test_float16(tmp_path):
+    """Element by element, and rows of a loop within the body."""
+    half, shape = TensorProto.FLOAT16, (2,)
+    arrays = {name: draw(*sizes).astype("float16") for name, sizes in (("s", (3, 2)), ("x", (3, 4, 2)))}
+    states, scanned = {"s": arrays["s"]}, {"x": arrays["x"]}
+    made = model(DECAY, states, scanned, {"y": (half, shape)}, {"half": numpy.float16(0.5)}, [4, 1, 3])
+    expect_as_runtime(*made, tmp_path, tolerance=1e-3)
+    nodes = [node("Unsqueeze", ["x_t"], ["rows"], axes=[0]), node("LSTM", ["rows", "w", "r"], ["y_t"], hidden_size=2)]
+    weights = {"w": draw(1, 8, 4).astype("float16"), "r": draw(1, 8, 2).astype("float16")}
+    scanned = {"x": draw(3, 4, 5, 4).astype("float16")}
+    made = model(nodes, {}, scanned, {"y": (half, (1, 1, 5, 2))}, weights, [2, 4, 1])
+    expect_as_runtime(*made, tmp_path, tolerance=1e-3)
+
+
 def test_lengths_beyond_the_steps_and_sizes_that_differ(tmp_path):
     made, inputs = decay(lengths=[4, 5, 1])
     with pytest.raises(stepnet.InvalidArgumentError, match=r"5"):

@@ -7,6 +7,7 @@ from typing import Sequence
 import numpy
 
 from .axes import MAX_RANK, from_front, given_axis, known_rank, without_repeats
+from .netdef import NetText
 from .nodes import node
 from .scope import Node, Unsupported
 
@@ -251,20 +252,22 @@ def expand(n: Node) -> Sequence[str]:
 
 def filled(n: Node, sizes: str, value: float, dtype: str) -> str:
     """A tensor of a shape that is a blob."""
-    if dtype in ("float16", "bfloat16"):  # which fills do not have
-        return n.emit("Cast", filled(n, sizes, value, "float32"), to=dtype)
-    return n.emit("ConstantFill", sizes, input_as_shape=1, **fill_of(value, dtype))
+    return fill(n.net, [sizes], value, dtype, input_as_shape=1)
 
 
 def filled_with(n: Node, shape: Sequence[int], value: float, dtype: str) -> str:
     """A tensor of a shape that is known."""
-    return n.emit("ConstantFill", shape=list(shape), **fill_of(value, dtype))
+    return fill(n.net, [], value, dtype, shape=list(shape))
 
 
-def fill_of(value: float, dtype: str) -> dict[str, float | int]:
+def fill(net: NetText, inputs: Sequence[str], value: float, dtype: str, **shape: Sequence[int] | int) -> str:
+    """A tensor of one value, in the shape of the input or what ``shape`` says."""
+    if dtype in ("float16", "bfloat16"):  # which fills do not have
+        return net.emit("Cast", fill(net, inputs, value, "float32", **shape), to=dtype)
     if dtype not in _CODES:
-        raise Unsupported(f"it gives a tensor of {dtype}; {', '.join(_CODES)} are read")
-    return {"value": float(value) if dtype.startswith("float") else int(value), "dtype": _CODES[dtype]}
+        raise Unsupported(f"it gives a tensor of {dtype}; {', '.join(_CODES)}, float16 and bfloat16 are read")
+    number = float(value) if dtype.startswith("float") else int(value)
+    return net.emit("ConstantFill", *inputs, value=number, dtype=_CODES[dtype], **shape)
 
 
 @node("ConstantOfShape")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from .loops import Loop
-from .moves import fill_of, filled
+from .moves import fill, filled
 from .scan_node import body_of, check_list, check_next, missing, numbers_of_steps, of_scanned, rows_of_outputs, set_type
 from .scope import Node, Scope, Unsupported
 
@@ -49,7 +49,7 @@ def scan_of_batch(n: Node) -> Sequence[str]:
     def of_step(name: str) -> str:
         if not counts:
             return inner.blob(name)
-        zero = loop.step.emit("ConstantFill", inner.blob(name), **fill_of(0, dtype_of(inner, name)))
+        zero = fill(loop.step, [inner.blob(name)], 0, dtype_of(inner, name))
         return chosen(loop, counts, inner.blob(name), zero, ranks[stacked.index(name)])
 
     rows = rows_of_outputs(n, loop, inner, stacked, of_step)
