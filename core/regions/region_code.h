@@ -136,7 +136,7 @@ struct RegionDirect {
   std::int64_t width = 0;  // elements of a block at most
 };
 
-inline constexpr int kSimpleSlots = 32;  // of a simple program, and bytes of its buffers
+inline constexpr int kSimpleSlots = 96;  // of a simple program, and bytes of its buffers
 inline constexpr std::int64_t kSimpleBytes = 16 << 10;
 
 // An instruction of a simple program: what SimpleRun needs of it.
