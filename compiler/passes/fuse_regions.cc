@@ -1,8 +1,10 @@
 // How nodes are chosen: as many as can be are put in front of a region, so that when one is taken, what it could be
-// joined with is there. It grows by what reads its values, and by what gives others to the same readers: what is
-// joined that way was waited for together anyway. What has nothing to do with it stays apart and may run beside it.
-// Regions begin with the nodes of the fewest elements: what many rows share is computed once, before the region that
-// reads it, unless it is so little that to compute it with each of them takes no longer.
+// joined with is there. It grows by what reads its values, by what gives others to the same readers, and by what reads
+// the same as it and is waited for with it: what is joined that way was waited for together anyway. What has nothing to
+// do with it stays apart and may run beside it. Regions begin with what most products and the like wait for, one behind
+// the other: what is wanted later can be joined with what those give. Among these the nodes of the fewest elements come
+// first: what many rows share is computed once, before the region that reads it, unless it is so little that to compute
+// it with each of them takes no longer.
 #include "stepnet/compiler/passes/fuse_regions.h"
 
 #include <algorithm>
@@ -106,7 +108,7 @@ class LoopFuser {
         put(*ready_.begin());
         continue;
       }
-      const std::vector<int> group = Group(ready_to_join_.begin()->second);
+      const std::vector<int> group = Group(ready_to_join_.begin()->node);
       const auto first = begin_ + static_cast<int>(order.size());
       std::ranges::for_each(group, put);
       if (group.size() > 1) ranges.push_back({first, first + static_cast<int>(group.size())});
@@ -117,6 +119,14 @@ class LoopFuser {
 
  private:
   static constexpr std::int64_t kCannotJoin = -1;
+
+  // In the order in which regions begin.
+  struct Seed {
+    int fewer_waits;
+    std::int64_t elements;
+    int node;
+    auto operator<=>(const Seed&) const = default;
+  };
 
   std::int64_t ElementsToJoin(const StepNode& node) const {
     std::int64_t elements = kCannotJoin;
@@ -139,6 +149,7 @@ class LoopFuser {
     for (const std::vector<int>& others : followers_) {
       for (const int n : others) ++missing_[n];
     }
+    FindWaits();
     for (int n = 0; n < size; ++n) {
       if (missing_[n] == 0) AddReady(n);
       for (const int input : NodeAt(n).inputs) {
@@ -147,11 +158,22 @@ class LoopFuser {
     }
   }
 
+  // How many nodes that may not join others wait for each, one behind the other. Followers come behind in the loop.
+  void FindWaits() {
+    waits_.assign(elements_.size(), 0);
+    for (int n = static_cast<int>(elements_.size()) - 1; n >= 0; --n) {
+      for (const int follower : followers_[n]) {
+        waits_[n] = std::max(waits_[n], waits_[follower] + (MayJoin(follower) ? 0 : 1));
+      }
+    }
+  }
+
   bool MayJoin(int n) const { return elements_[n] != kCannotJoin; }
+  Seed SeedOf(int n) const { return {-waits_[n], elements_[n], n}; }
 
   void AddReady(int n) {
     if (MayJoin(n)) {
-      ready_to_join_.emplace(elements_[n], n);
+      ready_to_join_.insert(SeedOf(n));
     } else {
       ready_.insert(n);
     }
@@ -161,7 +183,7 @@ class LoopFuser {
   void Put(int n) {
     is_put_[n] = true;
     ready_.erase(n);
-    ready_to_join_.erase({elements_[n], n});
+    ready_to_join_.erase(SeedOf(n));
     for (const int follower : followers_[n]) {
       if (--missing_[follower] == 0) AddReady(follower);
     }
@@ -227,11 +249,38 @@ class LoopFuser {
         if (readers == readers_.end()) continue;
         for (const int reader : readers->second) AddNear(reader, &looked_at, &near);
       }
+      for (const int input : NodeAt(n).inputs) AddOtherReaders(input, n, &looked_at, &near);
     }
     for (const int n : group) {
       for (const int follower : followers_[n]) in_group_[follower] = 0;
     }
     return group;
+  }
+
+  // What else reads a value that `n` of the region reads, over as many elements, where something waits for both:
+  // what has nothing to do with each other, as layers that read one input, can run beside each other.
+  void AddOtherReaders(int value, int n, std::set<int>* looked_at, std::set<int>* near) const {
+    const auto readers = readers_.find(value);
+    if (readers == readers_.end() || readers->second.size() < 2) return;
+    const std::set<int> behind = Behind(n);
+    for (const int reader : readers->second) {
+      if (elements_[reader] != elements_[n] || looked_at->contains(reader)) continue;
+      const std::set<int> others = Behind(reader);
+      if (std::ranges::any_of(others, [&](int other) { return behind.contains(other); }))
+        AddNear(reader, looked_at, near);
+    }
+  }
+
+  // Nodes that wait for one, as many as are near.
+  std::set<int> Behind(int node) const {
+    std::set<int> behind;
+    std::vector<int> to_visit = {node};
+    for (size_t i = 0; i < to_visit.size() && to_visit.size() < kNearOfCall * max_calls_; ++i) {
+      for (const int follower : followers_[to_visit[i]]) {
+        if (behind.insert(follower).second) to_visit.push_back(follower);
+      }
+    }
+    return behind;
   }
 
   // A node that reads a value of the region, and those that it waits for.
@@ -261,13 +310,14 @@ class LoopFuser {
   // An element for each node of the loop.
   std::vector<std::int64_t> elements_;
   std::vector<std::vector<int>> followers_;
-  std::vector<bool> is_put_;                              // in its place
-  std::vector<int> missing_;                              // how many each waits for that are not
-  std::vector<int> in_group_;                             // and of them in the group that grows
-  std::set<int> ready_;                                   // those that wait for none, and may not join others
-  std::set<std::pair<std::int64_t, int>> ready_to_join_;  // with their elements
-  std::map<int, std::vector<int>> readers_;               // by value
-  int num_cut_ = 0;                                       // regions, one after the other, up to the last one
+  std::vector<bool> is_put_;   // in its place
+  std::vector<int> missing_;   // how many each waits for that are not
+  std::vector<int> in_group_;  // and of them in the group that grows
+  std::set<int> ready_;        // those that wait for none, and may not join others
+  std::set<Seed> ready_to_join_;
+  std::vector<int> waits_;
+  std::map<int, std::vector<int>> readers_;  // by value
+  int num_cut_ = 0;                          // regions, one after the other, up to the last one
   size_t last_size_ = 0;
 };
 

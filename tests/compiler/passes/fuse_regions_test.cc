@@ -106,6 +106,34 @@ TEST(FuseRegions, WhatHasNothingToDoWithEachOtherStaysApart) {
            "  b.1: float [1, 4] kept = region Erf(x) @1 {}\n"));
 }
 
+// Both read x over as many elements, and a product waits for both.
+TEST(FuseRegions, WhatReadsTheSameAndIsWaitedForTogetherBecomesOne) {
+  const std::string w = "  w: float [4, 4] at 2\n", a = "a.1: float [1, 4] kept = ", b = "b.1: float [1, 4] kept = ";
+  const auto product = [](const std::string& of, const std::string& name, int op) {
+    return StrCat("  ", name, ".1: float [1, 4] kept = product ", of, ".1 [1, 4] * w [4, 4]^T by FC(", of, ".1, w) @",
+                  op, " {}\n");
+  };
+  const std::string p = product("a", "p", 2) + product("b", "q", 3);
+  ExpectUnchanged(Step(StrCat(kInputs, w, "  ", a, "region Gelu(x) @0 {}\n  ", b, "region Erf(x) @1 {}\n", p)));
+  const std::string r = StrCat(p, "  r.1: float [1, 4] kept = region test.Add(p.1, q.1) @4 {}\n");
+  EXPECT_EQ(After(Step(StrCat(kInputs, w, "  ", a, "region Gelu(x) @0 {}\n  ", b, "region Erf(x) @1 {}\n", r))),
+            Step(StrCat(kInputs, w, "  region {\n    ", a, "Gelu(x) @0 {}\n    ", b, "Erf(x) @1 {}\n  }\n", r)));
+}
+
+// b is wanted by nothing but what the product gives: it is put behind the product, where that is read.
+TEST(FuseRegions, WhatIsWantedLaterWaitsForWhatReadsIt) {
+  const std::string w = "  w: float [4, 4] at 2\n", p = "  p.1: float [1, 4] = FC(a.1, w) @2 {}\n";
+  const std::string before = Step(StrCat(kInputs, w,
+                                         "  b.1: float [1, 4] = region Erf(h_prev) @0 {}\n"
+                                         "  a.1: float [1, 4] = region Gelu(x) @1 {}\n",
+                                         p, "  c.1: float [1, 4] kept = region test.Add(b.1, p.1) @3 {}\n"));
+  EXPECT_EQ(After(before), Step(StrCat(kInputs, w, "  a.1: float [1, 4] = region Gelu(x) @1 {}\n", p,
+                                       "  region {\n"
+                                       "    b.1: float [1, 4] local = Erf(h_prev) @0 {}\n"
+                                       "    c.1: float [1, 4] kept = test.Add(b.1, p.1) @3 {}\n"
+                                       "  }\n")));
+}
+
 // What writes memory that another node reads keeps its place behind it: y is at the row of h_prev.
 TEST(FuseRegions, BytesKeepTheirOrder) {
   const auto text = [](const std::string& more) {
