@@ -265,7 +265,10 @@ class Printer {
     std::map<std::string, std::set<int>> by_name;
     for (const std::vector<int>* tensors : {&composed.inputs, &composed.outputs}) {
       for (const int tensor : *tensors) {
-        if (tensor < FirstRunValue()) by_name[NameOf(tensor)].insert(tensor);
+        if (tensor >= FirstRunValue()) continue;
+        const StepValue& value = graph_.values[tensor];
+        // One row outside is one thing, before something is added to it and afterwards.
+        by_name[NameOf(tensor)].insert(value.outside ? -1 - value.home : tensor);
       }
     }
     std::set<std::string> names;
