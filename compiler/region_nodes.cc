@@ -35,9 +35,11 @@ std::vector<std::pair<int, int>> OperandsByValue(const StepNode& region, const s
   return operands;
 }
 
-// Whether one of the nodes that follow gives all of the value's home anew.
+// Whether one of the nodes that follow gives all of the value's home anew, which is the step's own: memory outside may
+// be read by other names in between.
 bool IsOverwritten(const StepGraph& graph, int value, std::span<const StepNode* const> followers) {
   const StepValue& of = graph.values[value];
+  if (graph.homes[of.home].kind != Home::Kind::kTemporary) return false;
   return std::ranges::any_of(followers, [&](const StepNode* node) {
     return std::ranges::any_of(node->given(), [&](int other) {
       const StepValue& later = graph.values[other];

@@ -42,6 +42,7 @@ PassName = Literal[
     "fold_bias_gradients",
     "fold_sums",
     "form_stages",
+    "add_by_regions",
     "fuse_regions",
     "hoist",
     "merge_equal",

@@ -85,6 +85,18 @@ TEST(FormRegions, WhatIsKeptAndOverwrittenIsInNoMemory) {
                                               "  }\n"));
 }
 
+// Other names may read it in between.
+TEST(FormRegions, MemoryOutsideIsWrittenEachTime) {
+  const std::string text =
+      Formed(Step(std::string(kInputs) + "  a.1: float [1, 4] at 3[16 * t] = region Gelu(x) @0 {}\n"
+                                         "  a.2: float [1, 4] in a.1 = region Erf(a.1) @1 {}\n"),
+             0, 2);
+  EXPECT_EQ(text, Step(std::string(kInputs) + "  region {\n"
+                                              "    a.1: float [1, 4] at 3[16 * t] = Gelu(x) @0 {}\n"
+                                              "    a.2: float [1, 4] at 3[16 * t] = Erf(a.1) @1 {}\n"
+                                              "  }\n"));
+}
+
 // As its operators would one by one.
 TEST(FormRegions, RegionsBetweenProductsLeaveTheLoop) {
   const auto text = [](const std::string& over_time, const std::string& kept, const std::string& in_each_step) {
