@@ -24,6 +24,13 @@ std::string OptionMeant(const std::string& name) {
   return CellOptions::descriptor()->FindFieldByName(name) != nullptr ? name : "";
 }
 
+// Units that have an input of that name compare it with lengths alone, which are those of a part.
+bool ReadsStep(const OperatorDef& op) {
+  const OperatorSchema* const schema = FindOperator(op.type());
+  const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
+  return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
+}
+
 class CellExpander {
  public:
   CellExpander(const CellSource& source, const CellUse& use) : source_(source), cell_(source.def), use_(use) {}
@@ -69,6 +76,14 @@ class CellExpander {
               StrCat("the initial value of the state \"", cell_.state(i).name(),
                      "\" is learned, and a state that is carried starts from what it is given: it would not be ",
                      "learned; write initial=0, or another number, and it starts from that")));
+    }
+    for (int k = 0; k < cell_.op_size(); ++k) {
+      if (!ReadsStep(cell_.op(k))) continue;
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          source_.Fault(CellPart::kOperator, k,
+                        StrCat("states cannot be carried from one part of a sequence to the next, since it reads ",
+                               "timestep, which begins at 0 in each; count steps in a state, as n = n + 1")));
     }
   }
 

@@ -31,6 +31,7 @@ Requests = Union[Mapping[str, Request], Mapping[str, str]]
 """What becomes of gradients, by name: ``"write"``, ``"add"`` or ``"none"``; also as ``dict.fromkeys(params, "add")`` has it."""
 
 PassName = Literal[
+    "add_by_regions",
     "add_in_place",
     "add_terms",
     "copy_equal_sums",
@@ -42,7 +43,6 @@ PassName = Literal[
     "fold_bias_gradients",
     "fold_sums",
     "form_stages",
-    "add_by_regions",
     "fuse_regions",
     "hoist",
     "merge_equal",

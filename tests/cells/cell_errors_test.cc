@@ -272,6 +272,11 @@ TEST(CellErrors, OfUses) {
       "it would not be learned; write initial=0, or another number, and it starts from that");
   // A part may begin where a sequence has ended.
   const std::string step = "param w[H, D]\nh = Tanh(x @ w + h)\ny = Sigmoid(h)\noutput h\noption lengths = n\n";
+  const std::string late = "param w[H, D]\nh = Tanh(x @ w) + h * Cast(timestep, to=\"float\")\noutput h\n";
+  ExpectError(
+      [&] { ExpandCell(ParseCell(CellOf(late), "c"), {.carry = true}); },
+      "…states cannot be carried from one part of a sequence to the next, since it reads timestep, which begins "
+      "at 0 in each; count steps in a state, as n = n + 1");
   ExpandCell(ParseCell(CellOf(step + "output y"), "c"), {.carry = true});
   ExpandCell(ParseCell(CellOf(step + "output y last"), "c"), {});
   for (const std::string kind : {"last", "beyond_length = held"}) {

@@ -17,13 +17,6 @@ constexpr const char* kScope = "cell/";
   throw Error(ErrorCode::kInvalidArgument, spec.cell.Fault(part, index, text));
 }
 
-// Units that have an input of that name compare it with lengths alone, of which a text has none.
-bool ReadsStep(const OperatorDef& op) {
-  const OperatorSchema* const schema = FindOperator(op.type());
-  const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
-  return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
-}
-
 void CheckOptions(const LanguageModelSpec& spec) {
   const CellOptions& options = spec.cell.def.options();
   const auto refuse = [&](int field, const char* why) { Refuse(spec, CellPart::kOptions, field, why); };
@@ -44,10 +37,6 @@ CellUse UseOf(const LanguageModelSpec& spec, ModelUse use) {
   if (cell.input(0).shape_size() != 1) {
     Refuse(spec, CellPart::kInput, 0,
            StrCat("its input must have one dimension, and has ", cell.input(0).shape_size()));
-  }
-  for (int k = 0; k < cell.op_size(); ++k) {
-    if (!ReadsStep(cell.op(k))) continue;
-    Refuse(spec, CellPart::kOperator, k, "it reads timestep, which begins at 0 in each piece of the text");
   }
   CheckOptions(spec);
   CellUse cell_use{.sizes = spec.sizes,
