@@ -28,8 +28,8 @@ std::string InCapitals(std::string text) {
 }
 
 // The dtype that an argument names, by the number or the name of a TensorProto.DataType.
-DType DTypeArgument(const OperatorCall& op, const std::string& name) {
-  const ArgumentValue& value = op.arguments().find(name)->second;
+DType DTypeArgument(const ArgumentMap& arguments, const std::string& name) {
+  const ArgumentValue& value = arguments.find(name)->second;
   DType dtype = DType::kString;
   if (value.i) {
     dtype = DTypeOfCode(*value.i, name);
@@ -42,7 +42,7 @@ DType DTypeArgument(const OperatorCall& op, const std::string& name) {
   }
   if (dtype != DType::kString) return dtype;
   throw Error(ErrorCode::kInvalidArgument,
-              StrCat(op.type(), ": ", name, " is ", value.Description(), ", must name one of ", Join(kNumeric, ", ")));
+              StrCat("Cast: ", name, " is ", value.Description(), ", must name one of ", Join(kNumeric, ", ")));
 }
 
 template <typename To, typename From>
@@ -94,17 +94,18 @@ const Registration cast =
                 .default_value = {.s = ""},
                 .doc = "the type of x, as in `to`: an integer type says that x needs no gradient"}})
         .Elementwise()
-        .Check(CheckBy([](const OperatorCall& op) { DTypeArgument(op, "to"); }))
+        .Check(CheckBy([](const OperatorCall& op) { DTypeArgument(op.arguments(), "to"); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectType(query, 0, kNumeric);
-          return std::vector<TensorInfo>{{.dtype = DTypeArgument(query.op(), "to"), .shape = query.In(0).shape}};
+          return std::vector<TensorInfo>{
+              {.dtype = DTypeArgument(query.op().arguments(), "to"), .shape = query.In(0).shape}};
         })
         .Gradient([](GradientBuilder& g) {
-          if (!IsFloating(DTypeArgument(g.op(), "to"))) return;
-          if (g.op().HasArg("from_type") && !IsFloating(DTypeArgument(g.op(), "from_type"))) return;
+          if (!IsFloating(DTypeArgument(g.op().arguments(), "to"))) return;
+          if (g.op().HasArg("from_type") && !IsFloating(DTypeArgument(g.op().arguments(), "from_type"))) return;
           g.Add({.type = "CastGradient", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
         })
-        .Formula([](Formula& f) { f.Out({Cast(DTypeArgument(f.op(), "to"), f.In("x"))}); })
+        .Formula([](Formula& f) { f.Out({Cast(DTypeArgument(f.arguments(), "to"), f.In("x"))}); })
         .Cpu(FormulaKernelOr([](const OperatorCall&) -> RunFn { return CastKernel; }));
 
 // By hand, because x, of which the type alone is read, may be integers, through which no derivative flows.

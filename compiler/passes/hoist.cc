@@ -23,25 +23,38 @@ class Hoister {
     std::vector<bool> leaves(graph_.nodes.size(), false);
     for (const Stage& stage : stages_) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != kAllSteps; ++n) {
-        const StepNode& node = graph_.nodes[n];
-        leaves[n] = MayLeave(node);
-        if (!leaves[n]) continue;
-        for (const int value : node.given()) {
-          is_the_same_[value] = true;
-          Home& home = graph_.homes[graph_.values[value].home];
-          home.kind = Home::Kind::kOnce;
-          home.kept = false;  // it is there for all steps
-        }
+        leaves[n] = MayLeave(graph_.nodes[n]);
+        for (const int value : graph_.nodes[n].given()) is_the_same_[value] = leaves[n];
       }
     }
+    KeepFills(&leaves);
     if (!std::ranges::count(leaves, true)) return false;
+    for (size_t n = 0; n < leaves.size(); ++n) {
+      for (const int value : graph_.nodes[n].given()) {
+        if (!leaves[n]) continue;
+        Home& home = graph_.homes[graph_.values[value].home];
+        home.kind = Home::Kind::kOnce;
+        home.kept = false;  // it is there for all steps
+      }
+    }
     MoveToFront(leaves);
     return true;
   }
 
  private:
+  // What reads nothing, as a fill, leaves only for what else does: a region takes it for less than it takes to read it.
+  void KeepFills(std::vector<bool>* leaves) const {
+    std::set<int> read;  // by what leaves
+    for (size_t n = leaves->size(); n-- > 0;) {
+      const StepNode& node = graph_.nodes[n];
+      const bool is_read = std::ranges::any_of(node.given(), [&](int value) { return read.contains(value); });
+      if (node.inputs.empty() && !is_read) (*leaves)[n] = false;
+      if ((*leaves)[n]) read.insert(node.inputs.begin(), node.inputs.end());
+    }
+  }
+
   bool MayLeave(const StepNode& node) const {
-    if (!node.IsOneOperator() || node.inputs.empty()) return false;
+    if (!node.IsOneOperator()) return false;
     const auto is_apart = [&](int value) {
       const int home = graph_.values[value].home;
       return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == 1;

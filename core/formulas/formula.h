@@ -105,7 +105,9 @@ class Formula {
   bool Bool(std::string_view argument) const;
   const std::string& String(std::string_view argument) const;
   const std::vector<std::int64_t>& Ints(std::string_view argument) const;
-  // What the formula says is not shared by operators that are alike where it asks for the operator itself.
+  const ArgumentMap& arguments() const { return query_.op().arguments(); }
+  // What the formula says is not shared by operators that are alike where it asks for the operator itself, and
+  // computed in each step.
   const OperatorCall& op() const {
     asks_for_operator_ = true;
     return query_.op();

@@ -28,6 +28,24 @@ TEST(Hoist, ComputesOnceWhatFollowsFromParameters) {
                                   "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n"));
 }
 
+// A fill that steps alone read costs a region nothing.
+TEST(Hoist, TakesFillsForWhatIsComputedOnce) {
+  const std::string fill = "region ConstantFill() @0 {arg { name: \"shape\" ints: 2 } arg { name: \"value\" f: 2 }}\n";
+  const std::string use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @2 {}\n";
+  EXPECT_EQ(After("hoist", Step(StrCat(kInputs, "  f.1: float [2] = ", fill,
+                                       "  q.1: float [2] = region Mul(p, f.1) @1 {}\n", use))),
+            Step(StrCat(kInputs, "  once for all steps:\n  f.1: float [2] once = ", fill,
+                        "  q.1: float [2] once = region Mul(p, f.1) @1 {}\n  in each step:\n", use)));
+  ExpectUnchanged(StrCat("  q.1: float [2] = ", fill, use));
+}
+
+TEST(Hoist, ACastIsComputedOnce) {
+  const std::string cast = "region Cast(p) @0 {arg { name: \"to\" s: \"double\" }}\n",
+                    use = "  y.1: double [2] kept = region Tanh(q.1) @1 {}\n";
+  const std::string after = After("hoist", Step(StrCat(kInputs, "  q.1: double [2] = ", cast, use)));
+  EXPECT_NE(after.find("  q.1: double [2] once = region Cast(p)"), std::string::npos) << after;
+}
+
 TEST(Hoist, LeavesWhatStepsChange) {
   const std::string loop = "  in each step:\n", use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
   ExpectUnchanged(loop + "  q.1: float [1, 2] = region Sigmoid(x) @1 {}\n" + use);
