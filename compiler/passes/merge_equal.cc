@@ -31,7 +31,7 @@ class EqualNodes {
       }
       // Formulas are asked where there are equal nodes alone: making one costs more than the rest of this pass.
       if (!MayBeOneOfSeveral(node)) continue;
-      if (!MayBeOneOfSeveral(graph_.nodes[*first])) {
+      if (!MayBeOneOfSeveral(graph_.nodes[*first]) || IsWrittenBetween(node, *first, n)) {
         *first = n;
         continue;
       }
@@ -55,6 +55,25 @@ class EqualNodes {
     const auto is_apart = [&](int value) { return uses_.IsApart(value); };
     const auto is_sum = [&](int value) { return graph_.homes[graph_.values[value].home].starts_at_zero; };
     return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum);
+  }
+
+  // Whether nodes between two write, by another name, memory outside that the node reads.
+  bool IsWrittenBetween(const StepNode& node, size_t first, size_t last) {
+    if (!written_outside_) {
+      written_outside_.emplace();
+      for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+        for (const int output : graph_.nodes[n].given()) {
+          const int home = graph_.values[output].home;
+          if (graph_.homes[home].kind == Home::Kind::kOutside) written_outside_->emplace_back(n, home);
+        }
+      }
+    }
+    return std::ranges::any_of(*written_outside_, [&](const auto& written) {
+      const Home& home = graph_.homes[written.second];
+      return first < written.first && written.first < last && std::ranges::any_of(node.inputs, [&](int input) {
+               return ShareBytes(graph_.homes[graph_.values[input].home], home);
+             });
+    });
   }
 
   // Whether the operator can add what it gives to a sum outside, where the move that adds it goes (fold_sums): row by
@@ -85,7 +104,8 @@ class EqualNodes {
   StepGraph& graph_;
   const Uses uses_;
   std::optional<std::set<int>> terms_;  // what moves add outside, once somebody has asked
-  std::vector<int> stands_for_;         // by value: itself, or the equal one that is there before it
+  std::optional<std::vector<std::pair<size_t, int>>> written_outside_;  // the same of nodes and homes that they write
+  std::vector<int> stands_for_;  // by value: itself, or the equal one that is there before it
   std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // of equal ones, one that stays
 };
 

@@ -28,6 +28,18 @@ TEST(MergeEqual, ComputesOnceWhatIsComputedTwice) {
            "  y.1: float [1, 2] at 1[8 * t] = region Sum(b.1, f.1) @6 {}\n"));
 }
 
+// y and z are one row: what is read of z is another value once y has been written.
+TEST(MergeEqual, WhatIsWrittenByAnotherNameInBetweenIsReadAgain) {
+  const std::string z = "  z: float [1, 2] at 1[8 * t]\n",
+                    write = "  y.1: float [1, 2] at 1[8 * t] = region Sum(x, a.1) @1 {}\n";
+  const std::string a = "  a.1: float [1, 2] = region Tanh(z) @0 {}\n",
+                    b = "  b.1: float [1, 2] = region Tanh(z) @2 {}\n";
+  const std::string use = "  c.1: float [1, 2] kept = region Sum(a.1, b.1) @3 {}\n";
+  ExpectUnchanged(z + a + write + b + use);
+  EXPECT_EQ(After("merge_equal", Step(kInputs + z + a + b + write + use)),
+            Step(kInputs + z + a + write + "  c.1: float [1, 2] kept = region Sum(a.1, a.1) @3 {}\n"));
+}
+
 const std::string kReadBoth = "  y.1: float [1, 2] at 1[8 * t] = region Sum(a.1, b.1) @9 {}\n";
 
 // Each of them adds what it computes to a sum itself, once moves are folded into operators (fold_sums): terms one after
