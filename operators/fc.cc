@@ -114,11 +114,18 @@ bool GivesInputGradient(const OperatorCall& op, std::span<const TensorInfo> outp
   return outputs.size() > dx && outputs[dx].shape.size() > 0;
 }
 
+// In how many blocks of columns of dy dw is computed. Of many rows, products of short ones are worth a thread, too,
+// where blocks of half the columns are not narrow.
+std::int64_t NumSumBlocks(std::int64_t m, std::int64_t k, std::int64_t n) {
+  constexpr std::int64_t kManyRows = 8, kMinColumns = 192;
+  return NumColumnBlocks(n, m >= kManyRows && n / 2 >= kMinColumns ? kManyRows * k : k);
+}
+
 PartsRule FcGradientParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
     const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
     const bool wants_dx = GivesInputGradient(query.op(), outputs);
-    const std::int64_t sums = outputs[0].shape.size() > 0 ? NumColumnBlocks(n, k) : 1;
+    const std::int64_t sums = outputs[0].shape.size() > 0 ? NumSumBlocks(m, k, n) : 1;
     return static_cast<int>(std::max(sums, wants_dx ? BlocksOfGemm(m, k, n).count : 1));
   };
 }
@@ -242,7 +249,7 @@ void SumGradients(const OpRun& run, const FCSizes& sizes, bool transposed, bool 
   const T* x = run.In(0).As<T>();
   const T* dy = run.In(2).As<T>();
   T* dw = wants_dw ? run.Out(0).As<T>() : nullptr;
-  const std::int64_t blocks = NumColumnBlocks(n, k);
+  const std::int64_t blocks = NumSumBlocks(m, k, n);
   const auto [first, last] = run.Share(blocks);
   for (std::int64_t block = first; block < last; ++block) {
     const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
