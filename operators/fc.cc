@@ -223,9 +223,13 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
             };
           },
           .max_parts =
-              [=](const ShapeQuery& query, std::span<const TensorInfo>) {
+              [=](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
                 const auto weights = weights_of(query.op(), query.In(1).shape);
-                return NumUnitParts(weights.n, weights.k);
+                const int parts = NumUnitParts(weights.n, weights.k);
+                if (!is_gradient || outputs[0].shape.size() == 0) return parts;
+                // Half of the work is dw, which has its own blocks: with fewer of them than parts, some would wait.
+                const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+                return std::min(parts, static_cast<int>(NumSumBlocks(m, k, n)));
               }};
 }
 
