@@ -18,6 +18,7 @@
 #include "stepnet/products/gemm_of_columns.h"
 #include "stepnet/products/gemm_of_rows.h"
 #include "stepnet/products/gemv.h"
+#include "stepnet/products/small_gemm.h"
 
 namespace stepnet {
 namespace {
@@ -192,17 +193,35 @@ Blocks BlocksOf(std::int64_t m, std::int64_t n, std::int64_t k) {
   return blocks;
 }
 
+// x B, false for matrices that others multiply faster.
+template <typename T>
+bool MultiplyRow(std::int64_t n, std::int64_t k, const T* x, MatrixView<T> b, T* c, bool accumulates) {
+  if (b.transposed) {
+    GemvOfRows(n, k, x, b.data, b.stride, c, accumulates);
+    return true;
+  }
+  if (!IsGemv(n, k) || b.stride != n) return false;
+  Gemv(n, k, x, b.data, c, accumulates);
+  return true;
+}
+
+// A B where B and C are columns whose elements follow each other, as those of rows do: C^T = B^T A^T.
+template <typename T>
+bool MultiplyColumn(std::int64_t m, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
+                    bool accumulates) {
+  if (c_stride != 1 || (!b.transposed && b.stride != 1)) return false;
+  a.transposed = !a.transposed;
+  return MultiplyRow(m, k, b.data, a, c, accumulates);
+}
+
 template <typename T>
 void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
                    std::int64_t c_stride, bool accumulates) {
   CountWork(m * n * k / kProductsOfWork);
-  if (m == 1 && IsGemv(n, k) && b.stride == n && !b.transposed && !a.transposed) {
-    Gemv(n, k, a.data, b.data, c, accumulates);
-    return;
-  }
-  if (m == 1 && b.transposed && !a.transposed) {
-    GemvOfRows(n, k, a.data, b.data, b.stride, c, accumulates);
-    return;
+  if (m == 1 && !a.transposed && MultiplyRow(n, k, a.data, b, c, accumulates)) return;
+  if (IsSmallGemm(m, n, k)) {
+    if (n == 1 && MultiplyColumn(m, k, a, b, c, c_stride, accumulates)) return;
+    return SmallGemm(m, n, k, a, b, c, c_stride, accumulates);
   }
   if constexpr (std::is_same_v<T, float>) {
     if (a.transposed && !b.transposed && IsGemmOfColumns(m, n, k, a.stride)) {

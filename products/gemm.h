@@ -1,10 +1,11 @@
 // Gemm: the one way in which kernels multiply matrices.
 //
 // Runs on the calling thread alone: how work is cut among threads is for executors to say. Equal inputs and shapes give
-// equal bits. A row times a matrix that is narrow, small or transposed goes to products/gemv.h; of float, few long rows
-// times a matrix that is transposed go to products/gemm_of_rows.h, and some transposed matrices times others that are
-// not to products/gemm_of_columns.h; else float goes to oneDNN where the library was built with it, double to
-// Eigen. Large products are computed in blocks, between which the run can be stopped.
+// equal bits. A row times a matrix that is narrow, small or transposed goes to products/gemv.h, and so does a small
+// matrix times a column, which is that; other small matrices go to products/small_gemm.h; of float, few long rows times
+// a matrix that is transposed go to products/gemm_of_rows.h, and some transposed matrices times others that are not to
+// products/gemm_of_columns.h; else float goes to oneDNN where the library was built with it, double to Eigen. Large
+// products are computed in blocks, between which the run can be stopped.
 #pragma once
 
 #include <cstdint>
