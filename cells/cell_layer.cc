@@ -52,7 +52,7 @@ std::string OuterName(const CellUse& use, const std::string& input) {
 }  // namespace
 
 CellLayer::CellLayer(LayerContext context) : context_(std::move(context)), names_(context_.op->names) {
-  ChooseBatch();
+  ChooseBatch(context_.use->batch > 0 ? context_.use->batch : 3);
   NameStep();
   WriteStep();
   InferShapes();
@@ -193,17 +193,16 @@ void CellLayer::WriteStateUpdate(int i) {
 bool CellLayer::CanBeState(int k) const {
   const std::vector<std::int64_t> item = output_items_[k].ToVector();
   const bool is_floating = IsFloatOrDouble(output_infos_[k].dtype);
-  const bool has_batch = std::ranges::find(item, batch_) != item.end();
-  if (is_floating && !item.empty() && !has_batch) return true;
+  if (is_floating && !item.empty() && !item_has_batch_[k]) return true;
   const bool is_last = cell().output(k).last();
   if (mask_.empty() || (is_last && !is_floating)) return false;
   const std::string& blob = cell().output(k).blob();
-  const std::string need = is_last ? "with a mask or lengths `last`" : "beyond_length = held";
+  const std::string need = is_last ? "`last` with a mask or lengths" : "beyond_length = held";
   const std::string fault =
       !is_floating ? StrCat("is ", output_infos_[k].dtype, ", and ", need, " is for what is floating alone")
       : item.empty()
           ? StrCat("is one number an item, and ", need, " needs a dimension: ExpandDims(", blob, ", dims=[2])")
-          : StrCat("has items of the size of the batch, and there is no ", need, " for such");
+          : StrCat("has items whose size follows from that of the batch, and there is no ", need, " for such");
   throw Error(is_floating ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
               context_.cell->Fault(CellPart::kOutput, k, StrCat("the output \"", blob, "\" ", fault)));
 }

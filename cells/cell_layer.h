@@ -68,7 +68,7 @@ class CellLayer {
   const CellDef& cell() const { return context_.cell->def; }
   Shape ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
                 const CellSizes& sizes) const;
-  void ChooseBatch();
+  void ChooseBatch(std::int64_t least);
   bool HasStep(const Shape& shape) const;
   Shape InputShape(int i) const;
   Shape StateShape(int i) const;
@@ -90,6 +90,7 @@ class CellLayer {
   std::map<std::string, TensorInfo> StepInputs() const;
   void InferShapes();
   void InferShapesOfBatch();
+  void InferShapesOfAnotherBatch();
   void ThrowOfAnyBatch(ErrorCode code);
   void CheckSlices(const StepGraph& graph) const;
   void CheckStateWrites(const StepGraph& graph) const;
@@ -112,11 +113,12 @@ class CellLayer {
   std::vector<std::string> rows_;         // of each output what it shows, where that is no state, or not all of it
   std::vector<TensorInfo> output_infos_;  // of each output, as the cell writes it
   std::vector<Shape> output_items_;
-  std::vector<ShownState> shown_;    // for outputs of the last step
-  std::string mask_;                 // in the step net
-  NetDef step_;                      // of this layer
-  int first_op_ = 0;                 // of step_ that comes from the cell
-  std::vector<std::string> states_;  // outside: of each state
+  std::vector<bool> item_has_batch_;  // of each output, whether the shape of an item follows from the batch
+  std::vector<ShownState> shown_;     // for outputs of the last step
+  std::string mask_;                  // in the step net
+  NetDef step_;                       // of this layer
+  int first_op_ = 0;                  // of step_ that comes from the cell
+  std::vector<std::string> states_;   // outside: of each state
 };
 
 }  // namespace stepnet

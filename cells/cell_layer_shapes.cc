@@ -47,14 +47,15 @@ Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::Repea
   return context_.cell->At(part, index, [&] { return Shape(dims); });
 }
 
-void CellLayer::ChooseBatch() {
+// The first number from `least` on that is no size of the cell.
+void CellLayer::ChooseBatch(std::int64_t least) {
   std::set<std::int64_t> sizes;
   const auto add = [&](const Shape& shape) { sizes.insert(shape.dims().begin(), shape.dims().end()); };
   for (int i = 0; i < cell().input_size(); ++i) add(InputShape(i));
   for (int i = 0; i < cell().state_size(); ++i) add(StateShape(i));
   for (int i = 0; i < cell().parameter_size(); ++i) add(ParameterShape(i));
   for (int i = 0; i < cell().capture_size(); ++i) add(CaptureShape(i));
-  batch_ = context_.use->batch > 0 ? context_.use->batch : 3;
+  batch_ = least;
   while (sizes.contains(batch_)) ++batch_;
 }
 
@@ -172,6 +173,7 @@ void CellLayer::ThrowAtOperator(const Error& error) const {
 void CellLayer::InferShapes() {
   try {
     InferShapesOfBatch();
+    InferShapesOfAnotherBatch();
   } catch (const Error& error) {
     const std::int64_t wanted = context_.use->batch;
     if (wanted == batch_) throw;
@@ -182,6 +184,17 @@ void CellLayer::InferShapes() {
     ThrowOfAnyBatch(error.code());
     throw;
   }
+}
+
+// Sizes that the step makes, as of three copies, can be those of a batch by chance: another batch tells.
+void CellLayer::InferShapesOfAnotherBatch() {
+  item_has_batch_.assign(output_items_.size(), false);
+  const auto is_state = [&](const CellOutput& output) { return IndexOfName(cell().state(), output.blob()) >= 0; };
+  if (std::ranges::all_of(cell().output(), is_state)) return;
+  const std::vector<Shape> items = output_items_;
+  ChooseBatch(batch_ + 1);
+  InferShapesOfBatch();
+  for (size_t k = 0; k < items.size(); ++k) item_has_batch_[k] = output_items_[k] != items[k];
 }
 
 // Throws unless that meets another error: shapes can be too large for their sizes to be counted.
@@ -207,6 +220,9 @@ void CellLayer::InferShapesOfBatch() {
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   CheckSlices(graph);
   CheckStateWrites(graph);
+  output_blobs_.clear();
+  output_infos_.clear();
+  output_items_.clear();
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();
     if (const int state = IndexOfName(cell().state(), blob); state >= 0) {

@@ -170,5 +170,30 @@ TEST(BeyondLength, WhatCannotBeHeldIsRefused) {
               ErrorCode::kSyntaxError, "zero or held is expected");
 }
 
+// The shapes of a step are inferred with some number as the batch, which sizes may be without following from it.
+TEST(BeyondLength, SizesThatAreABatchByChanceAreHeld) {
+  const auto cell = [](const std::string& y, const std::string& output) {
+    return ParseCell(StrCat("cell c(x[8]; h[8]) {\n  h = x + h\n  y = ", y, "\n  output h\n  output y", output, "}\n"),
+                     "c");
+  };
+  const std::string last = " last\n  option lengths = n\n";
+  const std::string held = "\n  option lengths = n\n  option beyond_length = held\n";
+  for (const std::string& output : {last, held}) {
+    for (const std::string copies : {"h, h", "h, h, h", "h, h, h, h", "h, h, h, h, h"}) {
+      for (const std::int64_t batch : {0, 3, 5}) {
+        SCOPED_TRACE(testing::Message() << copies << ", batch " << batch << output);
+        EXPECT_NO_THROW(
+            ExpandCell(cell(StrCat("Concat(", copies, ", axis=-1, add_axis=1)"), output), {.batch = batch}));
+      }
+    }
+    ExpectFault([&] { ExpandCell(cell("BatchMatMul(x, x, trans_b=1)", output)); }, ErrorCode::kShapeMismatch,
+                StrCat("the output \"y\" has items whose size follows from that of the batch, and there is no ",
+                       output == last ? "`last` with a mask or lengths" : "beyond_length = held", " for such"));
+  }
+  // A constant of three rows is no batch.
+  ExpectFault([&] { ExpandCell(cell("ConstantFill(shape=[3, 8], value=1.0)", "\n")); }, ErrorCode::kShapeMismatch,
+              "the output \"y\" is float [3, 8] in a step of a batch of B");
+}
+
 }  // namespace
 }  // namespace stepnet
