@@ -195,6 +195,25 @@ std::string AdviceOnAxis(const OperatorDef& op) {
   return StrCat(op.type(), " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1");
 }
 
+std::string AdviceOnTypes(const CellDef& cell, int k) {
+  std::string advice;
+  for (const std::string& input : cell.op(k).input()) {
+    int made = k - 1;
+    while (made >= 0 && std::ranges::find(cell.op(made).output(), input) == cell.op(made).output().end()) --made;
+    if (made < 0) continue;
+    const OperatorDef& op = cell.op(made);
+    const Argument* const value = FindArgument(op, "value");
+    if (op.type() == "ConstantFill" && value != nullptr && value->has_i() && FindArgument(op, "dtype") == nullptr) {
+      advice += StrCat("\n  ConstantFill makes int64 of value=", value->i(), " and floats of value=", value->i(), ".0");
+    }
+    const Argument* const to = FindArgument(op, "to");
+    if (op.type() == "Cast" && to != nullptr && (Lower(to->s()) == "double" || to->i() == TensorProto::DOUBLE)) {
+      advice += "\n  Cast(…, to=\"float\") gives what the cell computes in, which is double where it is one of float64";
+    }
+  }
+  return advice;
+}
+
 std::string FillsText() {
   return "a parameter starts as a number or as UniformFill(min=…, max=…), GaussianFill(mean=…, std=…), XavierFill(), "
          "MSRAFill() or GivenTensorFill(values=[…])";

@@ -39,6 +39,9 @@ std::string AdviceOnProduct(const CellSource& source, int k);
 // What to say to an operator that goes over other dimensions than the last, as nothing was said: "" for others.
 std::string AdviceOnAxis(const OperatorDef& op);
 
+// What to write in place of whole numbers and doubles that operator k is given beside floats: "" where there are none.
+std::string AdviceOnTypes(const CellDef& cell, int k);
+
 // What a parameter can start as.
 std::string FillsText();
 // "Clip(…, min=-1, max=1)": numbers that were given without the names of arguments that take them. "" where no argument

@@ -14,10 +14,18 @@ bool IsFloat(const ArgumentSpec* spec) {
   return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
 }
 
+bool IsList(const ArgumentSpec* spec) {
+  return spec != nullptr && (spec->type == ArgumentType::kFloats || spec->type == ArgumentType::kInts);
+}
+
 }  // namespace
 
 void CellArgumentReader::FailUnlessNamed(const CellToken& token, const std::string& named) const {
   if (!named.empty()) FailAt(token, "arguments of operators are named: " + named);
+}
+
+void CellArgumentReader::FailIfCompared() const {
+  if (Next().Is('=') && Next(1).Is('=')) Fail("EQ(a, b) compares, not a == b; LT(a, b), LE, GT and GE do, too");
 }
 
 void CellArgumentReader::CheckFillNames(const OperatorDef& fill) const {
@@ -37,6 +45,7 @@ void CellArgumentReader::ArgumentList(OperatorDef* op) {
   while (!Next().Is(')')) {
     const CellToken& token = Next();
     const std::string name = ExpectName("an argument");
+    FailIfCompared();
     Expect('=');
     for (const Argument& other : op->arg()) {
       if (other.name() == name) FailAt(token, StrCat("the argument ", name, " is given twice"));
@@ -79,6 +88,7 @@ void CellArgumentReader::Value(const ArgumentSpec* spec, Argument* argument) {
   if (token.kind == CellToken::kString) return argument->set_s(StringValue(spec));
   if (token.IsName("true") || token.IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
   const std::string text = NumberText(spec);
+  if (IsList(spec)) FailAt(token, StrCat("the argument ", spec->name, " takes a list: ", spec->name, "=[", text, "]"));
   const std::optional<float> number = FloatOf(text);
   const std::optional<std::int64_t> integer = IntegerOf(text);
   if (number && (IsFloat(spec) || !integer)) {

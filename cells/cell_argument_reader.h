@@ -25,6 +25,8 @@ class CellArgumentReader : protected CellReader {
   void CheckFillNames(const OperatorDef& fill) const;
   // Throws what WithNames has made, unless that is "".
   void FailUnlessNamed(const CellToken& token, const std::string& named) const;
+  // Throws where `==` comes next.
+  void FailIfCompared() const;
   // Throws for the first name that is no size.
   void CheckSizes(const CellToken& token, const std::vector<std::string>& names, const char* hint) const;
 

@@ -163,6 +163,7 @@ void CellLayer::ThrowAtOperator(const Error& error) const {
     const std::string on_axis = AdviceOnAxis(cell().op(k));
     advice = AdviceOnProduct(*context_.cell, k) + (on_axis.empty() ? "" : "\n  " + on_axis);
   }
+  if (is_of_cell && error.code() == ErrorCode::kTypeMismatch) advice = AdviceOnTypes(cell(), k);
   Error told(error.code(), error.message() + advice + context_.cell->Line(part, index));
   for (const Place& place : error.places()) told.At(place);
   throw told.At({.file = context_.cell->Place(part, index)});

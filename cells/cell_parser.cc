@@ -170,7 +170,9 @@ class CellParser : private CellArgumentReader {
     const CellToken& type = Take();
     Mark(CellPart::kInitializer, source_.def.parameter_size() - 1, type);
     if (FindOperator(type.text) != nullptr) return type.text;
-    const std::string nearest = DidYouMean(type.text, OperatorTypes());
+    std::vector<std::string> fills = OperatorTypes();
+    std::erase_if(fills, [](const std::string& name) { return !name.ends_with("Fill"); });
+    const std::string nearest = DidYouMean(type.text, fills);
     FailAt(type, StrCat("no operator type \"", type.text, "\"", nearest.empty() ? "; " + FillsText() : nearest));
   }
 
@@ -385,6 +387,7 @@ class CellParser : private CellArgumentReader {
       const StepOperand right = Product(depth);
       left = Write(sign, [&] { return step_.Binary(sign.text[0], left, right); });
     }
+    FailIfCompared();
     return left;
   }
 

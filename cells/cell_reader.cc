@@ -46,7 +46,9 @@ void CellReader::SkipNewlines() {
 
 void CellReader::TakeSeparator() {
   if (Next().kind != CellToken::kNewline && !Next().Is(';')) {
-    Fail(StrCat("the end of the statement is expected, not ", Next().Description()));
+    const char* const advice =
+        Next().kind == CellToken::kName ? "; the next one begins in a new line or behind ';'" : "";
+    Fail(StrCat("the end of the statement is expected, not ", Next().Description(), advice));
   }
   Take();
 }

@@ -1,6 +1,7 @@
 // What is said to people who write what other languages have, or what they expect of a cell.
 #include "stepnet/cells/cell_advice.h"
 
+#include <algorithm>
 #include <regex>
 
 #include "stepnet/cells/cell.h"
@@ -61,8 +62,41 @@ TEST(CellAdvice, OfAssignments) {
   ExpectFault("h += x", "4:3: '=' is expected, not '+'; write h = h + …");
   ExpectFault("h[t] = x", "4:2: '=' is expected, not '['; a blob is written whole, without an index: h = …");
   ExpectFault("h x = 2", "4:1: \"h\" is no statement");
+  ExpectFault("a = x b = x",
+              "4:7: the end of the statement is expected, not 'b'; the next one begins in a new line or behind ';'");
   ExpectFault("// h", "4:1: a comment begins with #, not with //");
   ExpectFault("h = x // h", "4:7: a comment begins with #, and x // y is Floor(x / y)");
+}
+
+TEST(CellAdvice, OfComparisons) {
+  const std::string advice = "EQ(a, b) compares, not a == b; LT(a, b), LE, GT and GE do, too";
+  ExpectFault("h = Where(h == x, h, x)", "4:13: " + advice);
+  ExpectFault("h = Where(h + 1 == x, h, x)", "4:17: " + advice);
+  ExpectFault("h = (h == x)", "4:8: " + advice);
+  ExpectFault("h = h == x", "4:7: " + advice);
+}
+
+TEST(CellAdvice, OfLists) {
+  ExpectFault("h = ReduceSum(h, axes=-1)", "4:23: the argument axes takes a list: axes=[-1]");
+  ExpectFault("h = Reshape(h, shape=2*H)", "4:22: the argument shape takes a list: shape=[2*H]");
+}
+
+TEST(CellAdvice, OfTypes) {
+  const auto fault = [](const std::string& value) {
+    return FaultOf(CellOf("param w[H, D]\nh = x @ w + " + value + "\noutput h"));
+  };
+  const auto advice = [&](const std::string& value) {
+    const std::string text = fault(value);
+    EXPECT_TRUE(text.starts_with("Add needs inputs of one type; ")) << text;
+    return text.substr(std::min(text.find('\n'), text.size()));
+  };
+  EXPECT_EQ(advice("ConstantFill(h, value=0)"), "\n  ConstantFill makes int64 of value=0 and floats of value=0.0");
+  EXPECT_EQ(advice("ConstantFill(h, value=0, dtype=2)"), "");
+  const std::string own =
+      "\n  Cast(…, to=\"float\") gives what the cell computes in, which is double where it is one of float64";
+  EXPECT_EQ(advice("Cast(h, to=\"double\")"), own);
+  EXPECT_EQ(advice("Cast(h, to=13)"), own);
+  EXPECT_EQ(advice("Cast(h, to=\"int32\")"), "");
 }
 
 TEST(CellAdvice, OfFills) {
@@ -76,6 +110,7 @@ TEST(CellAdvice, OfFills) {
     const std::string type = fill.substr(0, fill.find('('));
     ExpectFault("param a[H] = " + fill, StrCat("4:14: no operator type \"", type, "\"; ", FillsText()));
   }
+  ExpectFault("param a[H] = one", "4:14: no operator type \"one\"; " + FillsText());
   ExpectFault("param a[H] = UniformFil(min=0)", "4:14: no operator type \"UniformFil\"; did you mean \"UniformFill\"?");
 }
 

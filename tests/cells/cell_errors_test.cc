@@ -50,7 +50,9 @@ TEST(CellErrors, OfTheHeader) {
 
 TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("parm w[H, D]", "4:1: \"parm\" is no statement; did you mean \"param\"?");
-  ExpectSyntaxFault("h = x output h", "4:7: the end of the statement is expected, not 'output'");
+  ExpectSyntaxFault(
+      "h = x output h",
+      "4:7: the end of the statement is expected, not 'output'; the next one begins in a new line or behind ';'");
   ExpectSyntaxFault("size D = 3", "4:6: \"D\" is declared twice");
   ExpectSyntaxFault(
       "size E = 2*D",

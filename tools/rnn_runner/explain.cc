@@ -102,6 +102,12 @@ std::vector<FlagUse> ExplainFlags() {
   return WithCommonFlags(std::move(flags));
 }
 
+std::string UnknownFlag(const std::string& name) {
+  if (name != "loss") return AdviceOnOptions(name);
+  return "gradients are explained as a net: rnn_runner grad CELL --loss=BLOB > NET, then rnn_runner explain NET "
+         "--shape=x=5x2x16,…, of all inputs that NET has";
+}
+
 }  // namespace
 
 const Command kExplain = {
@@ -117,7 +123,7 @@ const Command kExplain = {
     .flags = ExplainFlags(),
     .min_operands = 1,
     .max_operands = 1,
-    .unknown_flag = AdviceOnOptions,
+    .unknown_flag = UnknownFlag,
     .run = ExplainNet,
 };
 
