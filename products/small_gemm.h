@@ -11,7 +11,7 @@ namespace stepnet {
 inline constexpr std::int64_t kMaxFactorOfSmallGemm = 1 << 12;
 
 // Whether products of these sizes are computed by SmallGemm: libraries take half a microsecond whatever the sizes are,
-// and up to the largest of these 1.2 to 4 times as long (oneDNN 2.6 and Eigen, AVX-512; 8 by 64 by 64, 32 cubed).
+// and up to the largest of these 1.2 to 5 times as long (oneDNN 2.6 and Eigen, AVX-512; 8 by 64 by 64, 32 cubed).
 // Others round otherwise, so these are no figures of a Target.
 constexpr bool IsSmallGemm(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t kMaxProducts = 1 << 15;
