@@ -205,6 +205,8 @@ OPERATORS = [
     ("Slice", [X, ints(-2), ints(3)], {3: ints(0)}, {}),
     ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {}),
     ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {"axis": 1}),
+    ("Gather", [X, numpy.array(-1)], {}, {}),
+    ("Gather", [X, numpy.array(1)], {}, {"axis": 1}),
     ("Gather", [X], {1: numpy.int64(-1)}, {"axis": 1}),
     ("Gather", [X], {1: numpy.int64(1)}, {"axis": -1}),
     ("Gather", [X], {1: ints(0, -1, -2)}, {}),

@@ -143,6 +143,51 @@ def test_gradients(tmp_path):
     assert float(found.params["half"]) == pytest.approx(of_half, rel=1e-5)
 
 
+PADDED = {
+    "a whole number by 0": ([node("Div", ["six", "x_t"], ["y_t"])], {"six": numpy.int64(6)}, [[1, 2, 3], [2, 0, 0]]),
+    "a row that is not there": (
+        [node("Gather", ["table", "x_t"], ["y_t"])],
+        {"table": numpy.array([4, 5, 6])},
+        [[0, 1, 2], [1, -999, 999]],
+    ),
+}
+
+
+@pytest.mark.parametrize("directions", [[0], [1]], ids=["forward", "reverse"])
+@pytest.mark.parametrize("nodes, constants, x", PADDED.values(), ids=PADDED)
+def test_the_body_never_sees_padding(nodes, constants, x, directions, tmp_path):
+    made = model(nodes, {}, {"x": numpy.array(x)}, {"y": (INT64, ())}, constants, [3, 1], directions=directions)
+    expect_as_runtime(*made, tmp_path)
+
+
+def test_the_body_takes_no_steps_behind_the_longest_sequence(tmp_path):
+    """It counts them, and a table has a row for each that there is."""
+    nodes = [node("Gather", ["table", "at_in"], ["y_t"]), node("Add", ["at_in", "one"], ["at_out"])]
+    constants, states = {"table": draw(3), "one": numpy.int64(1)}, {"at": numpy.zeros(2, "int64")}
+    made = model(nodes, states, {"x": draw(2, 5)}, {"y": (FLOAT, ())}, constants, [1, 3])
+    expect_as_runtime(*made, tmp_path)
+
+
+@pytest.mark.parametrize("lengths", [[3, 1, 0], [0, 2, 3], [0, 0, 0]], ids=str)
+@pytest.mark.parametrize("op_type, slope", [("Log", lambda x: 1 / x), ("Sqrt", lambda x: 0.5 / numpy.sqrt(x))])
+def test_gradients_where_the_padding_has_none(op_type, slope, lengths, tmp_path):
+    """Slopes at 0 are infinite."""
+    function = {"Log": numpy.log, "Sqrt": numpy.sqrt}[op_type]
+    nodes = [node(op_type, ["x_t"], ["f"]), node("Mul", ["f", "w"], ["g"]), node("Add", ["s_in", "g"], ["s_out"])]
+    nodes.append(node("Identity", ["s_out"], ["y_t"]))
+    x, weights = numpy.abs(draw(3, 3, 2)) + 1, draw(2)
+    of_x, of_weights = numpy.zeros_like(x), numpy.zeros_like(weights)
+    for b, count in enumerate(lengths):
+        x[b, count:] = 0
+        of_x[b, :count] = slope(x[b, :count]) * weights
+        of_weights += function(x[b, :count]).sum(0)
+    made, inputs = model(nodes, {"s": draw(3, 2)}, {"x": x}, {"y": (FLOAT, (2,))}, {"w": weights}, lengths)
+    _, found = loaded(made, tmp_path).value_and_grad(["s_last"], wrt=["s", "x", "w"], **inputs)
+    expect_equal(found.inputs["x"], of_x)
+    expect_equal(found.inputs["s"], numpy.ones((3, 2), "float32"))
+    expect_equal(found.params["w"], of_weights)
+
+
 def test_a_loop_within_the_body(tmp_path):
     """Whose rows the file says the sizes of; it is of opset 8, too."""
     nodes = [
@@ -169,23 +214,38 @@ def test_float16(tmp_path):
     expect_as_runtime(*made, tmp_path, tolerance=1e-3)
 
 
-def test_lengths_beyond_the_steps_and_sizes_that_differ(tmp_path):
-    made, inputs = decay(lengths=[4, 5, 1])
-    with pytest.raises(stepnet.InvalidArgumentError, match=r"5"):
+@pytest.mark.parametrize("length", [5, -1, 2**32 + 1])
+def test_lengths_that_cannot_be(length, tmp_path):
+    made, inputs = decay(lengths=[4, length, 1])
+    with pytest.raises(stepnet.InvalidArgumentError, match=f"element 1 of lengths is {length}; lengths here are from 0 to 4"):
         loaded(made, tmp_path)(**inputs)
-    nodes = [node("Add", ["x_t", "z_t"], ["sum"]), node("Add", ["sum", "s_in"], ["s_out"])]
-    for wrong in ({"z": draw(4, 3, 2)}, {"z": draw(1, 12, 2)}, {"z": draw(1, 4, 2)}, {"s": draw(1, 2)}, {"s": draw(4, 2)}):
-        right = {"s": draw(3, 2), "x": draw(3, 4, 2), "z": draw(3, 4, 2)}
-        states, scanned = {"s": right["s"]}, {"x": right["x"], "z": right["z"]}
-        made, inputs = model([*nodes, node("Tanh", ["sum"], ["y_t"])], states, scanned, {"y": (FLOAT, (2,))}, {})
-        del made.graph.output[0]  # the last state, whose own sizes would tell
-        for info in made.graph.input:  # so that only a run can tell
-            for size in info.type.tensor_type.shape.dim[: 1 if info.name == "s" else 2]:
-                size.Clear()
-        net = loaded(made, tmp_path)
-        net(**inputs)
-        with pytest.raises(stepnet.ShapeMismatchError):
-            net(**{**inputs, **wrong})
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"z": draw(4, 3, 2)}, "x as [B, T, 1] is float32 [3, 4, 1] and z as [B, T, 1] is float32 [4, 3, 1]"),
+        ({"z": draw(1, 12, 2)}, "x as [B, T, 1] is float32 [3, 4, 1] and z as [B, T, 1] is float32 [1, 12, 1]"),
+        ({"z": draw(1, 4, 2)}, "x as [B, T, 1] is float32 [3, 4, 1] and z as [B, T, 1] is float32 [1, 4, 1]"),
+        ({"s": draw(1, 2)}, "s as [B, 1] is float32 [1, 1] and x as [B, T] is float32 [3, 4]"),
+        ({"s": draw(4, 2)}, "s as [B, 1] is float32 [4, 1] and x as [B, T] is float32 [3, 4]"),
+        ({"lengths": numpy.array([1])}, "lengths as [B, 1] is float32 [1, 1] and s as [B, 1] is float32 [3, 1]"),
+    ],
+)
+def test_sizes_that_differ_in_a_run_are_those_of_inputs(wrong, message, tmp_path):
+    nodes = [node("Add", ["x_t", "z_t"], ["sum"]), node("Add", ["sum", "s_in"], ["s_out"]), node("Tanh", ["sum"], ["y_t"])]
+    scanned = {"x": draw(3, 4, 2), "z": draw(3, 4, 2)}
+    lengths = [4, 1, 3] if "lengths" in wrong else None
+    made, inputs = model(nodes, {"s": draw(3, 2)}, scanned, {"y": (FLOAT, (2,))}, {}, lengths)
+    del made.graph.output[0]  # the last state, whose own sizes would tell
+    for info in made.graph.input:  # so that only a run can tell
+        for size in info.type.tensor_type.shape.dim[: 2 if info.name in scanned else 1]:
+            size.Clear()
+    net = loaded(made, tmp_path)
+    net(**inputs)
+    with pytest.raises(stepnet.ShapeMismatchError) as refused:
+        net(**{**inputs, **wrong})
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

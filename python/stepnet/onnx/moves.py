@@ -216,7 +216,8 @@ def counted_from_start(n: Node, axis: int) -> str:
     if is_counted(n, n.tensors[1]):
         return indices
     dtype = n.dtype(1)
-    size = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=dtype)
+    sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=dtype)
+    size = n.emit("Squeeze", sizes, dims=[0])  # so that one index stays a scalar
     return n.emit("Where", n.emit("LT", indices, n.number(0, dtype)), n.emit("Add", indices, size), indices)
 
 

@@ -3,8 +3,10 @@
 Its body sees one sequence, without the batch. So it becomes one loop over the steps of all of them, one behind the other,
 in which every state starts anew with each sequence:
 
-    for b: s = init[b], for t: s = body(s, x[b, t])
-    for k = b * T + t: s = body(init[b] if t = 0, otherwise s; x[b, t])
+    for b: s = init[b], for t < lengths[b]: s = body(s, x[b, t])
+    for (b, t) with t < lengths[b]: s = body(init[b] if t = 0, otherwise s; x[b, t])
+
+What stands behind a length is no step of the loop: the body may divide by it, or look rows up by it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from .loops import Loop
-from .moves import fill, filled
+from .moves import filled
 from .scan_node import body_of, check_list, check_next, missing, numbers_of_steps, of_scanned, rows_of_outputs, set_type
 from .scope import Node, Scope, Unsupported
 
@@ -25,12 +27,11 @@ def scan_of_batch(n: Node) -> Sequence[str]:
     check_list(n, "directions", "input", len(of_sequences), is_direction=True)
     check_ranks(n, of_states, 1, "[B, …]")
     check_ranks(n, of_sequences, 2, "[B, T, …]")
-    batch = Batch(n, of_sequences)
+    batch = Batch(n, of_states, of_sequences)
     sequences = [batch.scanned(i, k) for k, i in enumerate(of_sequences)]
     loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
     inner = Scope(n.scope.model, loop.step, body, n.scope)
-    starts = loop.sequence(one_behind_the_other(n, batch.starts, 2)) if num_states else ""
-    counts = loop.sequence(one_behind_the_other(n, batch.counts, 2)) if batch.counts else ""
+    starts = loop.sequence(batch.rows_of(batch.starts, 2)) if num_states else ""
     states = [State(loop, batch, i, starts) for i in of_states]
     for state, info in zip(states, body.input):
         inner.bind(info.name, state.before)
@@ -41,18 +42,10 @@ def scan_of_batch(n: Node) -> Sequence[str]:
     read_nodes(inner)
     for state, info in zip(states, body.output):
         check_next(inner, info.name, n.dtype(state.i), n.shape(state.i)[1:])
-        after = inner.blob(info.name)
-        state.hand_on(chosen(loop, counts, after, state.before, state.rank) if counts else after)
+        state.hand_on(inner.blob(info.name))
     stacked = [info.name for info in body.output[num_states:]]
     ranks = [rank_of(inner, name) for name in stacked]
-
-    def of_step(name: str) -> str:
-        if not counts:
-            return inner.blob(name)
-        zero = fill(loop.step, [inner.blob(name)], 0, dtype_of(inner, name))
-        return chosen(loop, counts, inner.blob(name), zero, ranks[stacked.index(name)])
-
-    rows = rows_of_outputs(n, loop, inner, stacked, of_step)
+    rows = rows_of_outputs(n, loop, inner, stacked, inner.blob)
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
@@ -73,71 +66,88 @@ def rank_of(body: Scope, name: str) -> int:
     return len(shape)
 
 
-def dtype_of(body: Scope, name: str) -> str:
-    dtype = body.dtype(name)
-    if dtype is None:
-        raise Unsupported(f'the dtype of "{name}", which its body gives, is not known')
-    return dtype
-
-
-def chosen(loop: Loop, mask: str, a: str, b: str, rank: int) -> str:
-    """In a step: ``a`` where the mask, ``[1]``, is true, otherwise ``b``, both of this rank."""
-    mask = mask if rank else loop.step.emit("Squeeze", mask, dims=[0])
-    return loop.step.emit("Where", mask, a, b)
-
-
-def one_behind_the_other(n: Node, blob: str, rank: int) -> str:
-    """``[B * T, …]`` of ``[B, T, …]``."""
-    count = n.emit("Mul", n.emit("Shape", blob, axes=[0]), n.emit("Shape", blob, axes=[1]))
-    return n.net.emit_all("Reshape", [blob, with_sizes_of(n, count, blob, range(2, rank))], 2)[0]
-
-
 def with_sizes_of(n: Node, sizes: str, blob: str, axes: Sequence[int]) -> str:
     """Sizes, and behind them some of a blob."""
     return n.net.emit_all("Concat", [sizes, n.emit("Shape", blob, axes=[*axes])], 2, axis=0)[0] if axes else sizes
 
 
 class Batch:
-    """The sequences of a node: which steps begin one, and which count."""
+    """The sequences of a node, ``[B, T, …]``, and the rows of their steps, ``[N, …]``, one sequence behind the other."""
 
-    def __init__(self, n: Node, of_sequences: Sequence[int]) -> None:
+    def __init__(self, n: Node, of_states: Sequence[int], of_sequences: Sequence[int]) -> None:
         self.n = n
         self.sequence = n.blob(of_sequences[0])
         steps = n.emit("RangeFill", n.emit("Shape", self.sequence, axes=[1]), input_as_shape=1)
-        self.starts = n.emit("EQ", n.emit("ExpandDims", steps, dims=[0]), self.zeros([n.blob(i) for i in of_sequences]))
+        zeros = self.zeros([0, *of_states] if n.has(0) else of_states, of_sequences)
+        self.starts = n.emit("EQ", n.emit("ExpandDims", steps, dims=[0]), zeros)
         """``[B, T]``: whether it is the first step of a sequence."""
         self.lengths = n.blob(0) if n.has(0) else ""
         self.counts = ""
-        """``[B, T]``: whether the sequence has the step; "" where all have all."""
+        """The lengths as the operators of rows take them, which has been checked: int32 ``[B]``."""
         if self.lengths:
             mask = n.emit("StepMask", self.turned(self.sequence, n.rank(of_sequences[0])), self.lengths)
-            self.counts = self.turned(mask, 2)
+            counts = n.emit("ReduceSum", n.emit("Cast", mask, to="double"), axes=[0], keepdims=0)
+            self.counts = n.emit("Cast", counts, to="int32")
 
-    def zeros(self, sequences: Sequence[str]) -> str:
-        """``[B, T]``, which all of these must have: where they do not, the run is an error."""
-        each = []
-        for blob in sequences:
-            sizes = self.n.emit("Shape", blob, axes=[0, 1])
-            each.append(self.n.emit("ConstantFill", sizes, input_as_shape=1, extra_shape=[1], value=0.0))
-        side_by_side = self.n.net.emit_all("Concat", each, 2, axis=2)[0]
-        return self.n.emit("ReduceSum", side_by_side, axes=[2], keepdims=0)
+    def zeros(self, of_batch: Sequence[int], of_sequences: Sequence[int]) -> str:
+        """``[B, T]``, of inputs ``[B, …]`` and ``[B, T, …]``: where their sizes differ, the run is an error that names them."""
+        each = [self.zeros_of(i, [0, 1]) for i in of_sequences]
+        steps = self.named(of_sequences[0], "[B, T]")
+        self.n.net.add("ReduceSum", [self.n.net.emit_all("Concat", each, 2, axis=2)[0]], [steps], axes=[2], keepdims=0)
+        if not of_batch:
+            return steps
+        columns = [self.zeros_of(i, [0]) for i in of_batch]
+        both = self.n.net.emit_all("Concat", [*columns, steps], 2, axis=1)[0]
+        return self.n.emit("Slice", both, starts=[0, len(columns)], ends=[-1, -1])
+
+    def zeros_of(self, i: int, axes: Sequence[int]) -> str:
+        """Of the first sizes of an input, and one of 1."""
+        zeros = self.named(i, "[B, T, 1]" if len(axes) > 1 else "[B, 1]")
+        sizes = self.n.emit("Shape", self.n.blob(i), axes=axes)
+        self.n.net.add("ConstantFill", [sizes], [zeros], input_as_shape=1, extra_shape=[1], value=0.0)
+        return zeros
+
+    def named(self, i: int, sizes: str) -> str:
+        """A name for what an error may show of an input."""
+        return self.n.net.names.unique(f"{self.n.tensors[i]} as {sizes}")
+
+    def rows_of(self, blob: str, rank: int) -> str:
+        """``[N, …]`` of ``[B, T, …]``."""
+        n = self.n
+        if self.counts:
+            return n.emit("UnpackRNNSequence", self.turned(blob, rank), self.counts)
+        count = n.emit("Mul", n.emit("Shape", blob, axes=[0]), n.emit("Shape", blob, axes=[1]))
+        return n.net.emit_all("Reshape", [blob, with_sizes_of(n, count, blob, range(2, rank))], 2)[0]
+
+    def sequences_of(self, rows: str, rank: int) -> str:
+        """``[B, T, …]`` of rows whose items have this rank; 0 where a sequence has no such step."""
+        n, axes = self.n, [1, 0] if self.counts else [0, 1]
+        sizes = with_sizes_of(n, n.emit("Shape", self.sequence, axes=axes), rows, range(1, 1 + rank))
+        if not self.counts:
+            return n.net.emit_all("Reshape", [rows, sizes], 2)[0]
+        like = n.emit("ConstantFill", sizes, input_as_shape=1, value=0.0)
+        return self.turned(n.emit("PackRNNSequence", rows, self.counts, like), 2 + rank)
 
     def turned(self, blob: str, rank: int) -> str:
         """``[T, B, …]`` of ``[B, T, …]``, and that of the other."""
         return self.n.emit("Transpose", blob, axes=[1, 0, *range(2, rank)])
 
     def scanned(self, i: int, k: int) -> str:
-        """A scanned input, ``[B * T, …]``, whose steps stand in the order in which they run."""
+        """The rows of a scanned input, in the order in which they run."""
         blob, rank = self.n.blob(i), self.n.rank(i)
         if of_scanned(self.n, "directions", k):
             lengths = [self.lengths] if self.lengths else []
             blob = self.turned(self.n.emit("ReversePackedSegs", self.turned(blob, rank), *lengths), rank)
-        return one_behind_the_other(self.n, blob, rank)
+        return self.rows_of(blob, rank)
 
-    def sequences_of(self, blob: str, rank: int) -> str:
-        """``[B, T, …]`` of rows ``[B * T, …]``, whose items have this rank."""
-        sizes = with_sizes_of(self.n, self.n.emit("Shape", self.sequence, axes=[0, 1]), blob, range(1, 1 + rank))
-        return self.n.net.emit_all("Reshape", [blob, sizes], 2)[0]
+    def last_of(self, blob: str, rank: int) -> str:
+        """``[B, …]`` of ``[B, 1 + T, …]``: what stands behind the last step of each sequence."""
+        n = self.n
+        if not self.counts:
+            return n.emit("Squeeze", n.emit("Slice", blob, starts=[0, -2], ends=[-1, -1]), dims=[1])
+        behind = n.emit("Add", self.counts, n.number(1, "int32"))
+        from_last = n.emit("ReversePackedSegs", self.turned(blob, rank), behind)
+        return n.emit("Squeeze", n.emit("Slice", from_last, starts=[0], ends=[1]), dims=[0])
 
 
 class State:
@@ -155,9 +165,10 @@ class State:
         self.initial = n.emit("ExpandDims", n.blob(i), dims=[1])
         is_start = n.emit("ExpandDims", batch.starts, dims=[*range(2, 2 + self.rank)]) if self.rank else batch.starts
         of_steps = n.emit("Where", is_start, self.initial, self.initial)
-        initial = loop.sequence(one_behind_the_other(n, of_steps, n.rank(i) + 1))
+        initial = loop.sequence(batch.rows_of(of_steps, n.rank(i) + 1))
         carried, initial = (loop.step.emit("Squeeze", each, dims=dims) for each, dims in ((row, [0, *self.ones]), (initial, [0])))
-        self.before = chosen(loop, starts, initial, carried, self.rank)
+        is_start = starts if self.rank else loop.step.emit("Squeeze", starts, dims=[0])
+        self.before = loop.step.emit("Where", is_start, initial, carried)
 
     def hand_on(self, after: str) -> None:
         row = self.loop.step.names.unique(f"{self.n.net.hint} next")
@@ -166,8 +177,8 @@ class State:
         self.rows = self.loop.every_row(self.name)
 
     def last(self) -> str:
-        """Where each sequence ends: as it started, where there are no steps. Refuses an initial state of another batch."""
+        """Where each sequence ends: as it started, where there are no steps."""
         n = self.n
         rows = n.emit("Squeeze", self.rows, dims=self.ones) if self.ones else self.rows
         both = n.net.emit_all("Concat", [self.initial, self.batch.sequences_of(rows, self.rank)], 2, axis=1)[0]
-        return n.emit("Squeeze", n.emit("Slice", both, starts=[0, -2], ends=[-1, -1]), dims=[1])
+        return self.batch.last_of(both, self.rank + 2)

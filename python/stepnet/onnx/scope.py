@@ -293,8 +293,8 @@ class Node:
         return self.scope.fixed(array, hint)
 
     def number(self, value: float, dtype: str) -> str:
-        """One element that is repeated over anything."""
-        return self.fixed(numpy.array([value], dtype))
+        """A scalar, which is repeated over anything and adds no dimension."""
+        return self.fixed(numpy.array(value, dtype))
 
 
 def sizes_of(kind: Any) -> list[int | None] | None:

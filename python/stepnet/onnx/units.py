@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Callable, Sequence
 
+import numpy
+
 from .loops import Loop
 from .nodes import node
 from .scope import Node, Unsupported, fits, shape_text
@@ -108,7 +110,7 @@ class Unit:
         self.states: list[str] = []
 
     def constant(self, value: float) -> str:
-        return self.loop.captured(self.n.number(value, self.inputs.dtype))
+        return self.loop.captured(self.n.fixed(numpy.array([value], self.inputs.dtype)))
 
     def rows(self, i: int, begin: int, end: int) -> str:
         """Rows ``[begin, end)``, in units of H, of an input of this direction, behind a dimension of 1."""
