@@ -114,7 +114,7 @@ class Cell:
             "seed": seed,
         }
         changed = {name: value for name, value in given.items() if value is not AS_IT_IS}
-        new_sizes = {**({} if sizes is AS_IT_IS else all_sizes(sizes, {})), **named_sizes}
+        new_sizes = all_sizes({} if sizes is AS_IT_IS else sizes, named_sizes)
         return Cell(self.text, {**self._options, **changed, "sizes": {**self._options["sizes"], **new_sizes}})
 
     def __reduce__(self) -> Any:

@@ -48,6 +48,18 @@ DTYPES = frozenset("float16 bfloat16 float32 float64 bool int8 int16 int32 int64
 def what_to_lend(given: Any) -> str | None:
     """What to say behind the reason why an array cannot be lent: what it is, and what it must be. None for one whose
     elements no tensor has."""
+    fault = without_elements(given)
+    if fault:
+        return fault
+    if hasattr(given, "dtype") and str(given.dtype).rpartition(".")[2] not in DTYPES:
+        return None
+    if getattr(given, "requires_grad", False):
+        return "; stepnet.torch.Module is a cell with gradients of PyTorch"
+    return ""
+
+
+def without_elements(given: Any) -> str:
+    """What to say of a tensor without elements of its own that lie side by side: what it is, and what it must be. "" for others."""
     if getattr(given, "is_nested", False):
         return f"; it is {with_article(type(given))} that is nested; it must be dense: call to_padded_tensor(0)"
     layout = str(getattr(given, "layout", "torch.strided"))
@@ -57,10 +69,6 @@ def what_to_lend(given: Any) -> str | None:
         return f"; it is {kind_of(given)}, quantized; it must have the numbers themselves: call dequantize()"
     if getattr(given, "is_meta", False):
         return f"; it is {kind_of(given)} on meta, where there are no elements; it must have some"
-    if hasattr(given, "dtype") and str(given.dtype).rpartition(".")[2] not in DTYPES:
-        return None
-    if getattr(given, "requires_grad", False):
-        return "; stepnet.torch.Module is a cell with gradients of PyTorch"
     return ""
 
 

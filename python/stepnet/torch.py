@@ -19,7 +19,7 @@ from .outputs import Outputs
 from .params import rename_from_torch
 from .source import with_article
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
-from .torch_errors import name_of_output, no_such_input, not_dense, with_conversion
+from .torch_errors import name_of_output, no_such_input, not_dense, of_dtype, with_conversion
 from .torch_layers import checked_param
 
 
@@ -108,6 +108,7 @@ class Module(_Called[_Gives]):
         self._forms: dict[tuple[bool, bool, str], Cell] = {}
         self._cell_names = [each.name for each in cell.params]
         self._param_names = [module_name(name) for name in self._cell_names]
+        self._whole = {each.name: each for each in cell.inputs if not each.dtype.startswith("float")}
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
         values = cell.init(seed) if params is None else arrays_of("params", params)
@@ -270,6 +271,8 @@ class Module(_Called[_Gives]):
                 )
             if given.layout != torch.strided or given.is_nested:
                 raise not_dense(cell, name, given)
+            if given.requires_grad and name in self._whole:  # as numbers are not that have gradients
+                raise of_dtype(cell, self._whole[name], given)
         refuse_tracing(cell)
         # Where they are kept, which takes a sixth of the time of getattr; what parametrizes one takes it away from there.
         kept = self._parameters

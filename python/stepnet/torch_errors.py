@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping, Sequence
 
 import torch
 
 from . import errors
-from .cell import Cell
-from .source import did_you_mean, kind_of
+from .cell import Argument, Cell
+from .source import DTYPES, did_you_mean, kind_of
 
 
 def with_conversion(
@@ -27,16 +28,34 @@ def with_conversion(
         )
     for each in (*cell.params, *cell.inputs):  # in the order in which they are looked at
         tensor = tensors.get(each.name)
-        if tensor is None or each.dtype not in ("float32", "float64"):
+        if tensor is None or tensor.is_quantized or tensor.is_meta:  # of which the error says what to do
             continue
-        if tensor.is_complex() or tensor.is_quantized or tensor.is_meta:  # of which the error says what to do
+        found = str(tensor.dtype).rpartition(".")[2]
+        if found not in DTYPES:  # which the error calls what is most like it, or in terms of arrays
+            error = of_dtype(cell, each, tensor)
+        elif each.dtype not in ("float32", "float64") or found == each.dtype:
             continue
-        if str(tensor.dtype) != f"torch.{each.dtype}":
-            whose = "the module's " if each in cell.params else ""
-            method = "float" if each.dtype == "float32" else "double"
-            told = str(error).partition("; load_params")[0]  # which is of arrays; modules have a method
-            return errors.TypeMismatchError(f"{told}: call {whose}{method}()")
+        if each.dtype not in ("float32", "float64") or tensor.is_complex() or _WITHOUT_CASTS.fullmatch(found):
+            return error
+        whose = "the module's " if each in cell.params else ""
+        method = "float" if each.dtype == "float32" else "double"
+        told = str(error).partition("; load_params")[0]  # which is of arrays; modules have a method
+        return errors.TypeMismatchError(f"{told}: call {whose}{method}()")
     return error
+
+
+_WITHOUT_CASTS = re.compile(r"u?int[1-7]|bits.*|float4.*")
+"""Dtypes of which PyTorch's ``float`` and ``double`` are errors."""
+
+
+def of_dtype(cell: Cell, argument: Argument, tensor: torch.Tensor) -> errors.TypeMismatchError:
+    """For a parameter or input of another dtype than it must have."""
+    kind = "parameter" if argument in cell.params else "input"
+    wanted = argument.dtype if argument.dtype.startswith("float") else "int32 or int64"
+    return errors.TypeMismatchError(
+        f'type mismatch: the {kind} "{argument.name}" of {cell.name} is {str(tensor.dtype).rpartition(".")[2]} '
+        f"{list(tensor.shape)}; it must be {wanted}"
+    )
 
 
 def not_dense(cell: Cell, name: str, tensor: torch.Tensor) -> errors.TypeMismatchError:

@@ -10,7 +10,7 @@ from . import errors
 from .cell import Argument, Cell, cell
 from .gradients import Array
 from .layers import Layers, check_types, layers_of
-from .source import with_article
+from .source import with_article, without_elements
 
 if TYPE_CHECKING:
     import torch
@@ -163,10 +163,13 @@ def or_to_torch(given: Cell) -> str:
 def tensor_of(what: str, value: Array) -> torch.Tensor:
     """An array or tensor as a tensor without gradients.
 
-    Raises TypeMismatchError for what PyTorch makes no tensor of.
+    Raises TypeMismatchError for what PyTorch makes no tensor of, and for tensors without elements of their own.
     """
     import torch
 
+    fault = without_elements(value)
+    if fault:
+        raise errors.TypeMismatchError(f"type mismatch: {what} cannot be read{fault}")
     if isinstance(value, numpy.ndarray) and not value.flags.writeable:
         value = value.copy()  # PyTorch has no tensors that are read-only, and warns
     try:

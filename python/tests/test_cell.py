@@ -207,11 +207,12 @@ def test_a_text_is_a_cell_too(random):
     numpy.testing.assert_allclose(out.sum, numpy.cumsum(2 * x, axis=0), rtol=1e-5, atol=1e-6)
     assert out.total.shape == (1, 2, 3)
     assert stepnet.cell(ACCUMULATE, sizes={"D": 3}).params == cell.params
-    refuses(
-        lambda: stepnet.cell(ACCUMULATE, sizes={"D": 3}, D=4),
-        stepnet.InvalidArgumentError,
-        "the size D is given twice, in sizes and as D=4",
-    )
+    for with_sizes in (lambda **sizes: stepnet.cell(ACCUMULATE, **sizes), cell.with_options):
+        refuses(
+            lambda: with_sizes(sizes={"D": 3}, D=4),
+            stepnet.InvalidArgumentError,
+            "the size D is given twice, in sizes and as D=4",
+        )
 
 
 def test_seeds_draw_other_parameters(lstm):

@@ -271,11 +271,39 @@ def test_tensors_of_another_dtype_are_refused_with_the_one_that_it_must_be(lstm,
             call(torch.zeros(sizes, dtype=dtype))
 
 
+@pytest.mark.filterwarnings("ignore:.*PyTorch API of nested tensors.*", "ignore:.*quantize_per_tensor.*")
+@pytest.mark.parametrize("kind", WITHOUT_ELEMENTS)
+def test_modules_take_no_parameters_without_elements(lstm, kind):
+    change, message = WITHOUT_ELEMENTS[kind]
+    params = lstm.init()
+    wanted = "the parameter 'w' of lstm cannot be read; it is " + message.replace("{sizes}", "16, 5")
+    with pytest.raises(stepnet.TypeMismatchError, match=wanted):
+        stepnet.torch.Module(lstm, {**params, "w": change(torch.from_numpy(params["w"]))})
+
+
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        (torch.nn.Parameter(torch.ones(2)), r"float32 \[2\]"),
+        (torch.ones(2, dtype=torch.uint32), r"uint32 \[2\]"),
+        (torch.empty(2, dtype=torch.int4), r"int4 \[2\]"),
+        (torch.ones(2, dtype=torch.cfloat), r"complex64 \[2\]"),
+    ],
+    ids=["parameter", "unsigned", "4 bits", "complex"],
+)
+def test_modules_name_the_dtype_of_lengths(given, found):
+    cell = stepnet.cell("cell c(x[3]; h[3]) {\n h = x + h\n output h\n option lengths = lengths\n}")
+    with pytest.raises(stepnet.TypeMismatchError, match=rf'"lengths" of c is {found}; it must be int32 or int64$'):
+        stepnet.torch.Module(cell)(torch.zeros(4, 2, 3), lengths=given)
+
+
 def test_modules_say_what_to_do_with_tensors_that_have_no_elements(module):
     for change, message in (
         (lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8), r"call dequantize\(\)$"),
-        (lambda t: t.to(torch.float8_e5m2), r"in the byte order of this machine: call float\(\)$"),
-        (lambda t: t.to(torch.cfloat), "in the byte order of this machine$"),
+        (lambda t: t.to(torch.float8_e5m2), r"is float8_e5m2 \[3, 2, 5\]; it must be float32: call float\(\)$"),
+        (lambda t: t.to(torch.uint32), r"is uint32 \[3, 2, 5\]; it must be float32: call float\(\)$"),
+        (lambda t: torch.empty(t.shape, dtype=torch.uint4), r'"x" of lstm is uint4 \[3, 2, 5\]; it must be float32$'),
+        (lambda t: t.to(torch.cfloat), r"is complex64 \[3, 2, 5\]; it must be float32$"),
         (lambda t: t.to("meta"), "the input 'x' of lstm is on meta; it must be on cpu, as the parameter 'w' is"),
     ):
         with pytest.raises((stepnet.TypeMismatchError, stepnet.InvalidArgumentError), match=message):
