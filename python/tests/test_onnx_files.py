@@ -64,6 +64,7 @@ def test_opsets_and_functions_that_are_not_read(tmp_path):
         (lambda w: setattr(w, "data_type", 99), "has a dtype that is not known: 99"),
         (lambda w: setattr(w, "data_type", TensorProto.STRING), "is of a kind that is not read: STRING"),
         (lambda w: setattr(w, "data_type", TensorProto.COMPLEX64), "is of dtype complex64, which is not read"),
+        (lambda w: setattr(w, "data_type", TensorProto.UINT32), "is of dtype uint32, which is not read"),
         (lambda w: (w.ClearField("raw_data"), w.float_data.append(1)), "has other elements"),
     ],
 )

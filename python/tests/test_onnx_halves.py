@@ -178,8 +178,8 @@ def test_bfloat16(tmp_path):
         stepnet.onnx.export(net, tmp_path / "back.onnx", inputs={"x": x})
 
 
-@pytest.mark.parametrize("kind", ["FLOAT8E5M2", "FLOAT8E4M3FN", "COMPLEX64", "INT4"])
-def test_other_narrow_dtypes_are_refused(kind, tmp_path):
+@pytest.mark.parametrize("kind", ["FLOAT8E5M2", "FLOAT8E4M3FN", "COMPLEX64", "INT4", "UINT32", "UINT64"])
+def test_dtypes_that_no_tensor_has_are_refused(kind, tmp_path):
     if not hasattr(TensorProto, kind):
         pytest.skip(f"this onnx has no {kind}")
     dtype = getattr(TensorProto, kind)
@@ -187,3 +187,27 @@ def test_other_narrow_dtypes_are_refused(kind, tmp_path):
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "graph", infos[:1], infos[1:])
     with pytest.raises(stepnet.InvalidNetError, match=f'the input "x" is .*{kind}'):
         loaded(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_names_as_those_of_tensors_in_float32(is_first, tmp_path):
+    """A graph and a body have them for other tensors, before and behind the product that makes one."""
+    half, single = TensorProto.FLOAT16, TensorProto.FLOAT
+    other, product = (
+        helper.make_node("Identity", ["v_t"], ["w as float32"]),
+        helper.make_node("MatMul", ["x_t", "w"], ["y_t"]),
+    )
+    nodes = [other, product] if is_first else [product, other]
+    nodes.append(helper.make_node("Tanh", ["w as float32"], ["z_t"]))
+    x, v, weights = narrow(draw(3, 1, 2)), draw(3, 2, 2), {"w": narrow(draw(2, 2))}
+    outputs = {
+        "y": helper.make_tensor_value_info("y_t", half, [1, 2]),
+        "z": helper.make_tensor_value_info("z_t", single, [2, 2]),
+    }
+    made = scan(nodes, {}, {"x": x, "v": v}, outputs, numpy.random.default_rng(0), weights)
+    expect_as_runtime(*made, tmp_path, tolerance=4e-3)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["x as float32"]),
+        helper.make_node("MatMul", ["x as float32", "w"], ["y"]),
+    ]
+    expect_as_runtime(model_of(nodes, {"x": x}, {"y": half}, weights), {"x": x}, tmp_path, tolerance=4e-3)

@@ -130,7 +130,7 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
     check_once("initializer", (each.name for each in graph.initializer), file)
     if not graph.output:
         raise fault(file, f'the graph "{graph.name}" has no outputs')
-    scope = Scope(Model(file, opset_of(proto)), net, graph)
+    scope = Scope(Model(file, opset_of(proto), graph), net, graph)
     constants = {each.name for each in graph.initializer}
     arguments, defaults = [], {}
     for info in graph.input:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
 from ..errors import InputOutputError, InvalidNetError
+from ..source import DTYPES
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Before version 7 operators of two inputs repeated the second one as Caffe2 does; what comes later is not known."""
@@ -88,8 +89,8 @@ def dtype_of(element_type: int) -> numpy.dtype | None:
 
 
 def is_read(dtype: numpy.dtype) -> bool:
-    """NumPy's own numbers, and bfloat16; not those of 8 bits and fewer, which are others' as well."""
-    return (dtype.kind in "fiub" and dtype.isbuiltin == 1) or dtype.name == "bfloat16"
+    """Whether there are tensors of it."""
+    return dtype.name in DTYPES
 
 
 def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy
 import onnx
@@ -11,7 +11,7 @@ from onnx import helper
 
 from ..errors import InvalidNetError
 from .graph import element_type
-from .netdef import NetText
+from .netdef import Names, NetText
 from .reader import array_of, dtype_of, fault
 
 
@@ -22,9 +22,13 @@ class Unsupported(Exception):
 class Model:
     """What all graphs of a file share."""
 
-    def __init__(self, path: Path, opset: int) -> None:
+    def __init__(self, path: Path, opset: int, graph: onnx.GraphProto) -> None:
         self.path = path
         self.opset = opset
+        self.tensors = Names()
+        """The names of tensors: those of the file, and of what reading it makes."""
+        for name in dict.fromkeys(tensors_of(graph)):
+            self.tensors.unique(name)
         self.params: dict[str, numpy.ndarray] = {}
         """What the net keeps, by blob."""
         self.fixed: set[str] = set()
@@ -134,7 +138,7 @@ class Scope:
         if not self._has_here(name) and self.outer is not None:
             return self.outer.as_float32(name)
         if name not in self._wide:
-            wide = self._wide[name] = self.net.names.unique(f"{name} as float32")
+            wide = self._wide[name] = self.model.tensors.unique(f"{name} as float32")
             if name in self._transposes:
                 self.set_transpose(wide, self.net.emit("Cast", self._transposes[name], to="float"))
             elif name in self._constants and not self.is_initializer(name):
@@ -295,6 +299,16 @@ class Node:
     def number(self, value: float, dtype: str) -> str:
         """A scalar, which is repeated over anything and adds no dimension."""
         return self.fixed(numpy.array(value, dtype))
+
+
+def tensors_of(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names that a graph and the bodies in it have for tensors, or read."""
+    yield from (each.name for each in (*graph.input, *graph.initializer, *graph.output))
+    for proto in graph.node:
+        yield from (*proto.input, *proto.output)
+        for attribute in proto.attribute:
+            if attribute.HasField("g"):
+                yield from tensors_of(attribute.g)
 
 
 def sizes_of(kind: Any) -> list[int | None] | None:
