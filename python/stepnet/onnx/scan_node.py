@@ -6,7 +6,7 @@ the numbers of its steps: that has no batch, so that nothing is repeated for one
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Sequence
 
 import onnx
 
@@ -54,7 +54,7 @@ def scan(n: Node) -> Sequence[str]:
         loop.step.add("ExpandDims", [inner.blob(info.name)], [row], dims=list(range(1 + missing(rank))))
         loop.next_row(state, row)
     last = [loop.last_row(state) for state, _ in states]
-    every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]], inner.blob)
+    every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]])
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
@@ -77,12 +77,9 @@ def body_of(n: Node, count: int) -> tuple[onnx.GraphProto, int]:
     return body, num_states
 
 
-def rows_of_outputs(
-    n: Node, loop: Loop, body: Scope, names: Sequence[str], of_step: Callable[[str], str]
-) -> list[tuple[str, list[int]]]:
+def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> list[tuple[str, list[int]]]:
     """What a body gives of all steps, ``[T, …]``, each with the dimensions of 1 that it has too many.
 
-    ``of_step`` gives the blob for the name of such a tensor.
     Where the shape is known only in a step, these are the rows of a state, for which the file has to say the shape.
     """
     late = late_shapes(body.graph)
@@ -90,7 +87,7 @@ def rows_of_outputs(
     for name in names:
         shape, dtype = body.shape(name), body.dtype(name)
         if name not in late:
-            rows.append((loop.output(loop.step.emit("ExpandDims", of_step(name), dims=[0])), []))
+            rows.append((loop.output(loop.step.emit("ExpandDims", body.blob(name), dims=[0])), []))
             continue
         if shape is None or None in shape or dtype is None:
             raise located(
@@ -104,7 +101,7 @@ def rows_of_outputs(
         ones = list(range(1, 1 + missing(len(shape))))
         state = loop.unread_state(filled_with(n, [1, *(1 for _ in ones), *(size or 0 for size in shape)], 0, dtype))
         row = loop.step.names.unique(f"{name} row")
-        loop.step.add("ExpandDims", [of_step(name)], [row], dims=[0, *ones])
+        loop.step.add("ExpandDims", [body.blob(name)], [row], dims=[0, *ones])
         loop.next_row(state, row)
         rows.append((loop.every_row(state), ones))
     return rows

@@ -45,7 +45,7 @@ def scan_of_batch(n: Node) -> Sequence[str]:
         state.hand_on(inner.blob(info.name))
     stacked = [info.name for info in body.output[num_states:]]
     ranks = [rank_of(inner, name) for name in stacked]
-    rows = rows_of_outputs(n, loop, inner, stacked, inner.blob)
+    rows = rows_of_outputs(n, loop, inner, stacked)
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
