@@ -25,7 +25,7 @@ class InPlaceAdder {
 
   // Puts a term that no step waits for before one that is to be added to it. Returns whether it has.
   bool OrderTerms() {
-    std::multimap<int, int> comes_before;  // nodes, by the one that they are to stand before
+    std::map<int, int> comes_before;  // by node, the one that it is to stand before
     for (const StepNode& node : graph_.nodes) {
       if (!IsSumOfTwo(node)) continue;
       const auto [first, last] = TermsOf(node);
@@ -33,7 +33,9 @@ class InPlaceAdder {
       const bool is_first_added = IsOnlyRead(first, sum) && IsOnlyRead(last, sum) && CanAdd(graph_, first) &&
                                   uses_.IsApart(last) && ProducerOf(first) != ProducerOf(last);
       if (is_first_added && MayComeBefore(first, last) && WouldComeIntoLoop(first, last)) {
-        comes_before.emplace(ProducerOf(first), ProducerOf(last));
+        // A gradient gives a term of several sums.
+        const auto [at, is_new] = comes_before.emplace(ProducerOf(last), ProducerOf(first));
+        if (!is_new) at->second = std::min(at->second, ProducerOf(first));
       }
     }
     if (comes_before.empty()) return false;
@@ -188,14 +190,14 @@ class InPlaceAdder {
     sums_.insert(sum);
   }
 
-  void MoveUp(const std::multimap<int, int>& comes_before) {
-    std::set<int> moved;
-    for (const auto& [later, earlier] : comes_before) moved.insert(earlier);
+  void MoveUp(const std::map<int, int>& comes_before) {
+    std::multimap<int, int> moved;  // nodes, by the one that they are to stand before
+    for (const auto& [node, other] : comes_before) moved.emplace(other, node);
     std::vector<StepNode> nodes;
     for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
-      const auto [begin, end] = comes_before.equal_range(n);
+      const auto [begin, end] = moved.equal_range(n);
       for (auto at = begin; at != end; ++at) nodes.push_back(std::move(graph_.nodes[at->second]));
-      if (!moved.contains(n)) nodes.push_back(std::move(graph_.nodes[n]));
+      if (!comes_before.contains(n)) nodes.push_back(std::move(graph_.nodes[n]));
     }
     graph_.nodes = std::move(nodes);
     graph_.FindProducers();

@@ -110,6 +110,25 @@ TEST(AddInPlace, WhatMayRunForManyStepsAtOnceComesFirst) {
   EXPECT_EQ(After("add_in_place", step(of_h + of_old + again + sum, "")), step(of_h + of_old + again + sum, ""));
 }
 
+TEST(AddInPlace, AGradientOfSeveralTermsComesFirstOnce) {
+  const auto step = [](const std::string& gradients, const char* end) {
+    return Step(StrCat("  x_t: float [2, 3] at 0[24 * t]\n  h: float [2, 3] at 1[24 * t]\n  w: float [2, 3] at 2\n",
+                       "  dy_t: float [2, 2] at 3[16 * t]\n", gradients,
+                       "  h.1: float [2, 3] at 1[24 * (t + 1)] = Relu(r.1) @4 {}\n"
+                       "  v.1: float [2] at 4[8 * (t + 1)] = Relu(s.1) @5 {}\n",
+                       end));
+  };
+  const std::string of_h = "  dw.1: float [2, 3], db.1: float [2] = FCGradient(h, w, dy_t) @0 {}\n";
+  const std::string of_x = "  dv.1: float [2, 3], dc.1: float [2] = FCGradient(x_t, w, dy_t) @1 {}\n";
+  const std::string sums =
+      "  r.1: float [2, 3] = Sum(dw.1, dv.1) @2 {}\n"
+      "  s.1: float [2] = Sum(db.1, dc.1) @3 {}\n";
+  EXPECT_EQ(
+      After("add_in_place", step(of_h + of_x + sums, "")),
+      step(of_x + "  r.1: float [2, 3] added in dv.1, s.1: float [2] added in dc.1 = FCGradient(h, w, dy_t) @0 {}\n",
+           "  at the end: no dc, no dv\n"));
+}
+
 TEST(AddInPlace, ProductsThatBecomeOneStayApart) {
   const std::string given =
       "  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n"
