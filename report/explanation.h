@@ -92,6 +92,8 @@ Explanation Explain(const MadePlan& made, std::optional<std::int64_t> num_steps,
 
 const char* KindName(ExplainedInstruction::Kind kind);
 int NumInstructions(const Explanation& explanation);  // that run
+// What a step takes on one core, all instructions that run together, and the share of each kind; empty where none does.
+std::string TotalText(const Explanation& explanation);
 // "i.1 then i.3", for each place.
 std::vector<std::string> PlacesOf(const ExplainedStorage& storage);
 // The longest chain, and whether all of the loop counts.

@@ -78,6 +78,7 @@ std::string Section(const Explanation& of) {
       html += Row(instruction, longest, of.is_measured);
     html += "</table>\n";
   }
+  if (const std::string total = TotalText(of); !total.empty()) html += StrCat("<p>", total, "</p>\n");
   html += "<h3>Memory</h3>\n<table><tr><th>kind<th>is<th>values<th>bytes\n";
   for (const ExplainedStorage& storage : of.storage) {
     html += StrCat(

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "stepnet/core/printable.h"
@@ -63,6 +65,31 @@ int NumInstructions(const Explanation& explanation) {
   return count;
 }
 
+std::string TotalText(const Explanation& explanation) {
+  std::map<Kind, double> of_kind;  // microseconds
+  double total = 0, estimate = 0;
+  for (const ExplainedStage& stage : explanation.stages) {
+    for (const ExplainedInstruction& of : stage.instructions) {
+      if (!of.runs || (explanation.is_measured && !of.measured)) continue;
+      const double microseconds = of.measured.value_or(of.estimate);
+      of_kind[of.kind] += microseconds;
+      total += microseconds;
+      estimate += of.estimate;
+    }
+  }
+  if (total <= 0) return "";
+  std::vector<std::pair<double, Kind>> longest;
+  for (const auto& [kind, microseconds] : of_kind) longest.emplace_back(microseconds, kind);
+  std::ranges::stable_sort(longest, std::ranges::greater(), &std::pair<double, Kind>::first);
+  std::vector<std::string> shares;
+  for (const auto& [microseconds, kind] : longest) {
+    shares.push_back(StrCat(KindName(kind), " ", Figure(std::round(100 * microseconds / total)), " %"));
+  }
+  return StrCat(
+      "all instructions take ", explanation.is_measured ? "" : "about ", Figure(total), " us a step on one core",
+      explanation.is_measured ? StrCat(" (estimate ", Figure(estimate), " us)") : "", ": ", Join(shares, ", "));
+}
+
 std::vector<std::string> PlacesOf(const ExplainedStorage& storage) {
   std::vector<std::string> places;
   for (const std::vector<std::string>& names : storage.values) places.push_back(Join(names, " then "));
@@ -120,6 +147,7 @@ std::string TextOf(const Explanation& of) {
       for (const std::string& note : instruction.notes) text += StrCat("    ", note, "\n");
     }
   }
+  if (const std::string total = TotalText(of); !total.empty()) text += total + "\n";
   if (of.stages_overlap) {
     text += StrCat(
         "stages overlap on threads: each works on another ", of.chunk_steps, " steps",

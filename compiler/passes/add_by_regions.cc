@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/weight_products.h"
@@ -30,45 +31,88 @@ std::ptrdiff_t LoopOf(const StepGraph& graph, int n) {
   return found == graph.stages.end() ? -1 : found - graph.stages.begin();
 }
 
-// The sum of what the memory holds, `before`, and the term, in that memory.
-StepNode SumOver(const StepGraph& graph, const StepNode& move, int before) {
+// The sum of what there is, `terms`, and what the move adds, in the memory of the first of them.
+StepNode SumOver(const StepGraph& graph, const StepNode& move, std::vector<int> terms) {
   const int term = move.inputs[0], sum = move.outputs[0];
+  terms.push_back(term);
   OperatorDef def;
   def.set_type("Sum");
-  for (const int input : {before, term}) def.add_input(graph.values[input].blob);
+  for (const int input : terms) def.add_input(graph.values[input].blob);
   def.add_output(graph.values[sum].blob);
   const StepNode& giver = graph.nodes[graph.values[term].producer];
-  StepNode node = NodeLike(giver, def, {before, term}, {sum});
+  StepNode node = NodeLike(giver, def, terms, {sum});
   node.kind = StepNode::Kind::kRegion;
   node.net = StrCat("sums over the steps of ", graph.name);  // which is no operator of the step net
   return node;
 }
 
-// Adding to rows outside becomes an operator with a formula, with the same bits: fuse_regions joins it with what gives
-// the term. What is added up over the steps stays as it is: others may add to that, too.
-bool AddByRegions(StepGraph* graph) {
-  const Uses uses(*graph);
-  std::map<int, int> held;  // the last value of each home, before a node
-  bool has_changed = false;
-  for (int n = 0; n < static_cast<int>(graph->nodes.size()); ++n) {
-    StepNode& node = graph->nodes[n];
-    const bool may_change = node.kind == StepNode::Kind::kMove && AddsToRowsOfStep(*graph, uses, node);
-    const int loop = may_change ? static_cast<int>(LoopOf(*graph, n)) : -1;
-    if (loop >= 0 && loop == LoopOf(*graph, graph->values[node.inputs[0]].producer)) {
-      const int sum = node.outputs[0];
-      const auto known = held.find(graph->values[sum].home);
-      StepValue there = graph->values[sum];
-      there.version = there.producer = -1;
-      there.added = false;
-      const int before = known != held.end() ? known->second : graph->AddValue(there);
-      node = SumOver(*graph, node, before);
-      graph->values[sum].added = false;
-      has_changed = true;
+class RegionAdder {
+ public:
+  explicit RegionAdder(StepGraph* graph) : graph_(*graph), uses_(*graph), gone_(graph->nodes.size(), false) {}
+
+  bool Run() {
+    for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
+      if (IsSumOfRegions(n)) Replace(n);
+      for (const int output : graph_.nodes[n].given()) held_[graph_.values[output].home] = output;
     }
-    for (const int output : node.given()) held[graph->values[output].home] = output;
+    if (sums_.empty()) return false;
+    graph_.Erase(gone_);
+    return true;
   }
-  return has_changed;
-}
+
+ private:
+  bool IsSumOfRegions(int n) const {
+    const StepNode& node = graph_.nodes[n];
+    if (node.kind != StepNode::Kind::kMove || !AddsToRowsOfStep(graph_, uses_, node)) return false;
+    const std::ptrdiff_t loop = LoopOf(graph_, n);
+    return loop >= 0 && loop == LoopOf(graph_, graph_.values[node.inputs[0]].producer);
+  }
+
+  void Replace(int n) {
+    StepNode& node = graph_.nodes[n];
+    const int sum = node.outputs[0], home = graph_.values[sum].home;
+    const auto before = sums_.find(home);
+    if (before != sums_.end() && NobodySees(before->second, n)) {
+      node = SumOver(graph_, node, graph_.nodes[before->second].inputs);
+      gone_[before->second] = true;
+    } else {
+      node = SumOver(graph_, node, {HeldBy(home, graph_.values[sum])});
+    }
+    graph_.values[sum].added = false;
+    sums_[home] = n;
+  }
+
+  // Whether nobody reads what node `sum` gives, or adds to it by another name, before node n writes over it.
+  bool NobodySees(int sum, int n) const {
+    const int value = graph_.nodes[sum].outputs[0];
+    const int home = graph_.values[value].home;
+    const auto adds_there = [&](const StepNode& node) {
+      return std::ranges::any_of(
+          node.given(), [&](int v) { return ShareBytes(graph_.homes[graph_.values[v].home], graph_.homes[home]); });
+    };
+    return uses_.NumReaders(value) == 0 && LoopOf(graph_, sum) == LoopOf(graph_, n) &&
+           !uses_.IsTouched(graph_.homes[home], sum + 1, n) &&
+           std::none_of(&graph_.nodes[sum] + 1, &graph_.nodes[n], adds_there);
+  }
+
+  int HeldBy(int home, StepValue like) {
+    if (const auto known = held_.find(home); known != held_.end()) return known->second;
+    like.version = like.producer = -1;
+    like.added = false;
+    return graph_.AddValue(like);
+  }
+
+  StepGraph& graph_;
+  const Uses uses_;          // as it was
+  std::map<int, int> held_;  // the last value of each home, before a node
+  std::map<int, int> sums_;  // the last node that this pass has made, by the home that it adds to
+  std::vector<bool> gone_;   // by node
+};
+
+// Adding to rows outside becomes an operator with a formula, with the same bits: fuse_regions joins it with what gives
+// the term. What is added there one after the other is one sum. What is added up over the steps stays as it is: others
+// may add to that, too.
+bool AddByRegions(StepGraph* graph) { return RegionAdder(graph).Run(); }
 
 const PassRegistration registration({.name = "add_by_regions", .place = 208, .opt_level = 1, .run = AddByRegions});
 

@@ -130,12 +130,30 @@ TEST(Explanations, SayWhatDidNotRun) {
   const std::string text = ExplanationsText(explanations);
   EXPECT_EQ(CountOf("did not run when measured; about ", text), num_instructions - 1) << text;
   EXPECT_EQ(CountOf("7.25 us a step, ", text), 1U) << text;
-  EXPECT_EQ(CountOf(" (estimate ", text), 1U) << text;
+  EXPECT_EQ(CountOf("all instructions take 7.25 us a step on one core (estimate 0.0584 us): operator 100 %\n", text),
+            1U)
+      << text;
+  EXPECT_EQ(CountOf(" (estimate ", text), 2U) << text;
   EXPECT_EQ(CountOf(" % of ", text), 1U) << text;
   const std::string page = ExplanationsHtml("page", explanations);
   EXPECT_EQ(CountOf("did not run when measured", page), num_instructions - 1);
   EXPECT_EQ(CountOf("<td class=time>7.25<", page), 1U);
-  EXPECT_EQ(CountOf("estimate ", page), 1U);
+  EXPECT_EQ(CountOf("estimate ", page), 2U);
+}
+
+TEST(Explanations, TellWhatAllInstructionsTake) {
+  Explanation of;
+  EXPECT_EQ(TotalText(of), "") << "nothing runs";
+  using Kind = ExplainedInstruction::Kind;
+  of.stages.resize(2);
+  of.stages[0].instructions = {{.kind = Kind::kPack, .estimate = 100, .runs = false},
+                               {.kind = Kind::kFused, .estimate = 1}};
+  of.stages[1].instructions = {{.kind = Kind::kProduct, .estimate = 2}, {.kind = Kind::kFused, .estimate = 5}};
+  EXPECT_EQ(TotalText(of), "all instructions take about 8 us a step on one core: fused 75 %, product 25 %");
+  of.is_measured = true;
+  of.stages[0].instructions[1].measured = 2;
+  of.stages[1].instructions[0].measured = 6;
+  EXPECT_EQ(TotalText(of), "all instructions take 8 us a step on one core (estimate 3 us): product 75 %, fused 25 %");
 }
 
 // Short runs have another schedule than long ones, and lay out no weights.

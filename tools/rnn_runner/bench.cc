@@ -13,6 +13,7 @@
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/gradients.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/output_folder.h"
@@ -255,7 +256,7 @@ int Bench(const std::vector<std::string>&) {
   if (FLAGS_json && IsGiven("rows")) throw UsageError("--rows is of the table, and --json prints all operators");
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
-  Session session = OpenSession(options);
+  Session session = OpenSession(options, {.with_gradients = true});
   // A model that serves is run so. Each iteration of one that trains changes them.
   if (!HasGradients(session.def)) SetConstant(session.parameters, session.def, *session.workspace);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
@@ -278,6 +279,7 @@ std::vector<FlagUse> BenchFlags() {
                                 {.name = "repetitions", .value = "N", .min = 1},
                                 {.name = "json"},
                                 {.name = "rows", .value = "N", .min = 0},
+                                LossFlag(),
                                 OutputDirFlag(),
                                 TraceFlag(),
                                 StatsFlag()};

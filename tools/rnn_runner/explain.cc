@@ -12,6 +12,7 @@
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/gradients.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
 #include "stepnet/tools/rnn_runner/net_plans.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
@@ -94,18 +95,12 @@ int ExplainNet(const std::vector<std::string>& operands) {
 
 std::vector<FlagUse> ExplainFlags() {
   constexpr std::string_view kOthers[] = {"net", "executor", "cuda_graph", "max_device_memory", "math"};
-  std::vector<FlagUse> flags = {FormatFlag(kFormats, "how to print; html is a page that needs nothing else"),
-                                {.name = "measure"}};
+  std::vector<FlagUse> flags = {
+      FormatFlag(kFormats, "how to print; html is a page that needs nothing else"), {.name = "measure"}, LossFlag()};
   for (FlagUse& flag : SessionFlags()) {
     if (std::ranges::find(kOthers, flag.name) == std::end(kOthers)) flags.push_back(std::move(flag));
   }
   return WithCommonFlags(std::move(flags));
-}
-
-std::string UnknownFlag(const std::string& name) {
-  if (name != "loss") return AdviceOnOptions(name);
-  return "gradients are explained as a net: rnn_runner grad CELL --loss=BLOB > NET, then rnn_runner explain NET "
-         "--shape=x=5x2x16,…, of all inputs that NET has";
 }
 
 }  // namespace
@@ -119,11 +114,11 @@ const Command kExplain = {
         "many steps at once and why, what has become one, as formulas, and what has not, what lies in which\n"
         "memory, how it is cut up for threads, and how long each instruction takes, by estimate or measured.\n"
         "The net is run once, so it takes the inputs that `run` takes.",
-    .example = "rnn_runner explain lstm.cell --size=H=256,D=256 --batch=32 --steps=100 --measure",
+    .example = "rnn_runner explain lstm.cell --size=H=256,D=256 --batch=32 --steps=100 --loss=h --measure",
     .flags = ExplainFlags(),
     .min_operands = 1,
     .max_operands = 1,
-    .unknown_flag = UnknownFlag,
+    .unknown_flag = AdviceOnOptions,
     .run = ExplainNet,
 };
 

@@ -7,13 +7,10 @@
 #include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
-#include "stepnet/nets/backward_step.h"
-#include "stepnet/nets/completion.h"
-#include "stepnet/nets/net_check.h"
-#include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/gradients.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 
 DEFINE_string(of, "", "blobs to differentiate by; without the flag, all that the net reads");
@@ -69,18 +66,6 @@ GradientRequests RequestsFromFlag() {
   return requests;
 }
 
-// Throws kInvalidArgument for a loss that is the record of a run, which no gradient goes through.
-void CheckLosses(const NetDef& net, const std::vector<std::string>& losses) {
-  for (const OperatorDef& op : net.op()) {
-    if (op.type() != "RecurrentNetwork" || op.output().empty()) continue;
-    const std::string& record = *op.output().rbegin();
-    if (std::ranges::find(losses, record) == losses.end()) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("--loss names \"", record, "\", the record of a run of RecurrentNetwork, which is no tensor",
-                       " and has no gradient; its outputs before it have"));
-  }
-}
-
 // Throws kInvalidArgument for a name in --of by which there is no gradient.
 void CheckMade(const NetWithGradients& made, const std::vector<std::string>& names,
                const std::vector<std::string>& losses) {
@@ -102,15 +87,6 @@ std::vector<std::string> FloatOutputs(const CellNet& cell) {
   return outputs;
 }
 
-// A gradient may be another blob's, as that of a term is that of the sum: it gets the name that it is looked for by.
-std::string Named(const std::string& input, const std::string& gradient, NetDef* net) {
-  const std::string name = input + "_grad";
-  const auto gives = [&](const OperatorDef& op) { return std::ranges::count(op.output(), name) > 0; };
-  if (gradient == name || std::ranges::any_of(net->op(), gives)) return gradient;
-  AddOp(net, "Copy", {gradient}, {name});
-  return name;
-}
-
 int Grad(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const std::optional<CellNet> cell = ExpandCellFile(path);
@@ -126,20 +102,10 @@ int Grad(const std::vector<std::string>& operands) {
   try {
     CheckBlobs(net, inputs);
     if (!FLAGS_loss.empty()) CheckLosses(net, losses);
-    // As it is written: arguments that AddBackwardStepNets writes anew are not looked at later.
-    ThrowIfProblems(CheckNet(Completed(net), {.blob_exists = [](const std::string&) { return true; }}));
-    const std::vector<std::string> asked = AskedFor(inputs, requests);
-    AddBackwardStepNets(&net, asked);
-    made = AddGradients(net, losses, inputs, requests);
-    if (!FLAGS_of.empty()) CheckMade(made, asked, losses);
+    made = WithGradients(std::move(net), losses, inputs, requests);
+    if (!FLAGS_of.empty()) CheckMade(made, AskedFor(inputs, requests), losses);
   } catch (...) {
     throw CurrentError().At({.file = path});
-  }
-  for (auto& [input, gradient] : made.gradients) {
-    if (!gradient.dense.empty()) gradient.dense = Named(input, gradient.dense, &made.net);
-    for (const std::string& blob : {gradient.dense, gradient.indices, gradient.values}) {
-      if (!blob.empty()) made.net.add_external_output(blob);
-    }
   }
   SayWhatIsLeftOut(made.net, path, "the text");
   std::cout << PrintMessageText(made.net);

@@ -5,15 +5,19 @@
 #include <algorithm>
 
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/gradients.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DECLARE_int64(batch);
+DECLARE_string(loss);
 
 namespace stepnet::runner {
 
@@ -48,6 +52,21 @@ NetDef FillingOthers(const NetDef& net, const std::vector<std::string>& given) {
   return others;
 }
 
+// Adds the gradients that --loss asks for.
+void AddGradientsOfLoss(NetDef* net) {
+  if (!IsGiven("loss")) return;
+  const std::vector<std::string> losses = SplitNames("loss", FLAGS_loss);
+  try {
+    if (HasGradients(*net)) {
+      throw Error(ErrorCode::kInvalidArgument, "the net has gradients, and --loss asks for others; leave it out");
+    }
+    CheckLosses(*net, losses);
+    *net = WithGradients(*net, losses, ReadFirst(*net)).net;
+  } catch (...) {
+    throw CurrentError().At({.file = FLAGS_net});
+  }
+}
+
 Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_host) {
   static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
   const NamedTensors fed = ReadInputs();
@@ -56,6 +75,7 @@ Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_hos
   if (!cell && !FLAGS_init_net.empty()) parameters = ReadParameters(FLAGS_init_net);
   const std::vector<std::string> given_by_file = NamesGivenBy(parameters);
   Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
+  if (use.with_gradients) AddGradientsOfLoss(&model.net);
   if (fills_on_host) PlaceOnHost(&model.init_net);
   Session session{.def = model.net,
                   .workspace = std::make_unique<Workspace>(),
@@ -112,7 +132,9 @@ Session OpenSession(const RunOptions& options, const SessionUse& use) {
   return Open(options, use, /*fills_on_host=*/false);
 }
 
-Session OpenSessionOnHost(const RunOptions& options) { return Open(options, {}, /*fills_on_host=*/true); }
+Session OpenSessionOnHost(const RunOptions& options) {
+  return Open(options, {.with_gradients = true}, /*fills_on_host=*/true);
+}
 
 void PlaceOnHost(NetDef* net) {
   const auto clear = [](DeviceOption* option) {

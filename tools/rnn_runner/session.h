@@ -30,6 +30,7 @@ struct SessionUse {
   MadeUpLengths lengths = MadeUpLengths::kWhole;
   bool draws = false;           // random numbers of its own
   bool becomes_double = false;  // what is float and what is double will both be double
+  bool with_gradients = false;  // those that --loss asks for
 };
 
 // Throws UsageError where --seed is given, and neither these nets draw random numbers nor inputs are filled with such.
@@ -40,7 +41,7 @@ void RefuseIdleSeed(const std::vector<const NetDef*>& nets);
 // command line that the net does not read; UsageError for flags that would do nothing.
 Session OpenSession(const RunOptions& options, const SessionUse& use = {});
 // Does what OpenSession does, where no device needs to be there: what fills parameters runs on the CPU, whatever it
-// says itself.
+// says itself. With the gradients that --loss asks for.
 Session OpenSessionOnHost(const RunOptions& options);
 
 // Takes what a net says of devices away; seeds stay.

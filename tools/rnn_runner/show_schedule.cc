@@ -17,6 +17,7 @@
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/gradients.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
 #include "stepnet/tools/rnn_runner/net_plans.h"
 #include "stepnet/tools/rnn_runner/run_recorder.h"
@@ -56,7 +57,8 @@ void PrintSimulation(const StepPlan& plan, const MeasuredPlan& alone, const Meas
 
 std::vector<FlagUse> ScheduleFlags() {
   constexpr std::string_view kOthers[] = {"net", "executor", "cuda_graph", "max_device_memory", "math"};
-  std::vector<FlagUse> flags = {{.name = "schedule"}, {.name = "simulate", .value = "N", .min = 0, .max = kMaxThreads}};
+  std::vector<FlagUse> flags = {
+      {.name = "schedule"}, {.name = "simulate", .value = "N", .min = 0, .max = kMaxThreads}, LossFlag()};
   for (FlagUse& flag : SessionFlags()) {
     if (std::ranges::find(kOthers, flag.name) == std::end(kOthers)) flags.push_back(std::move(flag));
   }
