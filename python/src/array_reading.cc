@@ -89,7 +89,8 @@ void ThrowNoDType(const ArrayRole& role, const std::string& elements) {
   throw Error(ErrorCode::kTypeMismatch,
               StrCat(Text(role), " has elements ", elements,
                      ", which no tensor has; tensors have float16, bfloat16, float32, float64, bool, int8 to int64, "
-                     "uint8 and uint16, in the byte order of this machine"));
+                     "uint8 and uint16",
+                     elements.starts_with('>') ? ", in the byte order of this machine" : ""));
 }
 
 Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role) {
