@@ -20,12 +20,13 @@ TEST(AddByRegions, WhatIsAddedOneAfterTheOtherIsOneSum) {
   const std::string given = std::string(kTerm) + "  b.1: float [1, 4] = region Erf(x) @1 {}\n";
   const std::string first = "  ^h: float [1, 4] added at 1[16 * t] = a.1\n",
                     second = "  ^h.1: float [1, 4] added in ^h = b.1\n";
-  EXPECT_EQ(After("add_by_regions", Step(given + first + second)),
-            Step("  x: float [1, 4] at 0[16 * t]\n"
-                 "  ^h.2: float [1, 4] at 1[16 * t]\n"
-                 "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
-                 "  b.1: float [1, 4] = region Erf(x) @1 {}\n"
-                 "  ^h.1: float [1, 4] in ^h.2 = region Sum(^h.2, a.1, b.1) @1 of \"sums over the steps of step\" {}\n"));
+  EXPECT_EQ(
+      After("add_by_regions", Step(given + first + second)),
+      Step("  x: float [1, 4] at 0[16 * t]\n"
+           "  ^h.2: float [1, 4] at 1[16 * t]\n"
+           "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+           "  b.1: float [1, 4] = region Erf(x) @1 {}\n"
+           "  ^h.1: float [1, 4] in ^h.2 = region Sum(^h.2, a.1, b.1) @1 of \"sums over the steps of step\" {}\n"));
 }
 
 // The second one adds to what the first one gives, where that is read, or added to by another name.

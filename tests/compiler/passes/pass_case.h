@@ -16,10 +16,14 @@ namespace stepnet {
 // Returns what the pass does.
 inline bool RunPass(const std::string& name, StepGraph* graph) { return FindPass(name).value().run(graph); }
 
+// Where calls cost more than copies, as on a GPU.
+inline constexpr Target kCallsCostMore = {.takes_all_over_time = true};
+
 // The texts that these tests write are what graphs print.
-inline std::string After(const std::string& pass, const std::string& before) {
+inline std::string After(const std::string& pass, const std::string& before, const Target* target = nullptr) {
   StepGraph graph = ParseGraph(before);
   EXPECT_EQ(GraphText(graph), before);
+  if (target != nullptr) graph.target = target;
   GraphVerifier verifier;
   verifier.Verify(graph, "parse");
   const bool is_changed = RunPass(pass, &graph);
