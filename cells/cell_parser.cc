@@ -443,26 +443,32 @@ class CellParser : private CellArgumentReader {
     Take();
     OperatorDef op;
     op.set_type(type.text);
+    const bool takes_numbers = StepWriter::TakesNumbers(type.text);
+    std::vector<StepOperand> inputs;
     bool ends = false;
     while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
       const StepOperand input = Sum(depth + 1);
       if (input.kind == StepOperand::kNumber && type.text == "Sqrt") FailAt(token, "the root of a number is sqrt(…)");
-      if (input.IsPlainNumber()) CheckNoArgument(token, op, input.number, depth);
-      *op.add_input() = Write(token, [&] { return step_.AsBlob(input); });
+      const bool is_filled = input.kind == StepOperand::kNumber && takes_numbers;
+      if (input.IsPlainNumber() && !is_filled)
+        CheckNoArgument(token, type.text, std::ssize(inputs), input.number, depth);
+      inputs.push_back(is_filled ? input : StepOperand::Blob(Write(token, [&] { return step_.AsBlob(input); })));
       ends = !TakeIf(',');
     }
     if (ends) Expect(')');
+    for (const std::string& input : Write(type, [&] { return step_.Filled(std::move(inputs)); })) op.add_input(input);
     if (!ends) ArgumentList(&op);
     return Write(type, [&] { return step_.Call(std::move(op)); });
   }
 
   // Throws for a number beside the inputs that an operator needs, where other languages have arguments without names:
   // `Clip(x, -1, 1)`, `Clip(-1, x)`. Whatever it reads, the operand is an error.
-  void CheckNoArgument(const CellToken& token, const OperatorDef& op, double first, int depth) {
-    const OperatorSchema& schema = GetOperator(op.type());
+  void CheckNoArgument(const CellToken& token, const std::string& type, std::ptrdiff_t num_before, double first,
+                       int depth) {
+    const OperatorSchema& schema = GetOperator(type);
     std::vector<double> numbers = {first};
-    int num_inputs = op.input_size();
+    auto num_inputs = static_cast<int>(num_before);
     while (TakeIf(',') && !Next().Is(')') && !Next(1).Is('=')) {
       const StepOperand next = Sum(depth + 1);
       if (next.IsPlainNumber()) {

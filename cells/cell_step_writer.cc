@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string_view>
 
 #include "stepnet/cells/cell_advice.h"
 #include "stepnet/core/exact_number.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/op_arguments.h"
 
 namespace stepnet {
 namespace {
@@ -117,6 +120,7 @@ std::string StepWriter::Read(const std::string& name) const {
 }
 
 StepWriter::Known StepWriter::KnownOf(const StepOperand& value) const {
+  if (value.kind == StepOperand::kBlob && value.blob == "timestep") return {.whole = DType::kInt32};
   const auto found = known_.find(value.blob);
   return value.kind == StepOperand::kBlob && found != known_.end() ? found->second : Known{};
 }
@@ -132,6 +136,22 @@ void StepWriter::MarkShared(const OperatorDef& op) {
   // A constant is of the shape of its input and says nothing else of it: by name, since no declaration says that.
   if (op.type() != "ConstantFill" && !IsElementwise(GetOperator(op.type()))) return;
   for (const std::string& output : op.output()) known_[output] = {.is_shared = true, .rank = rank};
+}
+
+// What is cast to whole numbers, and what is made of such element by element, but for truths. By name, too, since the
+// dtypes of the step are known only when all of it is written.
+void StepWriter::MarkWhole(const OperatorDef& op) {
+  std::optional<DType> whole;
+  if (op.type() == "Cast") {
+    const Argument* to = FindArgument(op, "to");
+    if (to != nullptr && to->s() == "int32") whole = DType::kInt32;
+    if (to != nullptr && to->s() == "int64") whole = DType::kInt64;
+  } else if (op.input_size() > 0 && (TakesNumbers(op.type()) || op.type() == "Mod")) {
+    constexpr std::string_view kTruths[] = {"EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or", "Xor"};
+    whole = KnownOf(StepOperand::Blob(op.input(op.input_size() - 1))).whole;
+    if (std::ranges::find(kTruths, op.type()) != std::end(kTruths)) whole.reset();
+  }
+  if (whole) known_[op.output(0)].whole = whole;
 }
 
 std::string StepWriter::NewName() {
@@ -150,6 +170,7 @@ StepOperand StepWriter::Add(const char* type, std::vector<std::string> inputs) {
   op.mutable_input()->Assign(inputs.begin(), inputs.end());
   *op.add_output() = NewName();
   MarkShared(op);
+  MarkWhole(op);
   return StepOperand::Blob(op.output(0));
 }
 
@@ -167,7 +188,14 @@ StepOperand StepWriter::Scaled(const StepOperand& value, const StepOperand& fact
 }
 
 StepOperand StepWriter::Like(const StepOperand& value, const StepOperand& number) {
+  const std::optional<DType> whole = KnownOf(value).whole;
   const StepOperand result = Add("ConstantFill", {value.blob});
+  if (whole && number.IsPlainNumber() && number.number == std::floor(number.number)) {
+    AddInt("value", static_cast<std::int64_t>(number.number), &ops_.back());
+    AddInt("dtype", *whole == DType::kInt32 ? TensorProto::INT32 : TensorProto::INT64, &ops_.back());
+    known_[result.blob].whole = whole;
+    return result;
+  }
   AddFloat("value", number, &ops_.back());
   // Whole numbers, too, are floats here.
   if (!number.of_sizes.empty()) AddInt("dtype", TensorProto::FLOAT, &ops_.back());
@@ -232,6 +260,24 @@ StepOperand StepWriter::Root(const StepOperand& value) {
   return StepOperand::Number(std::sqrt(value.number));
 }
 
+bool StepWriter::TakesNumbers(const std::string& type) {
+  const OperatorSchema& schema = GetOperator(type);
+  const bool repeats = schema.formula && schema.FindArgument("broadcast") != nullptr;
+  const bool is_variadic = schema.max_inputs() == std::numeric_limits<int>::max();
+  return repeats || (IsElementwise(schema) && (schema.min_inputs() > 1 || is_variadic));
+}
+
+std::vector<std::string> StepWriter::Filled(std::vector<StepOperand> inputs) {
+  const auto is_tensor = [](const StepOperand& input) { return input.kind != StepOperand::kNumber; };
+  const auto last = std::find_if(inputs.rbegin(), inputs.rend(), is_tensor);
+  std::vector<std::string> blobs;
+  for (const StepOperand& input : inputs) {
+    const bool is_filled = !is_tensor(input) && last != inputs.rend();
+    blobs.push_back(AsBlob(is_filled ? Like(*last, input) : input));
+  }
+  return blobs;
+}
+
 StepOperand StepWriter::Call(OperatorDef op) {
   const OperatorSchema& schema = GetOperator(op.type());
   if (schema.max_outputs() == 0) {
@@ -239,6 +285,7 @@ StepOperand StepWriter::Call(OperatorDef op) {
   }
   for (int i = 0; i < std::max(1, schema.min_outputs()); ++i) *op.add_output() = NewName();
   MarkShared(op);
+  MarkWhole(op);
   ops_.push_back(std::move(op));
   places_.push_back(place_);
   return StepOperand::Blob(ops_.back().output(0));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "stepnet/core/tensor.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -63,8 +65,13 @@ class StepWriter {
   StepOperand Negative(const StepOperand& value);
   // The square root; the value is a number.
   StepOperand Root(const StepOperand& value);
-  // Adds the operator; gives it as many outputs as it has at least.
+  // Adds an operator of these inputs; gives it as many outputs as it has at least.
   StepOperand Call(OperatorDef op);
+  // Whether a number may stand for an input of operators of the type: one whose inputs are repeated over each other.
+  static bool TakesNumbers(const std::string& type);
+  // The blobs of the inputs of an operator. A number becomes a tensor of the shape of the last input that is none; of
+  // whole numbers where that is known to hold such.
+  std::vector<std::string> Filled(std::vector<StepOperand> inputs);
   // Writes what is not written yet.
   std::string AsBlob(const StepOperand& value);
   // Several names take the outputs of the operator that `value` is the result of.
@@ -79,12 +86,14 @@ class StepWriter {
     StepBlob kind = StepBlob::kWritten;
     bool is_shared = false;  // no step changes it: what is declared as kShared, and functions of it, element by element
     int rank = 0;            // of shared blobs
+    std::optional<DType> whole = {};  // what it holds, where that is known to be whole numbers
   };
 
   std::string RemedyFor(const std::string& name, const std::string& nearest) const;
   void DeclareWritten(const std::string& name, Known known);
   Known KnownOf(const StepOperand& value) const;
   void MarkShared(const OperatorDef& op);
+  void MarkWhole(const OperatorDef& op);
   std::string NewName();
   StepOperand Add(const char* type, std::vector<std::string> inputs);
   // The operator of `product`, with its bias if it has one.

@@ -8,6 +8,7 @@
 #include "stepnet/compiler/node_order.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
@@ -148,6 +149,12 @@ bool DependsOnInputsAlone(const StepGraph& graph, const StepNode& node) {
   const std::shared_ptr<const FormulaProgram> made = FormulaOf(graph, node);
   return made == nullptr ||
          (!made->formula().asks_for_operator && std::ranges::none_of(made->formula().inputs, IsRunValue));
+}
+
+bool HaveSameArguments(const StepNode& a, const StepNode& b) {
+  return std::equal(
+      a.def->arg().begin(), a.def->arg().end(), b.def->arg().begin(), b.def->arg().end(),
+      [](const Argument& x, const Argument& y) { return x.SerializeAsString() == y.SerializeAsString(); });
 }
 
 bool CanLeaveOut(const StepGraph& graph, const StepNode& node) {

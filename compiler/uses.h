@@ -87,6 +87,9 @@ bool AddsItsInputs(const StepGraph& graph, const StepNode& node);
 // nothing that depends on the number of the step or the run. Operators that run by blobs are not asked.
 bool DependsOnInputsAlone(const StepGraph& graph, const StepNode& node);
 
+// Whether two nodes of one type, which are one operator each, have the same arguments.
+bool HaveSameArguments(const StepNode& a, const StepNode& b);
+
 // Whether the kernel of the node, which is one operator, does without outputs that are kNoValue.
 bool CanLeaveOut(const StepGraph& graph, const StepNode& node);
 

@@ -74,6 +74,19 @@ void SaveAddresses() {
 #endif
 }
 
+void AskForLargePages(const void* memory, std::int64_t bytes) {
+#ifdef MADV_HUGEPAGE
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGE_SIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = first / page * page;
+  const std::uintptr_t end = (first + static_cast<std::uintptr_t>(bytes) + page - 1) / page * page;
+  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+#else
+  static_cast<void>(memory);
+  static_cast<void>(bytes);
+#endif
+}
+
 void RequireMemory(std::int64_t bytes, std::string_view library) {
   void* const room = mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) {

@@ -22,6 +22,10 @@ void LimitProcessMemory(std::int64_t bytes);
 // Where addresses are limited (`ulimit -v`), keeps the C library from reserving a heap of 64 MB for each thread.
 void SaveAddresses();
 
+// Asks the system for large pages for memory that nobody has touched: what goes through megabytes waits for fewer
+// translations of addresses. The system may refuse; then pages stay small.
+void AskForLargePages(const void* memory, std::int64_t bytes);
+
 // Stands before what libraries do once and cannot leave half done, nor look whether they got the memory for: throws
 // kOutOfMemory unless the system has so many bytes for `library` now.
 void RequireMemory(std::int64_t bytes, std::string_view library);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "stepnet/core/signal_block.h"
+#include "stepnet/core/system_memory.h"
 #include "stepnet/core/target.h"
 
 namespace stepnet {
@@ -36,11 +37,6 @@ Pages PagesOf(const Tensor& place) {
           .end = (first + static_cast<std::uintptr_t>(place.size_bytes()) + page - 1) / page * page};
 }
 
-// Places that lie side by side have one page across their ends. The system may refuse; then pages stay small.
-void AskForLargePages(const Pages& pages) {
-  static_cast<void>(madvise(reinterpret_cast<void*>(pages.begin), pages.end - pages.begin, MADV_HUGEPAGE));
-}
-
 }  // namespace
 
 void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop) {
@@ -58,7 +54,7 @@ MemoryAhead::MemoryAhead(std::vector<Tensor> places) : places_(std::move(places)
   std::int64_t bytes = 0;
   for (const Tensor& place : places_) bytes += place.size_bytes();
   if (bytes < kCpuTarget.min_bytes_to_take_ahead) return;
-  for (const Tensor& place : places_) AskForLargePages(PagesOf(place));
+  for (const Tensor& place : places_) AskForLargePages(place.raw(), place.size_bytes());
   const SignalBlock block;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { TakeMemory(places_, stop); });

@@ -6,7 +6,6 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/uses.h"
-#include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
@@ -95,10 +94,7 @@ class EqualNodes {
     for (size_t o = 0; o < first.outputs.size(); ++o) {
       if (first.outputs[o] == kNoValue && second.outputs[o] != kNoValue) return false;
     }
-    const auto& of_first = first.def->arg();
-    return std::equal(
-        of_first.begin(), of_first.end(), second.def->arg().begin(), second.def->arg().end(),
-        [](const Argument& a, const Argument& b) { return a.SerializeAsString() == b.SerializeAsString(); });
+    return HaveSameArguments(first, second);
   }
 
   StepGraph& graph_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -81,29 +82,60 @@ StepNode Pack(std::span<const int> inputs, std::int64_t bytes, StepNode* node, S
           .outputs = {node->packed}};
 }
 
-// Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
-// first step where nothing writes to them. Rounds otherwise: kernels of another form add up in another order.
-bool PackWeights(StepGraph* graph) {
-  const std::set<int> written = WrittenBases(*graph);
-  std::vector<Stage> stages = graph->stages;
-  if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
-  std::vector<StepNode> packs;
-  for (const Stage& stage : stages) {
-    for (int n = stage.begin; n < stage.end; ++n) {
-      StepNode& node = graph->nodes[n];
-      const Packing* packing = PackingOf(*graph, node, written);
-      if (packing == nullptr) continue;
-      const bool is_read_often = ReadsWeightsOften(stage, *graph->target);
-      if (!is_read_often && !AreSmallParts(*graph, stage, PackedInputs(node, *packing))) continue;
-      const std::vector<TensorInfo> inputs = InputsOf(*graph, node, stage.steps_at_once);
-      const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, inputs), OutputsOf(*graph, node));
-      if (bytes > 0) packs.push_back(Pack(PackedInputs(node, *packing), bytes, &node, graph));
+class WeightPacker {
+ public:
+  explicit WeightPacker(StepGraph* graph) : graph_(*graph), written_(WrittenBases(*graph)) {}
+
+  bool Run() {
+    std::vector<Stage> stages = graph_.stages;
+    if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph_.nodes.size())}};
+    for (const Stage& stage : stages) {
+      for (int n = stage.begin; n < stage.end; ++n) PackFor(n, stage);
     }
+    if (packs_.empty()) return false;
+    graph_.AddOnce(std::move(packs_), graph_.target->min_steps_to_pack);
+    return true;
   }
-  if (packs.empty()) return false;
-  graph->AddOnce(std::move(packs), graph->target->min_steps_to_pack);
-  return true;
-}
+
+ private:
+  // What was packed for a node, by which it reads it.
+  struct Packed {
+    int node = 0;
+    std::vector<TensorInfo> inputs, outputs;
+  };
+
+  void PackFor(int n, const Stage& stage) {
+    StepNode& node = graph_.nodes[n];
+    const Packing* packing = PackingOf(graph_, node, written_);
+    if (packing == nullptr) return;
+    const std::span<const int> weights = PackedInputs(node, *packing);
+    if (!ReadsWeightsOften(stage, *graph_.target) && !AreSmallParts(graph_, stage, weights)) return;
+    Packed packed{n, InputsOf(graph_, node, stage.steps_at_once), OutputsOf(graph_, node)};
+    const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, packed.inputs), packed.outputs);
+    if (bytes <= 0) return;
+    std::vector<Packed>& of_weights = packed_[{node.call->type(), {weights.begin(), weights.end()}}];
+    const auto equal = std::ranges::find_if(of_weights, [&](const Packed& other) {
+      return other.inputs == packed.inputs && other.outputs == packed.outputs &&
+             HaveSameArguments(graph_.nodes[other.node], node);
+    });
+    if (equal != of_weights.end()) {
+      node.packed = graph_.nodes[equal->node].packed;
+      return;
+    }
+    packs_.push_back(Pack(weights, bytes, &node, &graph_));
+    of_weights.push_back(std::move(packed));
+  }
+
+  StepGraph& graph_;
+  const std::set<int> written_;                                                     // bases
+  std::map<std::pair<std::string, std::vector<int>>, std::vector<Packed>> packed_;  // by type and weights
+  std::vector<StepNode> packs_;
+};
+
+// Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
+// first step where nothing writes to them; products of one shape read one. Rounds otherwise: kernels of another form
+// add up in another order.
+bool PackWeights(StepGraph* graph) { return WeightPacker(graph).Run(); }
 
 const PassRegistration registration({.name = "pack_weights", .place = 190, .opt_level = 2, .run = PackWeights});
 

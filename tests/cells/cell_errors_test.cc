@@ -94,8 +94,8 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = 1",
                     "4:1: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), or "
                     "ConstantFill(x, value=1, dtype=2) of int32");
-  ExpectSyntaxFault("h = Add(x, 1)",
-                    "4:12: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), "
+  ExpectSyntaxFault("h = BatchMatMul(x, 1)",
+                    "4:20: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), "
                     "or ConstantFill(x, value=1, dtype=2) of int32");
   ExpectSyntaxFault("h = 2 @ x", "4:7: @ needs tensors, not numbers");
   ExpectSyntaxFault("h = x\nh = x", "5:1: \"h\" is written twice; give the second value a name of its own");
@@ -109,8 +109,8 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = H",
                     "4:1: H is a number, without a shape; a tensor of it is ConstantFill(x, value=H, dtype=1), of "
                     "floats in the shape of x");
-  ExpectSyntaxFault("h = Add(x, 1/H)",
-                    "4:12: 1/H is a number, without a shape; a tensor of it is ConstantFill(x, value=1/H, dtype=1), of "
+  ExpectSyntaxFault("h = BatchMatMul(x, 1/H)",
+                    "4:20: 1/H is a number, without a shape; a tensor of it is ConstantFill(x, value=1/H, dtype=1), of "
                     "floats in the shape of x");
   ExpectSyntaxFault("h = x @ H", "4:7: @ needs tensors, not numbers");
   ExpectSyntaxFault("h = Sqrt(H)", "4:10: the root of a number is sqrt(…)");

@@ -112,6 +112,30 @@ TEST(ShortCell, CallsTakeExpressionsAndArguments) {
             "  mask = SequenceMask(e, mode=\"upper\")\n  h = Copy(s_prev)\n  s = Copy(h)\n");
 }
 
+// Of the last input that is none, where inputs are repeated over each other.
+TEST(ShortCell, NumbersAmongInputsHaveTheShapeOfAnother) {
+  EXPECT_EQ(Step("h = Max(h, 0)\ns = Where(GT(0.5, s), 1, s / H)"),
+            "  h.1 = ConstantFill(h_prev, value=0.0)\n  h = Max(h_prev, h.1)\n"
+            "  s.1 = ConstantFill(s_prev, value=0.5)\n  s.2 = GT(s.1, s_prev)\n  s.3 = Scale(s_prev, scale=1/H)\n"
+            "  s.4 = ConstantFill(s.3, value=1.0)\n  s = Where(s.2, s.4, s.3)\n");
+  EXPECT_EQ(Step("h = Min(1/H, h @ u)\ns = Where(LT(s, h), 1, 0)"),
+            "  h.1 = FC(h_prev, u, axis=-1)\n  h.2 = ConstantFill(h.1, value=1/H, dtype=1)\n  h = Min(h.2, h.1)\n"
+            "  s.1 = LT(s_prev, h)\n  s.2 = ConstantFill(s.1, value=1.0)\n  s.3 = ConstantFill(s.1, value=0.0)\n"
+            "  s = Where(s.1, s.2, s.3)\n");
+}
+
+TEST(ShortCell, NumbersBesideWholeNumbersAreWhole) {
+  EXPECT_EQ(Step("on = EQ(Mod(timestep - 1, divisor=2), 0)\nh = Where(on, h, s)\ns = h"),
+            "  on.1 = ConstantFill(timestep, value=1, dtype=2)\n  on.2 = Sub(timestep, on.1)\n"
+            "  on.3 = Mod(on.2, divisor=2)\n  on.4 = ConstantFill(on.3, value=0, dtype=2)\n  on = EQ(on.3, on.4)\n"
+            "  h = Where(on, h_prev, s_prev)\n  s = Copy(h)\n");
+  EXPECT_EQ(Step("n = Cast(s, to=\"int64\")\nh = Where(GE(n, 3), h, 0)\ns = Where(EQ(GE(n, 3), h), 2, s)"),
+            "  n = Cast(s_prev, to=\"int64\")\n  h.1 = ConstantFill(n, value=3, dtype=10)\n  h.2 = GE(n, h.1)\n"
+            "  h.3 = ConstantFill(h_prev, value=0.0)\n  h = Where(h.2, h_prev, h.3)\n"
+            "  s.1 = ConstantFill(n, value=3, dtype=10)\n  s.2 = GE(n, s.1)\n  s.3 = EQ(s.2, h)\n"
+            "  s.4 = ConstantFill(s_prev, value=2.0)\n  s = Where(s.3, s.4, s_prev)\n");
+}
+
 TEST(ShortCell, NumbersOfArgumentsAreExpressionsOfSizes) {
   // Also where an argument takes anything; what is in quotes is a string.
   EXPECT_EQ(Step("h = ConstantFill(h, value=2*H - 1, dtype=1)\ns = Cast(Scale(s, scale=H), to=\"float\")"),
@@ -181,7 +205,7 @@ TEST(ShortCell, ExamplesComeBackTheSame) {
       EXPECT_EQ(other.init_net.SerializeAsString(), nets.init_net.SerializeAsString());
     }
   }
-  EXPECT_EQ(count, 16);
+  EXPECT_EQ(count, 17);
 }
 
 // Cells that make no sense, with everything that the short form can say.

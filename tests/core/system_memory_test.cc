@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 
 #include "control_group_files.h"
+#include "large_pages.h"
+#include "stepnet/core/tensor.h"
 
 namespace stepnet {
 namespace {
@@ -56,6 +60,15 @@ TEST(ControlGroupMemory, WhatIsNotThereLimitsNothing) {
 TEST(SystemMemory, IsSomeAndNoMoreThanTheMachineHas) {
   EXPECT_GT(SystemMemory(), 0);
   EXPECT_LT(SystemMemory(), kNone);
+}
+
+TEST(LargePages, AreAskedForWhereTensorsAreLarge) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the system has no large pages";
+  // Larger than what the C library keeps, so that nothing has lain there.
+  const Tensor large(DType::kFloat, Shape({64 << 20}));
+  EXPECT_TRUE(MayHaveLargePages(large.data<float>() + large.size() / 2));
+  AskForSmallPages(large.raw(), large.size_bytes());
+  EXPECT_FALSE(MayHaveLargePages(large.data<float>() + large.size() / 2));
 }
 
 }  // namespace

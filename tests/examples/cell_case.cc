@@ -50,7 +50,7 @@ std::vector<std::string> ExampleCells() {
 CellSource ReadExampleCell(const std::string& name) { return ReadCell(SourcePath("examples/cells/") + name + ".cell"); }
 
 CellSizes SmallSizes(const CellDef& cell) {
-  static const CellSizes kSmall = {{"D", 2}, {"H", 3}, {"P", 2}, {"E", 2}, {"A", 3}, {"S", 4}};
+  static const CellSizes kSmall = {{"D", 2}, {"H", 3}, {"P", 2}, {"E", 2}, {"A", 3}, {"S", 4}, {"K", 2}};
   CellSizes sizes;
   for (const CellSize& size : cell.size()) sizes[size.name()] = kSmall.at(size.name());
   return sizes;

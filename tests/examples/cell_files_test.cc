@@ -17,7 +17,7 @@ CellCase Example(const std::string& name, std::int64_t num_steps, std::int64_t b
 }
 
 TEST(ExampleCellFiles, HaveEquationsToBeComparedWith) {
-  EXPECT_EQ(ExampleCells().size(), 16u);
+  EXPECT_EQ(ExampleCells().size(), 17u);
   for (const std::string& name : ExampleCells()) {
     EXPECT_NE(StepOfExample(name), nullptr) << name;
     EXPECT_EQ(ReadExampleCell(name).def.name(), name);

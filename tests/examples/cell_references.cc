@@ -62,6 +62,13 @@ class SequenceRunner {
     return valid;
   }
 
+  // The last dimension of a state that is a matrix; 0 of other blobs, which have no other.
+  size_t WidthOf(const std::string& blob, const std::string& prefix) const {
+    if (FindState(cell_, blob) == nullptr) return 0;
+    const Shape& shape = given_.at(prefix + blob + "_init").shape();
+    return shape.rank() > 3 ? static_cast<size_t>(shape[-1]) : 0;
+  }
+
   // Runs a layer over `inputs`, the steps of each input, in one direction.
   DirectionRun Run(const std::vector<Rows>& inputs, const std::vector<bool>& valid, const std::string& prefix,
                    bool reverse) const {
@@ -198,9 +205,14 @@ class Collector {
   std::map<std::string, bool> is_last_;
 };
 
-Vector Joined(Vector a, const Vector& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
+// Both side by side along the last dimension, which has `width` elements in each, or with 0 all of them.
+Vector Joined(const Vector& a, const Vector& b, size_t width) {
+  if (width == 0) width = a.size();
+  Vector joined;
+  for (size_t at = 0; at < a.size(); at += width) {
+    for (const Vector* of : {&a, &b}) joined.insert(joined.end(), of->begin() + at, of->begin() + at + width);
+  }
+  return joined;
 }
 
 std::string NameOfLayer(const CellDef& cell, std::int64_t layer) {
@@ -227,8 +239,9 @@ Tensors RunReference(const CellDef& cell, const ReferenceStep& step, const Tenso
       if (both) {
         const DirectionRun other = runner.Run(inputs, valid, prefix + "reverse/", /*reverse=*/true);
         for (auto& [blob, rows] : run.all) {
-          for (size_t t = 0; t < rows.size(); ++t) rows[t] = Joined(rows[t], other.all.at(blob)[t]);
-          run.last[blob] = Joined(run.last[blob], other.last.at(blob));
+          const size_t width = runner.WidthOf(blob, prefix);
+          for (size_t t = 0; t < rows.size(); ++t) rows[t] = Joined(rows[t], other.all.at(blob)[t], width);
+          run.last[blob] = Joined(run.last[blob], other.last.at(blob), width);
         }
       }
       Rows& first = run.all.at(cell.output(0).blob());

@@ -272,6 +272,25 @@ Vectors AttentionCoverage(const Vectors& p) {
   return next;
 }
 
+Vector OfLengthOne(const Vector& v) {
+  double square = 1e-6;
+  for (const double x : v) square += x * x;
+  return Map(v, [&](double x) { return x / std::sqrt(square); });
+}
+
+// S + beta (v - S k) k^T, and what it answers to q.
+Vectors DeltaNet(const Vectors& p) {
+  const Vector q = OfLengthOne(Product(p.at("w_q"), p.at("x"))), k = OfLengthOne(Product(p.at("w_k"), p.at("x")));
+  const Vector v = Product(p.at("w_v"), p.at("x"));
+  const double beta = Sigmoid(Product(p.at("w_beta"), p.at("x"))[0]);
+  Vector s = p.at("s");
+  const Vector answer = Product(s, k);
+  for (size_t row = 0; row < v.size(); ++row) {
+    for (size_t i = 0; i < k.size(); ++i) s[row * k.size() + i] += beta * (v[row] - answer[row]) * k[i];
+  }
+  return {{"s", s}, {"y", Product(s, q)}};
+}
+
 }  // namespace
 
 ReferenceStep StepOfExample(const std::string& name) {
@@ -280,6 +299,7 @@ ReferenceStep StepOfExample(const std::string& name) {
                                                               {"attention_recurrent", AttentionRecurrent},
                                                               {"causal_conv", CausalConv},
                                                               {"coupled_lstm", CoupledLstm},
+                                                              {"delta_net", DeltaNet},
                                                               {"elman", Elman},
                                                               {"gru", Gru},
                                                               {"gru_reset_after", GruResetAfter},

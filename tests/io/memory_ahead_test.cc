@@ -13,6 +13,7 @@
 #include <string>
 
 #include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/core/large_pages.h"
 
 namespace stepnet {
 namespace {
@@ -50,29 +51,19 @@ bool CanTakeMemory() {
 #endif
 }
 
-// Whether the system has been asked for large pages where `address` is.
-bool MayHaveLargePages(const void* address) {
-  std::ifstream maps("/proc/self/smaps");
-  bool is_there = false;
-  for (std::string line; std::getline(maps, line);) {
-    unsigned long begin = 0, end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
-      const auto at = reinterpret_cast<unsigned long>(address);
-      is_there = begin <= at && at < end;
-    } else if (is_there && line.starts_with("VmFlags:")) {
-      return line.find(" hg") != std::string::npos;
-    }
-  }
-  return false;
-}
-
+// Of tensors, too, that are too small to ask for them themselves.
 TEST_F(MemoryAheadTest, AsksForLargePagesFromTheFirstByteToTheLast) {
   if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the system has no large pages";
-  const Tensor place(DType::kInt8, {kBytes});
-  ASSERT_FALSE(MayHaveLargePages(place.raw()));
-  const MemoryAhead ahead({place});
-  EXPECT_TRUE(MayHaveLargePages(place.raw()));
-  EXPECT_TRUE(MayHaveLargePages(place.data<std::int8_t>() + kBytes - 1));
+  constexpr std::int64_t kSmall = 3 << 20;
+  std::vector<Tensor> places;
+  for (std::int64_t bytes = 0; bytes < kBytes; bytes += kSmall) places.emplace_back(DType::kInt8, Shape({kSmall}));
+  for (const Tensor& place : places) AskForSmallPages(place.raw(), kSmall);
+  for (const Tensor& place : places) ASSERT_FALSE(MayHaveLargePages(place.raw()));
+  const MemoryAhead ahead(places);
+  for (const Tensor& place : places) {
+    EXPECT_TRUE(MayHaveLargePages(place.raw()));
+    EXPECT_TRUE(MayHaveLargePages(place.data<std::int8_t>() + kSmall - 1));
+  }
 }
 
 TEST_F(MemoryAheadTest, TakesThePagesOfAllPlaces) {
