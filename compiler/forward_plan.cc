@@ -57,7 +57,10 @@ class ForwardPlanMaker {
                              op_.options().device().IsHost();
     if (is_possible) plan_->recomputable = FindRecomputable(step, spec_, LentBack());
     plan_->recomputed = plan_->recomputable;
-    plan_->recomputed.resize(std::min(plan_->recomputed.size(), static_cast<size_t>(num_recomputed)));
+    const auto num_in_any_case =
+        std::ranges::count_if(plan_->recomputable, &RecomputedValue::follows_from_less);  // the first ones
+    const std::int64_t count = std::max(num_recomputed, std::int64_t{num_in_any_case});
+    plan_->recomputed.resize(std::min(plan_->recomputed.size(), static_cast<size_t>(count)));
     return plan_->recomputed;
   }
 

@@ -43,8 +43,8 @@ class StepAgain {
   std::vector<bool> runs_for_many_steps_;    // by node
 };
 
-// The values that steps back could compute again, those first that no product is needed for, and of either kind those
-// that free the most bytes for the time that they take. Values that need the same products are one entry. Nothing that
+// The values that steps back could compute again: first those that follow from less, then others that no product is
+// needed for, then the rest; of each kind first those that free the most bytes for the time that they take. Values that need the same products are one entry. Nothing that
 // the backward step net reads by an operator without a formula: products of many steps would read it, for which it
 // would be kept there.
 std::vector<RecomputedValue> FindRecomputable(const StepGraph& forward, const RecurrentSpec& spec,

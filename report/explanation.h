@@ -101,8 +101,8 @@ std::string PaceText(const Explanation& explanation);
 // For how many steps there is memory for what stages pass to each other; empty where they pass nothing.
 std::string HowStagesPass(const Explanation& explanation);
 
-// What the run forward does not keep, and the run back computes again, and why; empty where there is nothing.
-std::string HowMemoryIsSaved(const Explanation& explanation);
+// What the run forward does not keep, and the run back computes again, by why that is so.
+std::vector<std::string> HowMemoryIsSaved(const Explanation& explanation);
 
 // One a plan: as text, as a page that needs nothing else, and as a JSON array.
 std::string ExplanationsText(const std::vector<Explanation>& explanations);

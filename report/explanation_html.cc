@@ -87,7 +87,7 @@ std::string Section(const Explanation& of) {
         storage.bytes > 0 ? Bytes(static_cast<double>(storage.bytes)) + (storage.has_rows ? " a row" : "") : "", "\n");
   }
   html += "</table>\n";
-  if (const std::string saved = HowMemoryIsSaved(of); !saved.empty()) html += StrCat("<p>", HtmlText(saved), "</p>\n");
+  for (const std::string& saved : HowMemoryIsSaved(of)) html += StrCat("<p>", HtmlText(saved), "</p>\n");
   if (!of.chain.empty()) html += StrCat("<p>What sets the pace: <code>", HtmlText(PaceText(of)), "</code></p>\n");
   html += Details("The step as it was written", of.imported_drawing, of.imported_text);
   html += Details("The step as it runs", of.graph_drawing, of.graph_text);

@@ -110,22 +110,31 @@ std::string HowStagesPass(const Explanation& explanation) {
   return StrCat("blocks of ", steps, " steps: what one stage passes to another has a row for each of them");
 }
 
-std::string HowMemoryIsSaved(const Explanation& explanation) {
-  if (explanation.recomputed.empty()) return "";
-  std::vector<std::string> values;
-  std::int64_t bytes = 0;
-  for (const RecomputedValue& value : explanation.recomputed) {
-    std::vector<std::string> names;
-    for (const std::string& blob : value.blobs) names.push_back(NameText(blob));
-    values.push_back(StrCat(Join(names, ", "), " (", Bytes(static_cast<double>(value.bytes)), " and about ",
-                            Figure(value.microseconds), " us a step)"));
-    bytes += value.bytes;
+std::vector<std::string> HowMemoryIsSaved(const Explanation& explanation) {
+  std::vector<std::string> texts;
+  for (const bool is_of_less : {true, false}) {
+    std::vector<std::string> values;
+    std::int64_t bytes = 0;
+    for (const RecomputedValue& value : explanation.recomputed) {
+      if (value.follows_from_less != is_of_less) continue;
+      std::vector<std::string> names;
+      for (const std::string& blob : value.blobs) names.push_back(NameText(blob));
+      values.push_back(StrCat(Join(names, ", "), " (", Bytes(static_cast<double>(value.bytes)), " and about ",
+                              Figure(value.microseconds), " us a step)"));
+      bytes += value.bytes;
+    }
+    if (values.empty()) continue;
+    const char* const how =
+        is_of_less && explanation.backward ? "computed again, as it follows from less than it is: "
+        : is_of_less           ? "not kept, as it follows from less than it is, but computed again by the gradient: "
+        : explanation.backward ? "computed again, as the run forward had no memory to keep it: "
+                               : "not kept, as memory is short, but computed again by the gradient: ";
+    const std::string saved = explanation.num_steps
+                                  ? StrCat(", ", Bytes(static_cast<double>(bytes * *explanation.num_steps)), " in all")
+                                  : "";
+    texts.push_back(StrCat(how, ListText(values), saved));
   }
-  const char* const how = explanation.backward ? "computed again, as the run forward had no memory to keep it: "
-                                               : "not kept, as memory is short, but computed again by the gradient: ";
-  const std::string saved =
-      explanation.num_steps ? StrCat(", ", Bytes(static_cast<double>(bytes * *explanation.num_steps)), " in all") : "";
-  return StrCat(how, ListText(values), saved);
+  return texts;
 }
 
 namespace {
@@ -154,7 +163,7 @@ std::string TextOf(const Explanation& of) {
         of.min_steps_to_overlap > 0 ? StrCat(", in runs of ", of.min_steps_to_overlap, " steps or more") : "", "\n");
   }
   if (const std::string passed = HowStagesPass(of); !passed.empty()) text += passed + "\n";
-  if (const std::string saved = HowMemoryIsSaved(of); !saved.empty()) text += saved + "\n";
+  for (const std::string& saved : HowMemoryIsSaved(of)) text += saved + "\n";
   for (const ExplainedStorage& storage : of.storage) {
     text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(PlacesOf(storage)),
                    storage.bytes > 0

@@ -99,6 +99,38 @@ TEST(Recomputable, IsNothingElse) {
   EXPECT_EQ(FoundIn({"h_t = Tanh(c_prev)", "c_t = Mul(h_t, g)"}), nothing);
 }
 
+// What each pair of an element of h and one of a row of p gives is many times what the step has of its own for it.
+TEST(Recomputable, IsNeverKeptWhereItFollowsFromLess) {
+  NEEDS_ALL_PASSES();
+  const auto plan = [](std::int64_t size) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").Captured("p");
+    OperatorDef column = ParseOp("column = ExpandDims(h_prev)");
+    AddInts(&column, "dims", {3});
+    net.Step(column).Step("d = Sub(column, p)").Step("s = Sigmoid(d)").Step("m = Mul(s, d)");
+    OperatorDef sum = ParseOp("sum = ReduceSum(m)");
+    AddInts(&sum, "axes", {-1});
+    AddInt(&sum, "keepdims", 0);
+    net.Step(sum).Step("t = Tanh(sum)").Step("h_t = Mul(t, x_t)").Output("h_all", "h", 1);
+    const ForwardOperator forward = Forward(net);
+    std::vector<TensorInfo> inputs;
+    for (const std::string& input : forward.op.inputs()) {
+      const Shape shape = input == "x" ? Shape({5, 8, 32}) : input == "p" ? Shape({32, size}) : Shape({1, 8, 32});
+      inputs.push_back({.dtype = DType::kFloat, .shape = shape});
+    }
+    return MakeForwardPlan(forward, inputs);
+  };
+  const auto blobs_of = [](const std::vector<RecomputedValue>& values) {
+    std::vector<std::string> blobs;
+    for (const RecomputedValue& value : values) blobs.push_back(Join(value.blobs, " "));
+    std::ranges::sort(blobs);
+    return blobs;
+  };
+  EXPECT_EQ(blobs_of(plan(64)->recomputed), (Lines{"d", "s"}));
+  EXPECT_EQ(blobs_of(plan(3)->recomputed), Lines()) << "it is three times as large";
+  EXPECT_EQ(blobs_of(plan(3)->recomputable), (Lines{"d", "s", "t"}));
+}
+
 // A state of which step t reads row t + 1 and writes a row behind it, or one that a later step reads.
 TEST(Recomputable, IsNotWhatFollowsFromRowsThatAreWrittenAgain) {
   const auto found = [](const std::string& row) {

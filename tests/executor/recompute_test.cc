@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "golden_case.h"
@@ -243,11 +244,10 @@ struct LimitedRun {
   Tensor gradient;
 };
 
-LimitedRun RunWithin(const TrainedCell& cell, std::int64_t bytes) {
+LimitedRun RunWithin(const TrainedCell& cell, std::int64_t bytes, RunOptions options = {.executor = "serial"}) {
   LimitedRun run;
   Workspace workspace;
   cell.Feed(workspace);
-  RunOptions options{.executor = "serial"};
   options.on_plan = [&](const StepPlan& plan) {
     if (!plan.backward) return;
     run.recomputed.clear();
@@ -278,6 +278,29 @@ TEST(RecomputeUnderALimit, IsDoneAsFarAsMemoryIsShort) {
   EXPECT_EQ(limited.recomputed.size(), 1U);
   EXPECT_LE(limited.peak, whole.peak - kBytesOfValue / 2);
   ExpectSame(limited.gradient, whole.gradient, "gradient");
+}
+
+// What each pair of units has is not kept, however much memory there is: as bits are those of step by step, one value
+// after the other.
+TEST(RecomputeWithoutALimit, IsDoneWhereValuesFollowFromLess) {
+  NEEDS_ALL_PASSES();
+  const std::int64_t steps = 50, batch = 8, size = 32, bytes = steps * batch * size * size * 8;
+  const TrainedCell cell(
+      "cell c(x[H]; h[H]) {\n  size H = 32\n  param u[H, H]\n  param v[H, H]\n"
+      "  pairs = u * Sigmoid(v * ExpandDims(h, dims=[3]) - u)\n"
+      "  h = Tanh(x + ReduceSum(pairs * pairs, axes=[-1], keepdims=false))\n  output h\n}\n",
+      steps, batch);
+  const LimitedRun run = RunWithin(cell, kMuch);
+  EXPECT_GE(run.recomputed.size(), 2U);
+  EXPECT_LT(run.peak, bytes) << "all of one value";
+  for (const RunOptions& options :
+       {RunOptions{.executor = "serial", .opt_level = 0}, RunOptions{.executor = "parallel", .threads = 3}}) {
+    const Tensor other = RunWithin(cell, kMuch, options).gradient;
+    for (std::int64_t i = 0; i < other.size(); ++i) {
+      ASSERT_NEAR(run.gradient.data<double>()[i], other.data<double>()[i],
+                  1e-12 * (1 + std::abs(other.data<double>()[i])));
+    }
+  }
 }
 
 // Gates follow from products alone.
