@@ -58,7 +58,7 @@ class Emitter {
     for (const Stage& stage : plan_.stages) {
       for (int n = stage.begin; n < stage.end; ++n) {
         CheckCancelled();
-        AddInstruction(Emit(graph_.nodes[n], stage.steps_at_once));
+        AddInstruction(Emit(graph_.nodes[n], stage));
       }
     }
     for (const auto& [blob, value] : graph_.last) {
@@ -78,6 +78,7 @@ class Emitter {
       AddMove(move, &plan_.before);
       if (move.kind == RowMove::Kind::kLend) plan_.is_copied[move.to.base] = true;
     }
+    ClearSums();
     for (const RowMove& move : graph_.after) {
       AddMove(move, &plan_.after);
       plan_.gives |= move.kind == RowMove::Kind::kGive;
@@ -86,7 +87,7 @@ class Emitter {
   }
 
  private:
-  Instruction Emit(const StepNode& node, std::int64_t steps_at_once) {
+  Instruction Emit(const StepNode& node, const Stage& stage) {
     Instruction instruction{.op_index = node.RunsOperators() ? node.op_index : -1, .net = node.net};
     instruction.inputs.reserve(node.inputs.size());
     instruction.outputs.reserve(node.outputs.size());
@@ -97,14 +98,15 @@ class Emitter {
       instruction.outputs.back().added = graph_.values[node.outputs[o]].added;
     }
     instruction.num_outputs = static_cast<int>(node.outputs.size());
-    instruction.steps_at_once = steps_at_once;
+    instruction.steps_at_once = stage.steps_at_once;
+    const bool runs_once = stage.is_behind || graph_.GivesOnce(node);
     switch (node.kind) {
       case StepNode::Kind::kCall:
-      case StepNode::Kind::kProduct: EmitCall(node, &instruction); break;
+      case StepNode::Kind::kProduct: EmitCall(node, runs_once, &instruction); break;
       case StepNode::Kind::kRegion:
-        node.IsOneOperator() ? EmitCall(node, &instruction) : EmitRegion(node, &instruction);
+        node.IsOneOperator() ? EmitCall(node, runs_once, &instruction) : EmitRegion(node, runs_once, &instruction);
         break;
-      case StepNode::Kind::kMove: EmitMove(&instruction); break;
+      case StepNode::Kind::kMove: EmitMove(runs_once, &instruction); break;
       case StepNode::Kind::kPack: EmitPack(node, &instruction); break;
     }
     return instruction;
@@ -121,7 +123,7 @@ class Emitter {
     return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
   }
 
-  void EmitCall(const StepNode& node, Instruction* instruction) {
+  void EmitCall(const StepNode& node, bool runs_once, Instruction* instruction) {
     const OperatorCall& call = *node.call;
     const OperatorSchema& schema = call.schema();
     instruction->call = node.call;
@@ -148,7 +150,7 @@ class Emitter {
                                IsElementwise(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)));
     if (instruction->by_elements) MarkRowsOfElements(plan_, instruction);
     // What runs once has no row for each step.
-    if (schema.rows && !graph_.GivesOnce(node)) MarkRows(plan_, call, instruction);
+    if (schema.rows && !runs_once) MarkRows(plan_, call, instruction);
     instruction->can_pack = kernel.packing.has_value();
     if (node.packed != kNoValue) instruction->packed = OperandOf(node.packed, 0);
     if (is_draft_) return;
@@ -165,7 +167,7 @@ class Emitter {
     for (Operand& output : instruction->outputs) output.has_units = output.has_units || instruction->can_part_units;
   }
 
-  void EmitRegion(const StepNode& node, Instruction* instruction) {
+  void EmitRegion(const StepNode& node, bool runs_once, Instruction* instruction) {
     RegionNodeKernelSpec spec = SpecOf(graph_, node);
     std::vector<std::string> types;
     std::vector<TensorInfo> operands = spec.inputs;
@@ -193,8 +195,8 @@ class Emitter {
                                Join(std::vector(spec.names.begin(), first_output), ", "), ") of ", Join(types, ", "));
     instruction->type = "Region";
     instruction->names_operators = true;
-    MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
-    if (instruction->steps_at_once != 1 && !instruction->can_take_steps) {
+    if (!runs_once) MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
+    if (!runs_once && instruction->steps_at_once != 1 && !instruction->can_take_steps) {
       throw Error(ErrorCode::kInternal, StrCat(instruction->text, " cannot run for several steps at once"))
           .At({.net = graph_.name});
     }
@@ -248,7 +250,7 @@ class Emitter {
     return cost;
   }
 
-  void EmitMove(Instruction* instruction) {
+  void EmitMove(bool runs_once, Instruction* instruction) {
     const Operand& from = instruction->inputs[0];
     Operand& to = instruction->outputs[0];
     const bool adds = std::exchange(to.added, false);  // what the kernel does, whatever it is asked
@@ -258,6 +260,7 @@ class Emitter {
     instruction->by_blobs = IsDynamic(from) || IsDynamic(to);
     const double times = adds ? 3 : 2;  // read, also where it is added to, and written
     instruction->cost = {.bytes = times * static_cast<double>(to.info.size_bytes())};
+    if (runs_once) instruction->cost = OfOneStep(instruction->cost, *instruction);
     instruction->by_elements = !instruction->by_blobs;
     if (instruction->by_blobs) return;
     MarkRowsOfElements(plan_, instruction);
@@ -299,6 +302,15 @@ class Emitter {
       return !instruction.by_blobs && !instruction.has_side_effects && !instruction.checks_values &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
     });
+  }
+
+  // Sums over the steps start from zero.
+  void ClearSums() {
+    for (size_t h = 0; h < graph_.homes.size(); ++h) {
+      if (graph_.homes[h].kind != Home::Kind::kSum) continue;
+      const Slot& slot = plan_.slots[h];
+      AddMove({.kind = RowMove::Kind::kZero, .to = {.name = slot.blob, .base = slot.base}}, &plan_.before);
+    }
   }
 
   // Nobody watches a draft.

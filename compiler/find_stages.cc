@@ -303,7 +303,8 @@ class StageFinder {
 };
 
 // What orders instructions of different stages, in one step. Not temporaries: those that a step does not keep are used
-// by one stage, and each step has its own of others. What is computed once is there before the first step.
+// by one stage, and each step has its own of others. What is computed once is there before the first step, and
+// what runs behind all steps waits for all of them.
 Accesses AccessesBetweenStages(const StepPlan& plan) {
   Accesses accesses = AccessesOfOneStep(plan);
   const auto is_temporary = [&](const MemoryAccess& access) {
@@ -314,7 +315,11 @@ Accesses AccessesBetweenStages(const StepPlan& plan) {
   };
   for (std::vector<MemoryAccess>& of_instruction : accesses) std::erase_if(of_instruction, is_temporary);
   const int end = plan.num_once_stages == 0 ? 0 : plan.stages[plan.num_once_stages - 1].end;
-  std::for_each_n(accesses.begin(), end, [](std::vector<MemoryAccess>& of_instruction) { of_instruction.clear(); });
+  const auto clear = [](std::vector<MemoryAccess>& of_instruction) { of_instruction.clear(); };
+  std::for_each_n(accesses.begin(), end, clear);
+  if (const Stage* last = plan.stages.empty() ? nullptr : &plan.stages.back(); last != nullptr && last->is_behind) {
+    std::for_each(accesses.begin() + last->begin, accesses.end(), clear);
+  }
   return accesses;
 }
 

@@ -63,7 +63,8 @@ class GraphParser {
       } else if (line.Skip("region {")) {
         ExpectEnd(line);
         ParseRegion();
-      } else if (line.StartsWith("in each step") || line.StartsWith("for ") || line.StartsWith("once for all steps")) {
+      } else if (line.StartsWith("in each step") || line.StartsWith("for ") || line.StartsWith("once for all steps") ||
+                 line.StartsWith("once behind all steps")) {
         ParseStage(line);
       } else {
         ParseDefinition(line);
@@ -100,7 +101,8 @@ class GraphParser {
   void ParseStage(LineReader& line) {
     EndStage(line);
     Stage stage{.begin = NextNode(), .end = NextNode()};
-    if (line.Skip("once for all steps")) {
+    stage.is_behind = line.Skip("once behind all steps");
+    if (stage.is_behind || line.Skip("once for all steps")) {
       stage.steps_at_once = kAllSteps;
     } else if (line.Skip("for ")) {
       stage.steps_at_once = line.IntegerUpTo(kMaxStepsAtOnce);
@@ -315,6 +317,7 @@ class GraphParser {
     if (line.Skip(" in ")) return graph_.values[ParseUse(line)].home;
     if (line.Skip(" at ")) return ParseOutside(line, value);
     if (line.Skip(" once")) return AddHome({.kind = Home::Kind::kOnce});
+    if (line.Skip(" summed")) return AddHome({.kind = Home::Kind::kSum});
     if (line.Skip(" local")) return AddHome({.kind = Home::Kind::kLocal});
     if (line.Skip(" passed")) return AddHome({.passed = true});
     Home home{.kept = line.Skip(" kept")};

@@ -163,6 +163,7 @@ class GraphPrinter {
     const std::string kept = home.kept ? " kept" : "";
     switch (home.kind) {
       case Home::Kind::kOnce: return added + " once";
+      case Home::Kind::kSum: return added + " summed";
       case Home::Kind::kLocal: return added + " local";
       case Home::Kind::kDynamic:
         return StrCat(added, kept, home.list < 0 ? " blob" : StrCat(" blob of list ", home.list));

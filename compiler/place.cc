@@ -209,6 +209,12 @@ class Placer {
       return;
     }
     const std::vector<std::vector<int>> followers = FollowersByBytes(graph_, stage.begin, stage.end);
+    const NodePrecedence precedence(followers);
+    if (stage.is_behind) {
+      RowSharing(rooms_, precedence, stage.begin, &row_of_, &bytes_of_row_).Run(homes);
+      for (const int h : homes) is_single_row_[row_of_[h]] = true;
+      return;
+    }
     const std::vector<int> cycles = CyclesOf(graph_, stage.begin, stage.end, followers);
     std::map<int, std::vector<int>> by_cycle;
     for (const int h : homes) {
@@ -219,7 +225,6 @@ class Placer {
           cycle != kNoCycle && std::ranges::all_of(users, [&](int user) { return cycle_of(user) == cycle; });
       is_in_cycle ? by_cycle[cycle].push_back(h) : AddRow(h);
     }
-    const NodePrecedence precedence(followers);
     for (const auto& [cycle, of_cycle] : by_cycle) {
       RowSharing(rooms_, precedence, stage.begin, &row_of_, &bytes_of_row_).Run(of_cycle);
     }
@@ -259,6 +264,11 @@ class Placer {
         return {.blob = room.blob,
                 .storage_class = StorageClass::kShared,
                 .base = AddPieceForOnce(room),
+                .bytes = room.bytes};
+      case Home::Kind::kSum:
+        return {.blob = room.blob,
+                .storage_class = StorageClass::kShared,
+                .base = AddPiece(room.bytes, /*rows=*/1, /*is_temporary=*/true),
                 .bytes = room.bytes};
       case Home::Kind::kTemporary: break;
     }

@@ -7,7 +7,7 @@ namespace stepnet {
 std::string StageTitle(const Stage& stage) {
   std::string title = "in each step";
   if (stage.steps_at_once == kAllSteps) {
-    title = "once for all steps";
+    title = stage.is_behind ? "once behind all steps" : "once for all steps";
   } else if (stage.steps_at_once > 1) {
     title = StrCat("for ", stage.steps_at_once, " steps at once");
   }

@@ -16,15 +16,17 @@ inline std::int64_t TypicalStepsOf(std::int64_t steps_at_once) {
   return steps_at_once == kAllSteps ? kTypicalSteps : steps_at_once;
 }
 
-// [begin, end) run in turn for one step after the other, for several steps at once, or once for all.
+// [begin, end) run in turn for one step after the other, for several steps at once, or once for all: for the rows of
+// all steps, or for what is the same in all of them.
 struct Stage {
   int begin = 0;
   int end = 0;
   std::int64_t steps_at_once = 1;
   std::int64_t min_steps = 0;  // runs of fewer steps leave it out
+  bool is_behind = false;      // of kAllSteps: it comes last, and reads what all steps have added up (Home::Kind::kSum)
 };
 
-// "in each step", "for 16 steps at once", "once for all steps, in runs of 4 steps or more".
+// "in each step", "for 16 steps at once", "once for all steps, in runs of 4 steps or more", "once behind all steps".
 std::string StageTitle(const Stage& stage);
 
 }  // namespace stepnet

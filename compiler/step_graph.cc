@@ -51,7 +51,7 @@ int StepGraph::NumOnceNodes() const {
   int count = 0;
   for (const Stage& stage : stages) {
     const auto gives_once = [&](const StepNode& node) { return GivesOnce(node); };
-    const bool is_once = stage.steps_at_once == kAllSteps &&
+    const bool is_once = stage.steps_at_once == kAllSteps && !stage.is_behind &&
                          std::all_of(nodes.begin() + stage.begin, nodes.begin() + stage.end, gives_once);
     if (!is_once) break;
     count = stage.end;
@@ -87,6 +87,25 @@ std::vector<StepNode> StepGraph::TakeOnce() {
     stage.begin -= count;
     stage.end -= count;
   }
+  FindProducers();
+  return taken;
+}
+
+void StepGraph::AddBehind(std::vector<StepNode> added) {
+  const auto begin = static_cast<int>(nodes.size());
+  if (stages.empty() && begin > 0) stages = {{.begin = 0, .end = begin}};
+  std::ranges::move(added, std::back_inserter(nodes));
+  const auto end = static_cast<int>(nodes.size());
+  stages.push_back({.begin = begin, .end = end, .steps_at_once = kAllSteps, .is_behind = true});
+  FindProducers();
+}
+
+std::vector<StepNode> StepGraph::TakeBehind() {
+  if (stages.empty() || !stages.back().is_behind) return {};
+  const auto begin = nodes.begin() + stages.back().begin;
+  std::vector<StepNode> taken(std::make_move_iterator(begin), std::make_move_iterator(nodes.end()));
+  nodes.erase(begin, nodes.end());
+  stages.pop_back();
   FindProducers();
   return taken;
 }

@@ -31,6 +31,7 @@ struct Home {
   enum class Kind {
     kTemporary,  // the step's own
     kOnce,       // the plan's own: filled before the first step, the same in all of them
+    kSum,        // the plan's own: zeros before the first step, to which steps add, and what runs behind them reads it
     kOutside,    // of a tensor that the plan is given
     kDynamic,    // a blob, of what has no known shape
     kLocal,      // none: a value that a region computes and uses
@@ -138,6 +139,9 @@ struct StepGraph {
   int AddOnce(std::vector<StepNode> added, std::int64_t min_steps = 0);
   // Takes all of them away and returns them.
   std::vector<StepNode> TakeOnce();
+  // Adds nodes that run once, behind all others, in a stage of their own (Stage::is_behind), or takes them away.
+  void AddBehind(std::vector<StepNode> added);
+  std::vector<StepNode> TakeBehind();
   // Adds memory outside; returns its base.
   int AddBase(bool is_lent);
   // Adds a value, with the first version that its name has free where it has none yet.

@@ -9,6 +9,7 @@
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/verify_moves.h"
+#include "stepnet/compiler/verify_sums.h"
 #include "stepnet/core/cancellation.h"
 
 namespace stepnet {
@@ -41,7 +42,8 @@ class NameSet {
 bool IsLoop(const Stage& stage) { return stage.steps_at_once == 1; }
 
 void CheckStageOrder(const StepPlan& plan) {
-  const std::span stages = std::span(plan.stages).subspan(static_cast<size_t>(plan.num_once_stages));
+  std::span stages = std::span(plan.stages).subspan(static_cast<size_t>(plan.num_once_stages));
+  if (!stages.empty() && stages.back().is_behind) stages = stages.first(stages.size() - 1);
   if (stages.size() <= 1 && std::ranges::all_of(stages, IsLoop)) return;
   for (const Stage& stage : stages) {
     for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
@@ -88,6 +90,7 @@ class Verifier {
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
     VerifyMoves(graph_);
+    VerifySums(graph_);
     CheckNumbers();
     CheckStages();
     CheckSums();
@@ -359,6 +362,7 @@ class Verifier {
     std::vector<int> stage_of(graph_.homes.size(), -1);
     for (size_t s = 0; s < graph_.stages.size(); ++s) {
       const Stage& stage = graph_.stages[s];
+      const bool is_in_turn = stage.steps_at_once == 1 || stage.is_behind;
       for (int n = stage.begin; n < stage.end; ++n) {
         const auto check = [&](int value) {
           const int h = graph_.values[value].home;
@@ -366,7 +370,7 @@ class Verifier {
           const bool is_first = stage_of[h] < 0 || stage_of[h] == static_cast<int>(s);
           stage_of[h] = static_cast<int>(s);
           if (home.passed) CheckPassed(n, value, stage);
-          if (home.kind != Home::Kind::kTemporary || home.kept || (is_first && stage.steps_at_once == 1)) return;
+          if (home.kind != Home::Kind::kTemporary || home.kept || (is_first && is_in_turn)) return;
           if (home.passed && stage.steps_at_once != kAllSteps) return;
           ThrowOf(n, StrCat(graph_.NameOf(value), " is not kept and is used ",
                             home.passed ? "by all steps at once"

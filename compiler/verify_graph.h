@@ -24,6 +24,8 @@ namespace stepnet {
 // - a value that is in no memory is used outside of its region;
 // - stages are not all nodes in their order, use values of each other that are not kept, or do not keep the order of
 //   the loop (VerifyStages);
+// - sums over the steps are read before all terms are there, or what runs behind all steps uses what is of one of them
+//   (compiler/verify_sums.h);
 // - what moves around the loop read is not there, or what they write is lost (compiler/verify_moves.h);
 // - two operators have one number, which are not parts of one.
 void VerifyGraph(const StepGraph& graph, const std::string& pass);

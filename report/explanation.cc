@@ -109,7 +109,7 @@ class Explainer {
     if (!num_steps_) return StageTitle(stage);
     if (!HasSteps(stage.min_steps)) return StrCat("left out, for runs of ", stage.min_steps, " steps or more");
     if (stage.steps_at_once > *num_steps_) return StrCat("for all ", Count(*num_steps_, "step"), " at once");
-    return StageTitle({.steps_at_once = stage.steps_at_once});
+    return StageTitle({.steps_at_once = stage.steps_at_once, .is_behind = stage.is_behind});
   }
 
   std::string WhyStage(const Stage& stage) const {
@@ -118,6 +118,11 @@ class Explainer {
     const auto begin = graph_.nodes.begin() + stage.begin, end = graph_.nodes.begin() + stage.end;
     if (std::all_of(begin, end, [](const StepNode& node) { return node.kind == StepNode::Kind::kPack; })) {
       return "weights, laid out for the kernels of the loop";
+    }
+    if (stage.is_behind) {
+      return "linear in sums over the steps, so once instead of in each step; adds up in another order than step by "
+             "step, "
+             "and rounds so";
     }
     const auto gives_once = [&](const StepNode& node) { return graph_.GivesOnce(node); };
     if (std::all_of(begin, end, gives_once)) return "what follows from what is the same in all steps";
@@ -153,7 +158,7 @@ class Explainer {
     explained.estimate *= share;
     explained.flops *= share;
     explained.bytes *= share;
-    const double times = graph_.GivesOnce(node) ? share / static_cast<double>(kTypicalSteps) : 1;
+    const double times = RunsOnce(i) ? share / static_cast<double>(kTypicalSteps) : 1;
     for (const auto& [op, count] : NodeFunctions(graph_, node)) explained.functions += times * count;
     explained.runs = HasSteps(stage.min_steps);
     if (measured_ != nullptr && measured_->microseconds[i]) {
@@ -267,10 +272,16 @@ class Explainer {
   }
   static std::string InRunsFrom(std::int64_t min_steps) { return StrCat(", in runs of ", min_steps, " steps or more"); }
 
+  // Whatever the number of steps is, for what is the same in all of them.
+  bool RunsOnce(int i) const {
+    const Stage& last = plan_.stages.back();
+    return (last.is_behind && i >= last.begin) || graph_.GivesOnce(graph_.nodes[i]);
+  }
+
   // What runs once takes as much however many steps there are: how much of it a step of the run has, where one of the
   // runs that plans are made for has 1.
   double ShareOfStep(int i) const {
-    if (!num_steps_ || !graph_.GivesOnce(graph_.nodes[i])) return 1;
+    if (!num_steps_ || !RunsOnce(i)) return 1;
     return static_cast<double>(kTypicalSteps) / static_cast<double>(std::max<std::int64_t>(1, *num_steps_));
   }
 
@@ -355,6 +366,7 @@ class Explainer {
   const Instruction& DraftOf(int i) const {
     if (draft_.instructions.empty()) {
       StepGraph graph = graph_;
+      graph.TakeBehind();
       num_once_ = static_cast<int>(graph.TakeOnce().size());
       graph.stages.clear();
       draft_ = EmitPlan(graph, {.is_draft = true});

@@ -104,7 +104,7 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
 // another is kept. Rounds otherwise: a product of many rows adds up in another order.
 bool FormStages(StepGraph* graph) {
-  std::vector<StepNode> once = graph->TakeOnce();
+  std::vector<StepNode> behind = graph->TakeBehind(), once = graph->TakeOnce();
   graph->stages.clear();
   StepPlan draft = EmitPlan(*graph, {.is_draft = true});
   const std::set<int> halves = CutSumsOff(graph, &draft);
@@ -113,6 +113,7 @@ bool FormStages(StepGraph* graph) {
   KeepBetween(stages, graph);
   Arrange(stages, graph);
   if (!once.empty()) graph->AddOnce(std::move(once));
+  if (!behind.empty()) graph->AddBehind(std::move(behind));
   return true;
 }
 

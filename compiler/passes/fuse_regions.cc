@@ -335,7 +335,7 @@ bool FuseRegions(StepGraph* graph) {
   const Uses uses(*graph);
   std::vector<NodeRange> ranges;
   for (const Stage& stage : stages) {
-    if (stage.steps_at_once == 1)
+    if (stage.steps_at_once == 1 || stage.is_behind)
       std::ranges::move(LoopFuser(graph, uses, stage.begin, stage.end).Run(), std::back_inserter(ranges));
   }
   if (ranges.empty()) return false;

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/uses.h"
 
 namespace stepnet {
 namespace {
@@ -32,7 +34,9 @@ class FirstWriters {
       term = output;
       ++count;
     }
-    return node.RunsOperators() && count == 1 && graph_.values[term].added ? term : kNoValue;
+    const Stage& last = graph_.stages.back();
+    const bool may_write = node.RunsOperators() || (last.is_behind && found->second >= last.begin);
+    return may_write && count == 1 && graph_.values[term].added ? term : kNoValue;
   }
 
  private:
@@ -40,10 +44,26 @@ class FirstWriters {
   std::map<int, int> first_;  // -1: it runs for some steps at once
 };
 
+// What the nodes move is given where they move it, where nothing else reads it.
+void GiveWhereMoved(const std::vector<int>& moves, StepGraph* graph) {
+  const Uses uses(*graph);
+  std::vector<bool> gone(graph->nodes.size(), false);
+  for (const int n : moves) {
+    const int from = graph->nodes[n].inputs[0], to = graph->nodes[n].outputs[0];
+    if (!uses.IsTermAlone(from, to)) continue;
+    std::ranges::replace(graph->nodes[graph->values[from].producer].outputs, from, to);
+    graph->ForgetLast(from);
+    gone[n] = true;
+  }
+  graph->Erase(gone);
+}
+
 // Where the first operator that adds to memory which would be zeros (Home::starts_at_zero) runs once for all steps, it
-// writes instead, and the memory is cleared only in runs of no steps.
+// writes instead, and the memory is cleared only in runs of no steps. A move does
+// so behind all steps, or what gives the value does in its place.
 bool WriteFirstTerms(StepGraph* graph) {
   const FirstWriters writers(*graph);
+  std::vector<int> moves;
   bool is_changed = false;
   for (RowMove& zero : graph->before) {
     if (zero.kind != RowMove::Kind::kZero || zero.only_without_steps) continue;
@@ -52,10 +72,13 @@ bool WriteFirstTerms(StepGraph* graph) {
     const int term = writers.TermOf(zero.to.base);
     if (term == kNoValue) continue;
     graph->values[term].added = false;
+    const int writer = graph->values[term].producer;
+    if (graph->nodes[writer].kind == StepNode::Kind::kMove) moves.push_back(writer);
     zero.only_without_steps = true;
     for (Home& home : graph->homes) home.starts_at_zero = home.starts_at_zero && !is_cleared(home);
     is_changed = true;
   }
+  if (!moves.empty()) GiveWhereMoved(moves, graph);
   return is_changed;
 }
 

@@ -52,6 +52,7 @@ PassName = Literal[
     "simplify",
     "split_homes",
     "split_products",
+    "sum_before_linear",
     "write_first_terms",
     "write_only_terms",
 ]

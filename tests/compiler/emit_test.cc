@@ -117,6 +117,37 @@ TEST(Emit, WhatIsMadeOnceIsSharedAndPackedWeightsAreRead) {
             "  1: y = FC(x, w): 0, 1 to 3; packed in 2\n");
 }
 
+// What runs behind all steps has no rows of them; its temporaries take turns, in one row each whatever steps have.
+TEST(Emit, WhatStepsAddUpIsClearedAndReadBehindThem) {
+  EXPECT_EQ(TextOf("  x: float [4] at 0[16 * t]\n"
+                   "  in each step:\n"
+                   "  s.1: float [4] added summed = x\n"
+                   "  once behind all steps:\n"
+                   "  a.1: float [4] = Tanh(s.1) @0 {}\n"
+                   "  b.1: float [4] = Relu(a.1) @1 {}\n"
+                   "  c.1: float [4] = Abs(b.1) @2 {}\n"
+                   "  ^y: float [4] at 1 = c.1\n",
+                   {.ring_rows = 4}),
+            "  base 2: 16 bytes\n"
+            "  base 3: 16 bytes\n"
+            "  base 4: 16 bytes\n"
+            "  slot 0: x, linked at 0[16 * t], 16 bytes\n"
+            "  slot 1: s, shared at 2, 16 bytes\n"
+            "  slot 2: a, ring at 3, 16 bytes\n"
+            "  slot 3: b, ring at 4, 16 bytes\n"
+            "  slot 4: c, ring at 3, 16 bytes\n"
+            "  slot 5: y, shared at 1, 16 bytes\n"
+            "before the first step:\n"
+            "  5: s = zero\n"
+            "in each step:\n"
+            "  0: s += x: 0 to 1\n"
+            "once behind all steps:\n"
+            "  1: a = Tanh(s): 1 to 2\n"
+            "  2: b = Relu(a): 2 to 3\n"
+            "  3: c = Abs(b): 3 to 4\n"
+            "  4: y = c: 4 to 5\n");
+}
+
 TEST(Emit, PackingIsPartOfEachTypicalStep) {
   const std::string lines =
       "  x: float [2, 1024] at 0[8192 * t]\n"

@@ -83,6 +83,23 @@ TEST_P(CellsOnDevices, TrainAsOnTheCpuWhileStepsAndBatchChange) {
   }
 }
 
+// Their gradients follow from sums over the steps, behind all of them.
+TEST_P(CellsOnDevices, TrainDerivedWeightsAsOnTheCpu) {
+  for (const bool has_lengths : {false, true}) {
+    CellCase test{.cell = ParseCell("cell c(x[D]; h[H]) {\n size D = 3\n size H = 6\n param w[2*H, D]\n"
+                                    " param v[2*H, H]\n param g[2*H, 1]\n param s[H]\n"
+                                    " u = g * v / Sqrt(ReduceSum(v * v, axes=[1], keepdims=1))\n"
+                                    " a, b = Split(x @ Softmax(w, axis=-1) + h @ u, axis=-1)\n"
+                                    " h = Sigmoid(a) * Tanh(b) + Sigmoid(s) * h\n output h\n}\n",
+                                    "c")};
+    if (has_lengths) test.cell.def.mutable_options()->set_lengths("lengths");
+    for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+      SCOPED_TRACE(StrCat(has_lengths ? "with lengths in " : "in ", dtype));
+      ExpectAsOnTheCpu(test, dtype, {{5, 3}, {1, 1}, {0, 3}, {20, 2}, {5, 0}, {5, 3}});
+    }
+  }
+}
+
 // Needs none.
 TEST(CellsOfDeviceTests, HaveKernelsForAGpu) {
   if (FindDeviceSpec(kCuda.kind) == nullptr) GTEST_SKIP() << "this program was built without cuda";

@@ -112,7 +112,7 @@ class StepDrawer {
       case 4: {
         const int num_weights = static_cast<int>(step_.weights_.size());
         const int k = num_weights > 0 && Once(2) ? Upto(num_weights - 1) : num_weights;
-        op = ParseOp(StrCat("= FC(", x.blob, ", w", k, ", b", k, ")"));
+        op = ParseOp(StrCat("= FC(", x.blob, ", ", k == num_weights ? Derived(k) : StrCat("w", k), ", b", k, ")"));
         AddInt(&op, "axis", 2);
         if (k == num_weights) step_.weights_.push_back(k);
         break;
@@ -124,6 +124,16 @@ class StepDrawer {
       default: op = ParseOp(StrCat("= test.OpaqueNegative(", x.blob, ")"));
     }
     AddOperator(std::move(op), kind == 5 ? 1 : x.rows);
+  }
+
+  // A new weight, which of three in a row is derived from w<k> in two: what products that share it read is w<k> itself.
+  std::string Derived(int k) {
+    if (k % 3 == 0) return StrCat("w", k);
+    const char* const inputs = k % 3 == 1 ? " = Tanh(w%)" : " = Mul(w%, w%)";
+    std::string text = StrCat("derived", k, inputs);
+    for (size_t at = text.find('%'); at != std::string::npos; at = text.find('%')) text.replace(at, 1, StrCat(k));
+    step_.ops_.push_back(ParseOp(text));
+    return StrCat("derived", k);
   }
 
   // Times the sine of the number of the step.

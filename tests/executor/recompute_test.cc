@@ -211,6 +211,18 @@ TEST_P(Recompute, GradientsOfCapturedTensorsKeepTheirBits) {
             0);
 }
 
+// What their gradients follow from is computed once in any case, and read behind all steps.
+TEST_P(Recompute, GradientsOfDerivedWeightsKeepTheirBits) {
+  const TrainedCell cell(
+      "cell c(x[D]; h[H]) {\n size D = 16\n size H = 33\n param w[2*H, D]\n param v[2*H, H]\n param g[2*H, 1]\n"
+      " u = g * v / Sqrt(ReduceSum(v * v, axes=[1], keepdims=1))\n a, b = Split(x @ Tanh(w) + h @ u, axis=-1)\n"
+      " h = Sigmoid(a) * Tanh(b)\n output h\n}\n",
+      20, 4);
+  EXPECT_GT(ExpectSameBits(
+                cell.net, [&](size_t, Workspace& workspace) { cell.Feed(workspace); }, "derived"),
+            0);
+}
+
 // A product of the step back could add to the value, were it not apart.
 TEST_P(Recompute, TermsOfSumsKeepTheirBits) {
   const auto product = [](const std::string& text) {

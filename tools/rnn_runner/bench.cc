@@ -74,7 +74,8 @@ double StepsOf(const NetStats& net, int instruction) {
   const StepPlan& plan = *net.plan;
   const auto is_behind = [&](const Stage& stage) { return instruction < stage.end; };
   const auto stage = std::ranges::find_if(plan.stages, is_behind);
-  const bool is_once = stage - plan.stages.begin() < plan.num_once_stages;
+  const bool is_once =
+      stage != plan.stages.end() && (stage->is_behind || stage - plan.stages.begin() < plan.num_once_stages);
   const bool takes_many = stage != plan.stages.end() && stage->steps_at_once != 1 && !is_once;
   return static_cast<double>(takes_many ? net.steps : net.instructions[instruction].calls);
 }

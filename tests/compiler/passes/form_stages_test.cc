@@ -66,6 +66,25 @@ TEST(FormStages, CutsAnOperatorWhoseSumsCanWait) {
                         "  ^dw: float [8, 8] added at 3, ^db: float [8] added at 4, _ = FCGradient(x, w, dy) @0 {}\n"));
 }
 
+TEST(FormStages, SumsThatAreReadBehindAllStepsLeaveTheLoop) {
+  const std::string inputs =
+      "  x: float [1, 8] at 0[32 * t]\n"
+      "  w: float [8, 8] at 1\n"
+      "  dy: float [1, 8] at 2[32 * (t + 1)]\n";
+  const std::string behind =
+      "  once behind all steps:\n"
+      "  ^dp: float [8, 8] at 3 = TanhGradient(w, dw.1) @1 {}\n";
+  const std::string add_dx = "  ^dy: float [1, 8] added at 2[32 * t] = dx.1\n", loop = "  in each step:\n";
+  EXPECT_EQ(After("form_stages", "backward " + Step(inputs + loop +
+                                                    "  dw.1: float [8, 8] added summed, _, dx.1: float [1, 8] = "
+                                                    "FCGradient(x, w, dy) @0 {}\n" +
+                                                    add_dx + behind)),
+            "backward " + Step(inputs + loop + "  _, _, dx.1: float [1, 8] = FCGradient(x, w, dy) @0 {}\n" + add_dx +
+                               "  once for all steps:\n"
+                               "  dw.1: float [8, 8] added summed, _, _ = FCGradient(x, w, dy) @0 {}\n" +
+                               behind));
+}
+
 // No bytes say so; the order of the program does.
 TEST(FormStages, ReadersOfAnEmptyValueComeBehindWhatGivesIt) {
   const std::string inputs =

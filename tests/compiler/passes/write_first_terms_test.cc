@@ -69,5 +69,28 @@ TEST(WriteFirstTerms, MovesAdd) {
   EXPECT_EQ(GraphText(graph), before);
 }
 
+std::string Behind(const std::string& zero, const std::string& lines) {
+  return Step("  before the first step:\n  ^dw at 1 = zero" + zero +
+              "\n  w: float [2] at 0\n  x: float [2] at 2[8 * t]\n" +
+              "  in each step:\n  s.1: float [2] added summed = x\n  once behind all steps:\n" + lines);
+}
+
+TEST(WriteFirstTerms, WhatIsMovedBehindAllStepsIsGivenThere) {
+  const std::string end = "  at the end: no t\n";
+  EXPECT_EQ(After("write_first_terms",
+                  Behind("",
+                         "  t.1: float [2] = Mul(s.1, w) @0 {}\n  ^dw: float [2] added at 1 from zero = t.1\n"
+                         "  ^dw.1: float [2] added in ^dw = s.1\n" +
+                             end)),
+            Behind(", in runs of no steps",
+                   "  ^dw: float [2] at 1 = Mul(s.1, w) @0 {}\n  ^dw.1: float [2] added in ^dw = s.1\n"));
+  // Others read it, too: the move writes.
+  const std::string reader = "  ^dv: float [2] at 3 = t.1\n";
+  EXPECT_EQ(
+      After("write_first_terms",
+            Behind("", "  t.1: float [2] = Mul(s.1, w) @0 {}\n  ^dw: float [2] added at 1 from zero = t.1\n" + reader)),
+      Behind(", in runs of no steps", "  t.1: float [2] = Mul(s.1, w) @0 {}\n  ^dw: float [2] at 1 = t.1\n" + reader));
+}
+
 }  // namespace
 }  // namespace stepnet
