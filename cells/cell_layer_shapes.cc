@@ -22,8 +22,11 @@ std::string WhyEmpty(const OperatorDef& slice, const std::string& name, const Sh
   const std::int64_t start = bound("starts"), end = bound("ends"), size = x[d];
   const auto resolved = [size](std::int64_t at) { return std::min(at < 0 ? at + size + 1 : at, size); };
   const char* const meaning = d == 0 ? " (steps)" : d == 1 ? " (the batch)" : "";
-  const std::string range =
-      StrCat("along dimension ", d, meaning, ", of ", size, ", it goes from ", resolved(start), " to ", resolved(end));
+  const std::string along = StrCat("along dimension ", d, meaning, ", of ", size);
+  if (const std::int64_t step = bound("steps"); step != 0) {
+    return StrCat(along, ", it is [", start, ":", end, ":", step, "] as ONNX counts");
+  }
+  const std::string range = StrCat(along, ", it goes from ", resolved(start), " to ", resolved(end));
   if (start >= 0) return range;
   std::vector<std::string> starts(d, "0"), ends(d + 1, "-1");
   starts.emplace_back("-2");

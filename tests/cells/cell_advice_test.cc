@@ -196,6 +196,9 @@ TEST(CellAdvice, OfSlicesThatTakeNothing) {
               "4:5: the slice of \"x\", float [1, B, 2], takes nothing: along dimension 2, of 2, it goes from 2 to 2");
   EXPECT_EQ(FaultOf(CellOf(window + "y = x + 1\nh = Slice(h, starts=[-2], ends=[-1]) + 1\noutput h\noutput y")),
             "nothing");
+  ExpectFault("a = Slice(h, starts=[2], ends=[0], steps=[1])\nh = a\ny = x + 1\noutput h\noutput y",
+              "4:5: the slice of \"h_prev\", float [1, B, 3], takes nothing: along dimension 0 (steps), of 1, it is "
+              "[2:0:1] as ONNX counts");
   // Also where an operator behind it is wrong because of that, be it one around the step.
   ExpectFault("a = Slice(h, starts=[-1], ends=[-1])\nh = a\ny = x + 1\noutput h\noutput y\noption lengths = n",
               "4:5: the slice of \"h_prev\", float [1, B, 3], takes nothing: along dimension 0 (steps), of 1, it goes "

@@ -219,6 +219,13 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   ExpectParts(slice({1, 1, 2}, {3, 3, -2}), {{4, 3, 5}});
   ExpectParts(slice({1, 0, 2, 0, 1}, {2, -1, 3, 1, 3}), {{2, 3, 4, 2, 3}});
   ExpectParts(slice({}, {}), {{4, 3}});
+  OperatorDef with_steps = slice({0, 1}, {9, 9});
+  AddInts(&with_steps, "steps", {3, 2});
+  ExpectParts(with_steps, {{4, 6, 5}});
+  OperatorDef backward = slice({9}, {-9});  // regions have no strides below 0
+  AddInts(&backward, "steps", {-1});
+  const auto run = RunOf(backward, {{4, 3}}, /*integers=*/false);
+  EXPECT_TRUE(FindParts(ShapeQuery(*run.call, run.infos))->parts.empty());
   for (const int axis : {0, 1, 2}) ExpectParts(WithInts("y = Tile(x)", {{"tiles", 3}, {"axis", axis}}), {{2, 3, 4}});
   ExpectParts(ParseOp("y = Transpose(x)"), {{2, 3, 4}});
   const auto with = [](const std::string& op, const char* name, const std::vector<std::int64_t>& values) {

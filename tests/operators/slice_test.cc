@@ -57,6 +57,67 @@ TEST(Slice, CountsNegativeBoundsFromBehindTheEnd) {
   slice(100, 200).Gives({0}, {});
 }
 
+// What a slice with steps takes of 0, 1, …, size - 1, as ONNX says it: i, i + k, i + 2k, … until j is reached, where i
+// and j are moved into the sequence first.
+std::vector<double> Taken(std::int64_t size, std::int64_t i, std::int64_t j, std::int64_t k) {
+  if (size == 0) return {};
+  const auto moved = [&](std::int64_t at, std::int64_t before_all) {
+    if (at < 0) at += size;
+    if (at < 0) return before_all;
+    if (at >= size) return k > 0 ? size : size - 1;
+    return at;
+  };
+  const std::int64_t past = moved(j, k > 0 ? 0 : -1);
+  std::vector<double> taken;
+  for (std::int64_t at = moved(i, 0); k > 0 ? at < past : at > past; at += k) {
+    taken.push_back(static_cast<double>(at));
+  }
+  return taken;
+}
+
+TEST(Slice, WithStepsTakesWhatOnnxTakes) {
+  for (std::int64_t size = 0; size <= 4; ++size) {
+    std::vector<double> numbers;
+    for (std::int64_t i = 0; i < size; ++i) numbers.push_back(static_cast<double>(i));
+    for (std::int64_t start = -6; start <= 6; ++start) {
+      for (std::int64_t end = -6; end <= 6; ++end) {
+        for (const std::int64_t step : {-3, -2, -1, 1, 2, 3}) {
+          const std::vector<double> taken = Taken(size, start, end, step);
+          SCOPED_TRACE(StrCat("[", start, ":", end, ":", step, "] of ", size));
+          OpTest("Slice")
+              .Ints("starts", {start})
+              .Ints("ends", {end})
+              .Ints("steps", {step})
+              .Input("x", {size}, numbers)
+              .Gives({std::ssize(taken)}, taken);
+        }
+      }
+    }
+  }
+  const auto slice = [](std::int64_t start, std::int64_t end, std::int64_t step) {
+    return OpTest("Slice").Ints("starts", {start}).Ints("ends", {end}).Ints("steps", {step}).Input("x", {3}, {1, 2, 3});
+  };
+  slice(INT64_MIN, INT64_MAX, INT64_MAX).Gives({1}, {1});
+  slice(INT64_MAX, INT64_MIN, INT64_MIN).Gives({1}, {3});
+  slice(INT64_MAX, INT64_MIN, -1).Gives({3}, {3, 2, 1});
+}
+
+TEST(Slice, WithStepsCutsAnyNumberOfDimensions) {
+  OpTest("Slice")
+      .Ints("starts", {0, -1, 1})
+      .Ints("ends", {9, -9, 9})
+      .Ints("steps", {1, -2, 2})
+      .Input("x", {2, 3, 4}, {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  //
+                              12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23})
+      .Gives({2, 2, 2}, {9, 11, 1, 3, 21, 23, 13, 15});
+  OpTest("Slice")
+      .Ints("steps", {-1, 2})
+      .Input("x", {2, 3}, {1, 2, 3, 4, 5, 6})
+      .Input("starts", Int64s({9, 0}))
+      .Input("ends", Int64s({-9, 9}))
+      .Gives({2, 2}, {4, 6, 1, 3});
+}
+
 TEST(Slice, TakesBoundsFromInputs) {
   OpTest("Slice")
       .Input("x", {2, 3}, {1, 2, 3, 4, 5, 6})
@@ -97,6 +158,18 @@ TEST(Slice, GradientMatchesDifferences) {
       .Input("starts", Int64s({1, 0, 1}))
       .Input("ends", Int64s({3, 1, 3}))
       .GradientMatches();
+  OpTest("Slice")
+      .Ints("starts", {9, 0})
+      .Ints("ends", {-9, 9})
+      .Ints("steps", {-2, 2})
+      .Random("x", {4, 3, 2}, 1)
+      .GradientMatches();
+  OpTest("Slice")
+      .Ints("steps", {-1})
+      .Random("x", {3, 2}, 1)
+      .Input("starts", Int64s({-1}))
+      .Input("ends", Int64s({-9}))
+      .GradientMatches();
 }
 
 TEST(Slice, RefusesWhatIsNoRange) {
@@ -115,6 +188,11 @@ TEST(Slice, RefusesWhatIsNoRange) {
       },
       "…Slice is given 3 starts and 3 ends for a tensor [2, 3]; needs as many ends as starts, one a dimension");
   ExpectError([&] { slice({0}, {1, 1}); }, "…Slice is given 1 starts and 2 ends for a tensor [2, 3]");
+  const auto with_steps = [](const std::vector<std::int64_t>& steps) {
+    OpTest("Slice").Ints("starts", {0}).Ints("ends", {1}).Ints("steps", steps).Random("x", {2, 3}, 1).Run();
+  };
+  ExpectError([&] { with_steps({1, 1}); }, "…Slice is given 1 starts and 2 steps; needs a step for each start");
+  ExpectError([&] { with_steps({0}); }, "…Slice has a step of 0");
   ExpectError([] { OpTest("Slice").Random("x", {2}, 1).Run(); },
               "…Slice needs starts and ends, either both as arguments or both as inputs");
   ExpectError([] { OpTest("Slice").Random("x", {2}, 1).Input("starts", Int64s({0})).Run(); },

@@ -43,12 +43,13 @@ struct Box {
   std::int64_t sizes[Shape::kMaxRank] = {};  // of the whole
   std::int64_t begin[Shape::kMaxRank] = {};
   std::int64_t part[Shape::kMaxRank] = {};
+  std::int64_t steps[Shape::kMaxRank] = {};
 
   // Where element i of the part is in the whole.
   __device__ std::int64_t InWhole(std::int64_t i) const {
     std::int64_t at = 0, step = 1;
     for (int d = rank - 1; d >= 0; --d) {
-      at += (begin[d] + i % part[d]) * step;
+      at += (begin[d] + i % part[d] * steps[d]) * step;
       i /= part[d];
       step *= sizes[d];
     }
@@ -58,8 +59,8 @@ struct Box {
   __device__ std::int64_t InPart(std::int64_t i) const {
     std::int64_t at = 0, step = 1;
     for (int d = rank - 1; d >= 0; --d) {
-      const std::int64_t index = i % sizes[d] - begin[d];
-      if (index < 0 || index >= part[d]) return -1;
+      const std::int64_t from_begin = i % sizes[d] - begin[d], index = from_begin / steps[d];
+      if (from_begin % steps[d] != 0 || index < 0 || index >= part[d]) return -1;
       at += index * step;
       i /= sizes[d];
       step *= part[d];
@@ -76,11 +77,16 @@ struct Bounds {
   std::int64_t starts[Shape::kMaxRank] = {};
   std::int64_t ends[Shape::kMaxRank] = {};
 
+  bool has_steps = false;  // then bounds are ONNX's
+  std::int64_t steps[Shape::kMaxRank] = {};
+
   __device__ std::int64_t Start(int d) const { return reads ? read_starts[d] : starts[d]; }
   __device__ std::int64_t End(int d) const { return reads ? read_ends[d] : ends[d]; }
 };
 Bounds BoundsOf(const OperatorCall& op, const OpRun& run, bool by_inputs) {
   Bounds bounds;
+  bounds.has_steps = !op.Ints("steps").empty();
+  std::ranges::copy(op.Ints("steps"), bounds.steps);
   if (by_inputs) {
     bounds.count = run.In(1).size();
     bounds.read_starts = Ints(run.In(1));
@@ -114,10 +120,27 @@ struct FindBox {
     const std::int64_t from_front = at < 0 ? at + size + 1 : at;
     return from_front < size ? from_front : size;
   }
+  // Notes where x[start:end:step] begins, and gives how many elements it takes.
+  __device__ std::int64_t CutSteps(int d, std::int64_t size) const {
+    const std::int64_t step = bounds.steps[d], highest = step > 0 ? size : size - 1;
+    const auto resolve = [&](std::int64_t at, std::int64_t lowest) {
+      const std::int64_t from_front = at < 0 ? at + size : at;
+      return from_front < lowest ? lowest : from_front > highest ? highest : from_front;
+    };
+    const std::int64_t first = resolve(bounds.Start(d), 0), past = resolve(bounds.End(d), step > 0 ? 0 : -1);
+    const bool is_empty = step > 0 ? past <= first : past >= first;
+    const std::int64_t count = is_empty ? 0 : 1 + (past - first - (step > 0 ? 1 : -1)) / step;
+    if (count > 0) found->begin[d] = first;
+    if (count > 1) found->steps[d] = step;
+    return count;
+  }
   __device__ void NoteBounds(int d, int requirement) const {
     device::NoteFault(fault, 0, requirement, device::Bits(static_cast<long long>(bounds.Start(d))),
                       device::Bits(static_cast<long long>(bounds.End(d))), device::Bits(static_cast<long long>(d)));
-    for (int k = 0; k < box.rank; ++k) found->begin[k] = box.sizes[k];
+    for (int k = 0; k < box.rank; ++k) {
+      found->begin[k] = box.sizes[k];
+      found->steps[k] = 1;
+    }
   }
   __device__ void operator()(std::int64_t) const {
     *found = box;
@@ -125,10 +148,16 @@ struct FindBox {
     for (int d = 0; d < bounds.count; ++d) {
       const std::int64_t size = box.sizes[d];
       if (size == 0) continue;
-      const std::int64_t begin = Resolve(bounds.Start(d), size), end = Resolve(bounds.End(d), size);
-      found->begin[d] = begin;
-      if (begin < 0 || end < begin) return NoteBounds(d, kIsRange);
-      if (other < 0 && end - begin != box.part[d]) other = d;
+      std::int64_t count = 0;
+      if (bounds.has_steps) {
+        count = CutSteps(d, size);
+      } else {
+        const std::int64_t begin = Resolve(bounds.Start(d), size), end = Resolve(bounds.End(d), size);
+        found->begin[d] = begin;
+        if (begin < 0 || end < begin) return NoteBounds(d, kIsRange);
+        count = end - begin;
+      }
+      if (other < 0 && count != box.part[d]) other = d;
     }
     if (other >= 0) NoteBounds(other, kIsOfPart);
   }
@@ -166,6 +195,7 @@ RunFn MakeSlice(const OperatorCall& op, bool is_gradient) {
     Box box{.rank = whole.rank()};
     std::ranges::copy(whole.shape->dims(), box.sizes);
     std::ranges::copy(part.shape->dims(), box.part);
+    std::ranges::fill(box.steps, 1);
     Box* found = run.ScratchOf<Box>(1);
     ForEach(run, 1, FindBox{BoundsOf(op, run, last - (is_gradient ? 1 : 0) == 2), box, found, SlotOf(fault)});
     ForBits(whole.dtype, [&](auto zero) {

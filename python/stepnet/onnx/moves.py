@@ -7,6 +7,7 @@ from typing import Sequence
 import numpy
 
 from .axes import MAX_RANK, from_front, given_axis, known_rank, without_repeats
+from .graph import LAST
 from .netdef import NetText
 from .nodes import node
 from .scope import Node, Unsupported
@@ -97,21 +98,24 @@ def split(n: Node) -> Sequence[str]:
 
 @node("Slice")
 def cut(n: Node) -> Sequence[str]:
-    steps = n.axes(4, "steps") or []
-    check_lengths(n, steps)
-    if any(step != 1 for step in steps):
-        return reversed_rows(n, steps)
+    steps = n.axes(4, "steps")
+    check_lengths(n, steps or [])
+    if 0 in (steps or []):
+        raise Unsupported(f"its steps are {steps}; a step must not be 0")
     starts, ends = (bounds(n, i, name) for i, name in ((1, "starts"), (2, "ends")))
     count = len(starts) if isinstance(starts, list) else len(ends) if isinstance(ends, list) else n.shape(1)[0]
     axes = from_front(n, n.axes(3) or range(min(count or 0, MAX_RANK + 1)))
+    if not axes and count == 0:
+        return [n.emit("Copy", n.blob(0))]
+    step_of = dict(zip(axes, steps or [1] * len(axes)))
+    all_steps = [step_of.get(axis, 1) for axis in range(max(axes) + 1)]
     if isinstance(starts, list) and isinstance(ends, list):
         of_axis = {axis: (start, end) for axis, start, end in zip(axes, starts, ends)}
-        pairs = [of_axis.get(axis, (0, -1)) for axis in range(max(axes, default=-1) + 1)]
-        return [n.emit("Slice", n.blob(0), starts=[pair[0] for pair in pairs], ends=[pair[1] for pair in pairs])]
-    if axes != list(range(len(axes))):
-        raise Unsupported("its bounds are no constants, and its axes are not the first ones")
-    blobs = [n.fixed(numpy.array(each, "int64")) if isinstance(each, list) else each for each in (starts, ends)]
-    return [n.emit("Slice", n.blob(0), *blobs)]
+        pairs = [of_axis.get(axis, (0, LAST)) for axis in range(max(axes) + 1)]
+        firsts, pasts = ([pair[i] for pair in pairs] for i in (0, 1))
+        return [n.emit("Slice", n.blob(0), starts=firsts, ends=pasts, steps=all_steps)]
+    blobs = [of_first_axes(n, i, given, axes) for i, given in ((1, starts), (2, ends))]
+    return [n.emit("Slice", n.blob(0), *blobs, steps=all_steps)]
 
 
 def check_lengths(n: Node, steps: Sequence[int]) -> None:
@@ -131,29 +135,23 @@ def check_lengths(n: Node, steps: Sequence[int]) -> None:
 
 
 def bounds(n: Node, i: int, name: str) -> list[int] | str:
-    """Starts or ends as our Slice takes them, where -1 is the end itself; the blob of those that are no constants."""
+    """Starts or ends, the blob of those that are no constants."""
     given = n.constant(i) if n.has(i) else numpy.array(n.attribute(name, []))
-    if given is not None:
-        return [int(at) if at >= 0 else int(at) - 1 for at in given.reshape(-1)]
-    at = n.blob(i)
-    dtype = n.dtype(i)
-    is_from_end = n.emit("LT", at, n.number(0, dtype))
-    return n.emit("Where", is_from_end, n.emit("Sub", at, n.number(1, dtype)), at)
+    return n.blob(i) if given is None else [int(at) for at in given.reshape(-1)]
 
 
-def reversed_rows(n: Node, steps: Sequence[int]) -> Sequence[str]:
-    """All rows of a dimension, from the last to the first."""
-    start, end = n.needed(1, "starts").tolist(), n.needed(2, "ends").tolist()
-    last = (1 << 31) - 1
-    if list(steps) != [-1] or not (start == [-1] or start[0] >= last) or end[0] > -last:
-        raise Unsupported(f"its steps are {list(steps)}; steps of 1, and one of -1 over a whole dimension, are read")
-    (axis,) = from_front(n, n.axes(3) or [0])
-    rank = n.rank()
-    order = [axis, *(i for i in range(rank) if i != axis)]
-    if axis == 0:
-        return [turned_around(n, n.blob(0), rank)]
-    turned = turned_around(n, n.emit("Transpose", n.blob(0), axes=order), rank)
-    return [n.emit("Transpose", turned, axes=[order.index(i) for i in range(rank)])]
+def of_first_axes(n: Node, i: int, given: list[int] | str, axes: Sequence[int]) -> str:
+    """Starts or ends of all dimensions from the first to the last that is cut, as a blob."""
+    whole = 0 if i == 1 else (1 << 31) - 1 if n.dtype(i) == "int32" else LAST
+    if isinstance(given, list):
+        of_axis = dict(zip(axes, given))
+        return n.fixed(numpy.array([of_axis.get(axis, whole) for axis in range(max(axes) + 1)], "int64"))
+    if list(axes) == list(range(len(axes))):
+        return given
+    if len(axes) > 1:
+        raise Unsupported(f"its bounds are no constants, and its axes are {list(axes)}; one, or the first ones, are read")
+    others = n.fixed(numpy.full(axes[0], whole, n.dtype(i)))
+    return n.net.emit_all("Concat", [others, given], 2, axis=0)[0]
 
 
 def turned_around(n: Node, blob: str, rank: int) -> str:

@@ -116,9 +116,12 @@ def cut(call: Call) -> Sequence[str]:
         """Where Caffe2's -1 is the end itself, ONNX's is the last element."""
         return at if at >= 0 else at + 1 if at < -1 else LAST
 
-    starts, ends = ([bound(at) for at in call[which]] for which in ("starts", "ends"))
-    axes = range(len(starts))
-    return [call.emit("Slice", call.names[0], call.graph.ints(*starts), call.graph.ints(*ends), call.graph.ints(*axes))]
+    ints, starts, ends = call.graph.ints, call["starts"], call["ends"]
+    axes = ints(*range(len(starts)))
+    if call["steps"]:
+        return [call.emit("Slice", call.names[0], ints(*starts), ints(*ends), axes, ints(*call["steps"]))]
+    starts, ends = ([bound(at) for at in bounds] for bounds in (starts, ends))
+    return [call.emit("Slice", call.names[0], ints(*starts), ints(*ends), axes)]
 
 
 @operator("Tile")
@@ -141,12 +144,23 @@ def sizes_of_shape(call: Call) -> list[int] | None:
     return [sizes[axis] for axis in call["axes"]] if call["axes"] else list(sizes)
 
 
+def slices_of(call: Call, sizes: Sequence[int]) -> list[slice]:
+    """What a Slice takes of dimensions of these sizes, as Python says it."""
+
+    def bound(at: int, size: int) -> int:
+        return at + size + 1 if at < 0 else at
+
+    if call["steps"]:  # a start before the first element is that one
+        all_bounds = zip(call["starts"], call["ends"], call["steps"], sizes)
+        return [slice(max(start, -size), end, step) for start, end, step, size in all_bounds]
+    return [slice(bound(start, size), bound(end, size)) for start, end, size in zip(call["starts"], call["ends"], sizes)]
+
+
 def sizes_of_slice(call: Call) -> list[int] | None:
     sizes = call.inputs[0].sizes
     if sizes is None or not call["starts"]:
         return sizes
-    start, end = (at + len(sizes) + 1 if at < 0 else at for at in (call["starts"][0], call["ends"][0]))
-    return sizes[start:end]
+    return sizes[slices_of(call, [len(sizes)])[0]]
 
 
 def sizes_of_concat(call: Call) -> list[int] | None:
@@ -187,11 +201,7 @@ Arrays = Sequence[numpy.ndarray]
 
 
 def elements_of_slice(call: Call, arrays: Arrays) -> Arrays:
-    def bound(at: int, size: int) -> int:
-        return at + size + 1 if at < 0 else at
-
-    rows = zip(call["starts"], call["ends"], arrays[0].shape)
-    return [arrays[0][tuple(slice(bound(start, size), bound(end, size)) for start, end, size in rows)]]
+    return [arrays[0][tuple(slices_of(call, arrays[0].shape))]]
 
 
 def elements_of_sum(call: Call, arrays: Arrays) -> Arrays:
