@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net_check.h"
@@ -174,6 +175,26 @@ BFloat16Weights StoreWeightsInBFloat16(const NetDef& net, const std::vector<std:
     result.bytes += blob.GetTensor().size_bytes();
   }
   return result;
+}
+
+void WidenParameters(const std::vector<std::string>& parameters, const NetDef* net, Workspace& workspace,
+                     const RunOptions& options) {
+  std::set<std::string> stored, in_bfloat16;
+  for (const std::string& name : parameters) {
+    const Blob& blob = workspace.GetBlob(name);
+    if (!blob.HasTensor() || !IsStoredFloat(blob.GetTensor().dtype())) continue;
+    stored.insert(name);
+    if (blob.GetTensor().dtype() == DType::kBFloat16) in_bfloat16.insert(name);
+  }
+  if (net != nullptr && !in_bfloat16.empty()) {
+    for (const std::string& kept : BFloat16Candidates(*net, {in_bfloat16.begin(), in_bfloat16.end()}, options)) {
+      stored.erase(kept);
+    }
+  }
+  for (const std::string& name : stored) {
+    Blob& blob = workspace.GetBlob(name);
+    blob.SetTensor(WithMemoryFor("the parameter", name, [&] { return Widened(blob.GetTensor()); }));
+  }
 }
 
 }  // namespace stepnet

@@ -41,4 +41,10 @@ std::vector<std::string> BFloat16Candidates(const NetDef& net, const std::vector
 BFloat16Weights StoreWeightsInBFloat16(const NetDef& net, const std::vector<std::string>& parameters,
                                        Workspace& workspace, const RunOptions& options = {});
 
+// Makes float of those of `parameters` that are float16 or bfloat16 in `workspace`, as files of tensors hold them:
+// float has all their numbers. Weights of products in bfloat16 stay, for fewer bytes to read (BFloat16Candidates of
+// `net`; none where it is null).
+void WidenParameters(const std::vector<std::string>& parameters, const NetDef* net, Workspace& workspace,
+                     const RunOptions& options = {});
+
 }  // namespace stepnet

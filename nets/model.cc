@@ -238,8 +238,7 @@ NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& ask
 }
 
 std::vector<std::string> NamesGivenBy(const Model& model) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : model.parameters) names.push_back(name);
+  std::vector<std::string> names = HeldBy(model);
   const auto& listed = model.init_net.external_output();
   const std::vector<std::string> filled =
       listed.empty() ? UnreadBlobs(model.init_net) : std::vector<std::string>(listed.begin(), listed.end());
@@ -247,9 +246,14 @@ std::vector<std::string> NamesGivenBy(const Model& model) {
   return names;
 }
 
-std::vector<std::string> FilledBy(const Model& model) {
+std::vector<std::string> HeldBy(const Model& model) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : model.parameters) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> FilledBy(const Model& model) {
+  std::vector<std::string> names = HeldBy(model);
   for (const OperatorDef& op : model.init_net.op()) names.insert(names.end(), op.output().begin(), op.output().end());
   return names;
 }

@@ -53,6 +53,9 @@ NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wan
 // lists none, writes and does not read.
 std::vector<std::string> NamesGivenBy(const Model& model);
 
+// The parameters alone, which files of tensors hold as they are.
+std::vector<std::string> HeldBy(const Model& model);
+
 // The blobs that Initialize fills: the parameters, and what init_net writes.
 std::vector<std::string> FilledBy(const Model& model);
 

@@ -8,6 +8,7 @@
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
@@ -132,6 +133,9 @@ ModelOfFiles ReadModel(const GivenNet& net, const GivenNet& init, const std::map
     ParseNet(init.text, "the text of init", &model.init_net);
   } else if (!init.file.empty()) {
     model = LoadParameters(init.file);
+    for (auto& [name, tensor] : model.parameters) {
+      if (IsStoredFloat(tensor.dtype())) tensor = WithMemoryFor("the parameter", name, [&] { return Widened(tensor); });
+    }
   }
   for (const auto& [parameter, tensor] : params) model.parameters[parameter] = tensor;
   if (net.text.empty()) {

@@ -282,7 +282,8 @@ def load(
     Args:
         net: the path of a NetDef, a MetaNetDef or a minidb model, binary or text; or the text of a NetDef.
         init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net, also as
-            text, that fills them, which is run once; or arrays by name, which are copied. They come before what a
+            text, that fills them, which is run once; or arrays by name, which are copied. float16 and bfloat16 of a file of
+            tensors become float32, those of arrays stay. They come before what a
             MetaNetDef or a minidb model fills itself. What a net reads and neither gives is an input of each call.
             A file may hold more than the net knows, as a checkpoint does; arrays by name may not.
         threads: how many to use; 0: as many as are worth having.

@@ -144,6 +144,32 @@ def test_the_parameters_of_a_checkpoint(tmp_path):
     assert list(params) == ["cell/w"] and numpy.array_equal(params["cell/w"], w)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_net_takes_a_file_in_16_bits_as_a_cell_does(kind, dtype, random, tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    cell = stepnet.cell(ROOT / "examples/cells/lstm.cell", D=3, H=4)
+    halves = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in cell.init(seed=1).items()}
+    stepnet.save_params(halves, tmp_path / kind)
+    x, h = random.normal(size=(5, 2, 3)).astype("float32"), numpy.zeros((1, 2, 4), "float32")
+    net = stepnet.load(stepnet.expand(cell), init=tmp_path / kind)
+    assert {array.dtype.name for array in net.params.values()} == {"float32"}
+    params = stepnet.load_params(tmp_path / kind, widen=True)
+    expect_same(net.params, params)
+    starts = {"h_init": h, "c_init": h}
+    assert numpy.array_equal(net(x=x, **starts).h, cell(params, x=x, **starts).h)
+    _, gradients = net.value_and_grad("h", x=x, **starts)
+    assert gradients.params["w"].dtype == "float32"
+
+
+def test_arrays_of_float16_stay_so_in_a_net(tmp_path):
+    w, x = numpy.array([[2]], "float16"), numpy.array([[3]], "float16")
+    text = 'op { type: "Mul" input: "x" input: "w" output: "y" }'
+    assert stepnet.load(text, init={"w": w})(x=x).y.dtype == "float16"
+    stepnet.save_params({"w": w}, tmp_path / "w.npz")
+    refuses(lambda: stepnet.load(text, init=tmp_path / "w.npz")(x=x), stepnet.TypeMismatchError, "w is float32 [1, 1]")
+
+
 def test_a_tensor_of_bfloat16_is_kept_in_safetensors(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     stepnet.save_params({"w": torch.tensor([1.5, -3], dtype=torch.bfloat16)}, tmp_path / "w.safetensors")

@@ -11,7 +11,6 @@
 #include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
-#include "stepnet/nets/bfloat16_weights.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -243,10 +242,6 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
   model.Initialize(given, options);
   const std::vector<std::string> names = NamesGivenBy(model);
   const std::vector<std::string> known = FilledByCell(cell);
-  // Weights of products may stay bfloat16: half as many bytes are read in each step then.
-  const auto stays_bfloat16 = [&](const std::string& name, DType dtype) {
-    return dtype == DType::kBFloat16 && !BFloat16Candidates(cell.net, {name}, options).empty();
-  };
   std::vector<std::string> faults;
   for (const std::string& name : cell.parameters) {
     if (std::ranges::find(names, name) != names.end()) continue;
@@ -260,9 +255,7 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
       faults.push_back(
           StrCat("\"", name, "\" is ", InfoText(blob), ", must be ", workspace.GetTensor(name).Description()));
     } else {
-      const Tensor& tensor = blob.GetTensor();
-      const bool fits = tensor.dtype() == workspace.GetTensor(name).dtype() || stays_bfloat16(name, tensor.dtype());
-      workspace.SetTensor(name, WithMemoryFor("the parameter", name, [&] { return fits ? tensor : Widened(tensor); }));
+      workspace.SetTensor(name, blob.GetTensor());
     }
   }
   if (faults.empty()) return names;

@@ -45,8 +45,8 @@ std::vector<std::string> FilledByCell(const CellNet& cell);
 
 // Replaces what the cell's own init_net has put into `workspace` by what `path` gives, a net that fills parameters or a
 // file of tensors. Throws kInvalidArgument that lists parameters that are missing, names that the cell does not have,
-// and other dtypes and shapes; kInputOutput, and what running the net throws. float16 and bfloat16 will do for float:
-// they are widened, but for weights of products in bfloat16, which may stay so. Returns the names that it gives.
+// and other dtypes and shapes; kInputOutput, and what running the net throws. float16 and bfloat16 will do for float,
+// and are to be widened (WidenParameters). Returns the names that it gives.
 std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::string& path, Workspace& workspace,
                                             const RunOptions& options);
 

@@ -40,10 +40,10 @@ std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::s
 std::map<std::string, TensorInfo> GivenTensors(const std::vector<NamedNet>& nets, const NamedTensors& fed,
                                                const std::string& path) {
   std::map<std::string, TensorInfo> given;
-  const auto add = [&](const std::string& name, const Tensor& tensor) {
-    // Runs compute with the floats that weights of 16 bits are.
-    const DType dtype = tensor.dtype() == DType::kBFloat16 ? DType::kFloat : tensor.dtype();
-    given[name] = {.dtype = dtype, .shape = tensor.shape()};
+  const auto add = [&](const std::string& name, const Tensor& tensor, bool is_held) {
+    // Runs compute with the floats that weights in bfloat16 are, and make float of what a file holds in 16 bits.
+    const bool is_float = tensor.dtype() == DType::kBFloat16 || (is_held && tensor.dtype() == DType::kFloat16);
+    given[name] = {.dtype = is_float ? DType::kFloat : tensor.dtype(), .shape = tensor.shape()};
   };
   if (!FLAGS_init_net.empty()) {
     const Model parameters = ReadParameters(FLAGS_init_net);
@@ -55,13 +55,13 @@ std::map<std::string, TensorInfo> GivenTensors(const std::vector<NamedNet>& nets
     }
     for (const std::string& name : NamesGivenBy(parameters)) {
       const Blob& blob = workspace.GetBlob(name);
-      if (blob.HasTensor()) add(name, blob.GetTensor());
+      if (blob.HasTensor()) add(name, blob.GetTensor(), parameters.parameters.contains(name));
     }
   }
   std::vector<const NetDef*> fed_nets;
   for (const NamedNet& named : nets) fed_nets.push_back(named.net);
   CheckRead(path, fed_nets, fed);
-  for (const auto& [name, tensor] : fed) add(name, tensor);
+  for (const auto& [name, tensor] : fed) add(name, tensor, /*is_held=*/false);
   return given;
 }
 

@@ -6,6 +6,8 @@
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/model.h"
@@ -19,6 +21,7 @@ DEFINE_bool(params, false,
             "parameters: IN is a file of tensors, a net that fills parameters or a model with them; OUT is a file of\n"
             "tensors: .safetensors, .npz, .minidb, or TensorProtos, binary (.pb) or text");
 DEFINE_bool(as_net, false, "with --params, OUT is a net that fills them (.pb, or text)");
+DEFINE_bool(widen, false, "with --params, float16 and bfloat16 become float, which has all their numbers");
 DEFINE_string(
     packed, "",
     "with --params: the parameters of recurrent layers, as tensors with names in one file and as one vector,\n"
@@ -61,6 +64,11 @@ int ConvertParameters(const std::string& from, const std::string& to) {
   const std::optional<PackedLayers> packed =
       IsGiven("packed") ? std::optional(ParsePackedLayers(FLAGS_packed)) : std::nullopt;
   NamedTensors tensors = ReadParameterFile(from, SplitNames("output", FLAGS_output));
+  if (FLAGS_widen) {
+    for (auto& [name, tensor] : tensors) {
+      if (IsStoredFloat(tensor.dtype())) tensor = WithMemoryFor("the tensor", name, [&] { return Widened(tensor); });
+    }
+  }
   if (packed) {
     try {
       tensors = SplitOrJoined(tensors, *packed);
@@ -90,7 +98,7 @@ int Convert(const std::vector<std::string>& operands) {
   const std::string& from = operands[0];
   const std::string& to = operands[1];
   if (FLAGS_params) return ConvertParameters(from, to);
-  for (const char* flag : {"as_net", "output", "packed", "seed"}) {
+  for (const char* flag : {"as_net", "output", "packed", "seed", "widen"}) {
     if (IsGiven(flag)) throw UsageError(StrCat("--", flag, " is of parameters; give --params too"));
   }
   if (HoldsOnlyTensors(from)) {
@@ -135,8 +143,9 @@ const Command kConvert = {
         "not IN.\nFields of other versions of the format go from binary to binary; text lacks them, and they are "
         "named.\nWith --params parameters go from any kind of file that gives them to any other: safetensors, .npz,\n"
         "TensorProtos, minidb, and nets that fill them. What IN is its content says, what OUT is its name. Dtypes "
-        "stay;\n"
-        "metadata of safetensors is not kept. With --packed one vector in IN becomes tensors with the names that\n"
+        "stay\n"
+        "without --widen; metadata of safetensors is not kept. With --packed one vector in IN becomes tensors with the "
+        "names that\n"
         "stepnet.layers of Python gives them, as layer1/reverse/weight_ih, and such tensors the vector `parameters`.",
     .example =
         "rnn_runner convert net.pb net.pbtxt\nrnn_runner convert --params init_net.pb weights.safetensors\n"
@@ -145,6 +154,7 @@ const Command kConvert = {
     .flags =
         WithCommonFlags({{.name = "params"},
                          {.name = "as_net"},
+                         {.name = "widen"},
                          {.name = "packed", .value = "MODE:L,H,…"},
                          {.name = "output", .value = "BLOB,…", .doc = "with --params, those alone", .is_list = true},
                          {.name = "seed", .value = "N"}}),

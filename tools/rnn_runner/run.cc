@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/bfloat16_weights.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/op_arguments.h"
@@ -124,6 +125,7 @@ int RunPlanFile(const RunOptions& options) {
     parameters = ReadParameters(FLAGS_init_net);
     RemarkOnUnread(nets, NamesGivenBy(parameters));
     parameters.Initialize(workspace, options);
+    WidenParameters(HeldBy(parameters), /*net=*/nullptr, workspace);
   }
   const NamedTensors fed = ReadInputs();
   std::vector<const NetDef*> that_may_draw = nets;

@@ -5,6 +5,7 @@
 
 #include "stepnet/core/random.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/bfloat16_weights.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -47,6 +48,7 @@ int Sample(const std::vector<std::string>& operands) {
   const RunOptions run_options = RunOptionsFromFlags();
   static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
   Sampler sampler(operands.front(), run_options, [&](const Model& model, Workspace& workspace) {
+    WidenParameters(HeldBy(model), &model.net, workspace, run_options);
     StoreWeights(model.net, NamesGivenBy(model), workspace, run_options);
   });
   const SamplingOptions options{.temperature = FLAGS_temperature, .top_k = FLAGS_top_k};

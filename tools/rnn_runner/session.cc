@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "stepnet/nets/bfloat16_weights.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/side_effects.h"
@@ -74,6 +75,7 @@ Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_hos
   Model parameters;
   if (!cell && !FLAGS_init_net.empty()) parameters = ReadParameters(FLAGS_init_net);
   const std::vector<std::string> given_by_file = NamesGivenBy(parameters);
+  std::vector<std::string> held = HeldBy(parameters);  // of a cell, all that it is given
   Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
   if (use.with_gradients) AddGradientsOfLoss(&model.net);
   if (fills_on_host) PlaceOnHost(&model.init_net);
@@ -90,8 +92,9 @@ Session Open(const RunOptions& options, const SessionUse& use, bool fills_on_hos
   try {
     model.Initialize(*session.workspace, options);
     if (cell && !FLAGS_init_net.empty()) {
-      given = TakeCellParameters(*cell, FLAGS_init_net, *session.workspace, options);
+      held = given = TakeCellParameters(*cell, FLAGS_init_net, *session.workspace, options);
     }
+    WidenParameters(held, use.becomes_double ? nullptr : &session.def, *session.workspace, options);
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_init_net.empty() ? FLAGS_net : FLAGS_init_net});
   }
