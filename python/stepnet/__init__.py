@@ -37,7 +37,7 @@ from .layers import layers
 from .memory import Memory, memory, set_max_memory
 from .net import Net, TrainingNet, load, train_net
 from .params import load_params, save_params
-from .texts import check, expand, load_operator_library, ops, show
+from .texts import check, expand, explain, load_operator_library, ops, show
 from .torch_layers import from_torch, to_torch
 
 atexit.register(end_calls)
@@ -76,6 +76,7 @@ __all__ = [
     "check",
     "errors",
     "expand",
+    "explain",
     "from_torch",
     "layers",
     "load",

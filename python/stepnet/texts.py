@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterable, Iterator, Mapping, Union, overload
+from typing import Any, Iterable, Iterator, Mapping, Union, overload
+
+import numpy
 
 from . import _stepnet
-from .cell import Cell, with_meant
+from .cell import Cell, cell, with_meant
 from .errors import InvalidArgumentError, TypeMismatchError, with_numpy_names
+from .gradients import Array
 from .net import Net
-from .source import Source, all_sizes, path_of, refuse_onnx, text_or_path
-from .words import PictureFormat
+from .source import Source, all_sizes, kind_of, path_of, refuse_onnx, text_or_path
+from .words import PageFormat, PictureFormat
 
 Described = Union[Source, Cell]
 """A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
@@ -83,6 +86,69 @@ def expand(
         refuse_onnx(text)
     with _meaning(all_of_them, ("sizes", "init", "training", "carry")):
         return _stepnet.expand(text, is_text, all_of_them, init, trains, carries, in_double)
+
+
+def explain(
+    source: Shown,
+    /,
+    params: Mapping[str, Array] | None = None,
+    inputs: Mapping[str, Array] | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    training: bool = False,
+    carry: bool = False,
+    steps: int | None = None,
+    batch: int | None = None,
+    gradients: bool = False,
+    format: PageFormat = "text",
+    **named_sizes: int,
+) -> str:
+    """What the compiler makes of a cell or a net, which is run once: :meth:`Cell.explain` with what a call needs made up.
+
+    >>> print(stepnet.explain("lstm.cell", H=256, D=256, steps=100, batch=32, gradients=True))
+
+    Args:
+        source: a cell, its text or its path; or a :class:`Net`, as :func:`load` makes it.
+        params: of a cell, as for a call; what is not said is as the cell fills it.
+        inputs: as for a call, ``[T, B, …]``; of a net all that it reads. Without them sequences are zeros, ``steps`` long
+            and ``batch`` wide, lengths all steps, and masks true.
+        sizes, named_sizes, training, carry: of a cell, as for :func:`expand`.
+        steps, batch: of inputs that are made up; 5 and 3.
+        gradients: whether also of the steps that compute the gradients, of a cell.
+        format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
+    """
+    given_sizes = all_sizes(sizes, named_sizes)
+    made_up = {name: size for name, size in (("steps", steps), ("batch", batch)) if size is not None}
+    if made_up and (inputs is not None or isinstance(source, Net)):
+        raise InvalidArgumentError(f"invalid argument: {next(iter(made_up))} is of inputs that are made up for a cell; leave it out")
+    if isinstance(source, Net):
+        of_cells = {"params": params, "gradients": gradients, "training": training, "carry": carry, **given_sizes}
+        unknown = next((name for name, value in of_cells.items() if value is not None and value is not False), None)
+        if unknown is not None:
+            raise InvalidArgumentError(f"invalid argument: {unknown} is of cells, and {source!r} is a net; leave it out")
+        return source.explain(inputs, format=format)
+    if isinstance(source, Cell):
+        own = source._options
+        made = source.with_options(sizes=given_sizes, training=training or own["training"], carry=carry or own["carry"])
+    else:
+        made = cell(source, sizes=given_sizes, training=training, carry=carry)
+    filled = {**made.init(), **(params or {})}
+    return made.explain(filled, _made_up(made, **made_up) if inputs is None else inputs, gradients=gradients, format=format)
+
+
+def _made_up(cell: Cell, steps: int = 5, batch: int = 3) -> dict[str, numpy.ndarray]:
+    """Inputs of a call: zeros, lengths of all steps, and true; states start as the cell says."""
+    for name, size in (("steps", steps), ("batch", batch)):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InvalidArgumentError(f"invalid argument: {name} is {kind_of(size)}; it must be a whole number from 1 on")
+    sizes, values = {"T": steps, "B": batch}, {"int32": steps, "bool": True}
+    arrays = {}
+    for each in cell.inputs:
+        if each.optional:
+            continue
+        shape = [int(sizes.get(size, size)) for size in each.shape[1:-1].split(", ")]
+        arrays[each.name] = numpy.full(shape, values.get(each.dtype, 0), each.dtype)
+    return arrays
 
 
 def load_operator_library(path: str | os.PathLike[str], /) -> None:

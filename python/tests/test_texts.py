@@ -82,6 +82,48 @@ def test_explain_takes_every_example_with_its_gradients(path):
     assert "backward" in text
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "cells").glob("*.cell")), ids=lambda path: path.stem)
+def test_explain_makes_up_what_a_call_needs(path):
+    cell = stepnet.cell(path)
+    sizes = {"T": 7, "B": 2}
+    inputs = {
+        each.name: numpy.ones([int(sizes.get(size, size)) for size in each.shape.strip("[]").split(", ")], each.dtype)
+        for each in cell.inputs
+        if not each.optional
+    }
+    expected = cell.explain(cell.init(), inputs, gradients=True)
+    assert stepnet.explain(path, steps=7, batch=2, gradients=True) == expected
+    assert stepnet.explain(cell, inputs=inputs, gradients=True) == expected
+    assert stepnet.explain(cell) == stepnet.explain(path.read_text(), steps=5, batch=3)
+
+
+def test_explain_takes_options_of_cells_and_nets():
+    text = LEAKY.replace("output h", "output h\n option lengths = n")
+    cell = stepnet.cell(text, D=3, opt_level=0)
+    for found, given in (
+        (stepnet.explain(text, D=5, carry=True), stepnet.cell(text, D=5, carry=True)),
+        (stepnet.explain(cell, sizes={"D": 5}), stepnet.cell(text, D=5, opt_level=0)),
+    ):
+        x, n = numpy.zeros((5, 3, 5), "float32"), numpy.full(3, 5, "int32")
+        start = {"h_init": numpy.zeros((1, 3, 5), "float32")} if given._options["carry"] else {}
+        assert found == given.explain(given.init(), x=x, n=n, **start)
+    assert [plan["backward"] for plan in json.loads(stepnet.explain(LEAKY, gradients=True, format="json"))] == [False, True]
+    net = stepnet.load(stepnet.expand(LEAKY), init=stepnet.expand(LEAKY, init=True))
+    x = numpy.zeros((20, 3, 4), "float32")
+    assert stepnet.explain(net, inputs={"x": x}) == net.explain(x=x)
+    for call, message in (
+        (lambda: stepnet.explain(net, inputs={"x": x}, gradients=True), "gradients is of cells, and <stepnet.Net leaky"),
+        (lambda: stepnet.explain(net, inputs={"x": x}, D=3), "D is of cells"),
+        (lambda: stepnet.explain(net, steps=3), "steps is of inputs that are made up for a cell; leave it out"),
+        (lambda: stepnet.explain(LEAKY, inputs={"x": x}, batch=3), "batch is of inputs that are made up"),
+        (lambda: stepnet.explain(LEAKY, steps=0), "steps is 0; it must be a whole number from 1 on"),
+        (lambda: stepnet.explain(LEAKY, batch=True), "batch is True; it must be a whole number from 1 on"),
+        (lambda: stepnet.explain(stepnet.expand(LEAKY)), "the text is a net and no cell; stepnet.load takes it"),
+    ):
+        with pytest.raises(stepnet.InvalidArgumentError, match=message):
+            call()
+
+
 def test_explain_says_that_there_is_nothing_to_explain(tmp_path):
     (tmp_path / "net.pbtxt").write_text('op { type: "Relu" input: "x" output: "y" }')
     with pytest.raises(stepnet.InvalidNetError, match="runs no step net"):
