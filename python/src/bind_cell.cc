@@ -133,6 +133,7 @@ void BindCell(nb::module_& module) {
       .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
       .def("init", &Init, Anything())
       .def_prop_ro("draws", &Cell::draws)
+      .def("advice_on_input", [](const Cell& cell, nb::handle name) { return StrOf(cell.AdviceOnInput(Utf8Of(name))); })
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());

@@ -1,6 +1,7 @@
 #include "stepnet/python/src/cell.h"
 
 #include <algorithm>
+#include <set>
 
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/cells/parameter_names.h"
@@ -181,6 +182,35 @@ std::vector<std::string> Cell::NamesOf(bool parameters) const {
   return names;
 }
 
+std::string Cell::AdviceOnInput(const std::string& name) const {
+  static const std::set<std::string> kOfLengths = {"length",     "lengths",        "seqlen",         "seqlens",
+                                                   "seqlengths", "sequencelength", "sequencelengths"};
+  static const std::set<std::string> kOfMasks = {"mask", "paddingmask", "attentionmask"};
+  static const std::set<std::string> kOfStarts = {
+      "h", "c", "h0", "c0", "hx", "cx", "hinit", "cinit", "state", "initialstate", "initialstates", "hidden", "states"};
+  std::string said(name);
+  std::erase(said, '_');
+  const auto inputs = [&](const auto& is_meant) {
+    std::vector<std::string> found;
+    for (const Argument& argument : arguments_) {
+      if (!argument.is_parameter && is_meant(argument)) found.push_back(argument.input.blob);
+    }
+    return found;
+  };
+  if (kOfStarts.contains(said)) {
+    const std::vector<std::string> starts = inputs([](const Argument& of) { return of.is_start || of.input.is_state; });
+    return starts.empty() ? "" : StrCat("; what states start from is ", QuotedList(starts));
+  }
+  const bool is_lengths = kOfLengths.contains(said);
+  if (!is_lengths && !kOfMasks.contains(said)) return "";
+  const char* const option = is_lengths ? "lengths" : "mask";
+  const DType dtype = is_lengths ? DType::kInt32 : DType::kBool;
+  const std::vector<std::string> there = inputs([&](const Argument& of) { return of.input.dtype == dtype; });
+  if (!there.empty()) return StrCat("; its ", option, " is ", QuotedList(there));
+  return StrCat("; it has no ", option, ": the line `option ", option, " = ", name, "` in its text declares ",
+                is_lengths ? "them, or lengths=True of stepnet.layers and from_torch" : "one");
+}
+
 // Throws for the first name in `given` that no argument has.
 void Cell::CheckNames(const nb::dict& given, bool parameters) const {
   const std::vector<std::string> names = NamesOf(parameters);
@@ -189,7 +219,8 @@ void Cell::CheckNames(const nb::dict& given, bool parameters) const {
     if (std::ranges::count(names, name) > 0) continue;
     const char* what = parameters ? "parameter" : "input";
     const std::string others = parameters ? OtherNamesHint(given, names) : "";
-    std::string advice = others.empty() ? DidYouMean(name, names) : "";
+    std::string advice = parameters ? "" : AdviceOnInput(name);
+    if (advice.empty() && others.empty()) advice = DidYouMean(name, names);
     if (const std::vector<std::string> there = NamesOf(!parameters); std::ranges::count(there, name) > 0) {
       advice = parameters
                    ? StrCat("; it is an input, which is given by name, ", name, "=…, or in a dictionary of inputs")

@@ -67,6 +67,9 @@ class Cell {
                                                 const GradientRequests& requests = {});
   // What those gradients are of, and by.
   CallGradients::Of OfGradients(const std::vector<int>& arguments, const GradientRequests& requests = {}) const;
+  // What to say behind an error of an input that the cell does not have, where it is called as those are that options
+  // give: "; it has no lengths: …".
+  std::string AdviceOnInput(const std::string& name) const;
   // The indices of the arguments of these names. Throws kInvalidArgument for names that no argument has, and for those
   // that have no gradient. Where no name is given, all that have one are meant.
   std::vector<int> IndicesOf(const std::vector<std::string>& names) const;

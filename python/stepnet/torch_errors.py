@@ -74,7 +74,8 @@ def no_such_input(cell: Cell, params: Sequence[str], name: Any) -> errors.Invali
             f"torch.func.functional_call(module, {{{name!r}: …}}, …)"
         )
     else:
-        hint = did_you_mean(name, cell._input_names) if isinstance(name, str) else ""
+        is_text = isinstance(name, str)
+        hint = (cell._cell.advice_on_input(name) or did_you_mean(name, cell._input_names)) if is_text else ""
     inputs = ", ".join(repr(each.name) for each in cell.inputs)
     return errors.InvalidArgumentError(
         f"invalid argument: {cell.name} has no input {name!r}{hint}; its inputs are {inputs}"

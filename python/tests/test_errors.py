@@ -165,6 +165,18 @@ def test_no_elements_are_refused_where_they_do_not_fit(lstm):
         lstm({**params, "b": numpy.zeros(0, "float32")}, x=X)
 
 
+def test_inputs_that_options_give_are_told(lstm):
+    counts, valid = numpy.array([2, 1, 2]), numpy.ones((2, 3), bool)
+    for option, given in (("lengths", counts), ("mask", valid)):
+        message = f'lstm has no input "{option}"; it has no {option}: the line `option {option} = {option}` in its text declares '
+        refuses(lambda: lstm(lstm.init(), x=X, **{option: given}), stepnet.InvalidArgumentError, message)
+        with_option = stepnet.cell(lstm.text.rstrip().rstrip("}") + f"  option {option} = {option}\n}}", D=5, H=4)
+        assert with_option(lstm.init(), x=X, **{option: given}).h.shape == (*X.shape[:2], 4)
+        renamed = stepnet.cell(lstm.text.rstrip().rstrip("}") + f"  option {option} = given\n}}", D=5, H=4)
+        message = f'lstm has no input "{option}"; its {option} is "given"; its inputs'
+        refuses(lambda: renamed(lstm.init(), x=X, **{option: given}), stepnet.InvalidArgumentError, message)
+
+
 def test_missing_and_unknown_names_are_told(lstm):
     params = lstm.init()
     refuses(lambda: lstm(params), stepnet.InvalidArgumentError, 'the input "x" of lstm is missing; it is float32 [T, B, 5]')
@@ -194,6 +206,12 @@ def test_missing_and_unknown_names_are_told(lstm):
     )
     with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input"):
         lstm(params, X=X)
+    for name in ("h0", "hx", "initial_state"):
+        refuses(
+            lambda: lstm(params, x=X, **{name: X}),
+            stepnet.InvalidArgumentError,
+            f'lstm has no input "{name}"; what states start from is "h_init", "c_init"; its inputs',
+        )
     with pytest.raises(TypeError, match="params is a list; it must be a dictionary of arrays by name"):
         lstm([params], x=X)
     with pytest.raises(stepnet.InvalidArgumentError, match='lstm has no parameter "3"'):

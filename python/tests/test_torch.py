@@ -183,6 +183,8 @@ def test_inputs_that_there_are_not(module):
         module(x, foo=1)
     with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input 'h_inti'; did you mean h_init.; its inputs"):
         module(x, h_inti=torch.zeros(1, 2, 4))
+    with pytest.raises(stepnet.InvalidArgumentError, match="no input 'lengths'; it has no lengths: the line .option lengths = "):
+        module(x, lengths=torch.tensor([3, 2]))
     with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input 7; its inputs are 'x'"):
         module({"x": x, 7: x})
 
