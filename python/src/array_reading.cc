@@ -7,16 +7,11 @@
 namespace nb = nanobind;
 
 namespace stepnet::python {
-namespace {
-
-// A module; nothing where nobody has imported it.
 nb::object Imported(const char* name) {
   nb::object module = nb::steal(PyImport_GetModule(nb::str(name).ptr()));
   if (!module.is_valid() && PyErr_Occurred() != nullptr) nb::raise_python_error();
   return module;
 }
-
-}  // namespace
 
 std::optional<DType> DTypeOf(char kind, std::int64_t bytes) {
   switch (kind) {
@@ -74,7 +69,8 @@ bool IsTracedByJax(nb::handle array) {
 }
 
 bool HasTangent(nb::handle array) {
-  const nb::object forward_ad = Imported("torch.autograd.forward_ad");
+  static nb::handle forward_ad;  // it stays when it is imported, and finding it takes longer than the rest
+  if (!forward_ad.is_valid()) forward_ad = Imported("torch.autograd.forward_ad").release();
   if (!forward_ad.is_valid()) return false;
   const nb::object level = nb::getattr(forward_ad, "_current_level", nb::none());
   if (PyLong_Check(level.ptr()) && nb::cast<int>(level) < 0) return false;

@@ -24,6 +24,9 @@ std::function<void()> WithGil(Release release) {
   };
 }
 
+// A module; nothing where nobody has imported it.
+nanobind::object Imported(const char* name);
+
 // The dtype of a kind, which is one of b i u f and B (bfloat16), and of a size in bytes.
 std::optional<DType> DTypeOf(char kind, std::int64_t bytes);
 

@@ -145,6 +145,9 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
   if (place.exchange != nullptr) {
     if (std::optional<LentArray> lent = place.exchange->Lend(array, role)) return *std::move(lent);
   }
+  if (PyObject_CheckBuffer(array.ptr()) == 0) {
+    if (std::optional<LentArray> lent = TensorExchange::LendPlain(array, role)) return *std::move(lent);
+  }
   if (nb::hasattr(array, "filled") && nb::hasattr(array, "mask")) {
     throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is ", TypeNameWithArticle(array),
                                                  ", some of whose elements may be masked; give array.filled(value)"));

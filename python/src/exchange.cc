@@ -92,6 +92,23 @@ std::optional<LentArray> TensorExchange::Lend(nb::handle tensor, const ArrayRole
                    .array = copied};
 }
 
+std::optional<LentArray> TensorExchange::LendPlain(nb::handle array, const ArrayRole& role) {
+  // Never destroyed: it holds a class of Python's. A class is looked at once, and one alone has an exchange.
+  static const TensorExchange* exchange = nullptr;
+  if (exchange == nullptr) {
+    constexpr const char* kTensor = "Tensor";
+    const nb::object torch = Imported("torch");
+    if (!torch.is_valid() || !nb::hasattr(torch, kTensor)) return std::nullopt;
+    const nb::object tensor = torch.attr(kTensor);
+    if (!array.type().is(tensor)) return std::nullopt;
+    exchange = Make(nb::getattr(tensor, "__dlpack_c_exchange_api__", nb::none()), nb::make_tuple(tensor)).release();
+    if (exchange == nullptr) return std::nullopt;
+  }
+  if (!array.type().is(exchange->classes_[0])) return std::nullopt;
+  if (array.attr("requires_grad").ptr() != Py_False || HasTangent(array)) return std::nullopt;
+  return exchange->Lend(array, role);
+}
+
 nb::object TensorExchange::Give(const Tensor& tensor) const {
   auto held = std::make_unique<HeldTensor>(tensor);
   void* made = nullptr;

@@ -20,6 +20,9 @@ class TensorExchange {
   // Does what LentOf does, of a tensor in the host's memory whose class is one of the classes, also of one that
   // requires gradients or is the negative of what its memory holds; nothing of all else. Needs the GIL.
   std::optional<LentArray> Lend(nanobind::handle tensor, const ArrayRole& role) const;
+  // Does what Lend does, of tensors of PyTorch, where it is imported; nothing also of those that LentOf refuses or
+  // reads otherwise: that require gradients, or have a tangent. Needs the GIL.
+  static std::optional<LentArray> LendPlain(nanobind::handle array, const ArrayRole& role);
   // A tensor of PyTorch over the memory of one on the host. Needs the GIL.
   nanobind::object Give(const Tensor& tensor) const;
 

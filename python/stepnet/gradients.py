@@ -179,6 +179,10 @@ def memory_for(what: str) -> Iterator[None]:
         raise OutOfMemoryError(f"out of memory: there is no memory for {what}: {error}") from None
 
 
+NUMBERS = "fiub"
+"""The kinds of NumPy's dtypes that tensors have."""
+
+
 def numpy_of(what: str, given: Array) -> numpy.ndarray:
     """An array, or a tensor of PyTorch, as an array of NumPy, in the same memory where NumPy can show that.
 
@@ -186,6 +190,8 @@ def numpy_of(what: str, given: Array) -> numpy.ndarray:
 
     Raises TypeMismatchError for what NumPy makes no array of numbers of, InvalidArgumentError for a tensor with a tangent.
     """
+    if type(given) is numpy.ndarray and given.dtype.kind in NUMBERS:
+        return given
     if hasattr(given, "detach") and _stepnet.has_tangent(given):
         raise InvalidArgumentError(
             f"invalid argument: {what} has a tangent of forward mode (torch.autograd.forward_ad), of which nothing here "
@@ -200,7 +206,7 @@ def numpy_of(what: str, given: Array) -> numpy.ndarray:
         raise TypeMismatchError(
             f"type mismatch: {what} is {with_article(type(given))}, of which NumPy makes no array: {error}"
         ) from None
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in NUMBERS:
         raise TypeMismatchError(
             f"type mismatch: {what} is {with_article(type(given))} of {array.dtype}; it must be an array of numbers"
         )
@@ -211,7 +217,7 @@ def inputs_of(inputs: Mapping[str, Array] | None, named: dict[str, Array]) -> di
     """The inputs of a call, which are given as a dictionary, by name, or some in either way."""
     if inputs is None:
         return named
-    if not isinstance(inputs, Mapping):
+    if not isinstance(inputs, (dict, Mapping)):
         raise TypeMismatchError(
             f"type mismatch: inputs is {kind_of(inputs)}; it must be a dictionary of arrays by name, {{'x': x}}, "
             "or each array is given by name: x=x"
@@ -287,7 +293,7 @@ def _computed(outputs: Outputs, loss: Callable[[Any], Any]) -> tuple[Any, Mappin
 
 def _summed(outputs: Outputs, loss: str | Sequence[str]) -> tuple[float, Mapping[str, Array]]:
     """The sum of all elements of the outputs of these names, and its gradients."""
-    if not isinstance(loss, (str, Iterable)):
+    if not isinstance(loss, str) and not isinstance(loss, Iterable):
         raise TypeMismatchError(
             f"type mismatch: loss is {kind_of(loss)}; it must be the name of an output, names, or a function of the outputs"
         )
@@ -297,20 +303,20 @@ def _summed(outputs: Outputs, loss: str | Sequence[str]) -> tuple[float, Mapping
             raise InvalidArgumentError(
                 f"invalid argument: loss names {name!r}; the outputs are {', '.join(outputs._names)}"
             )
-    if len({id(outputs[name]) for name in names}) < len(names):
+    given = {name: outputs[name] for name in names}
+    if len({id(each) for each in given.values()}) < len(names):
         raise InvalidArgumentError(f"invalid argument: loss names an output twice: {', '.join(names)}")
-    for name in names:
-        if str(outputs[name].dtype) == "bfloat16":
+    for name, output in given.items():
+        if isinstance(output, _stepnet.DeviceArray) and output.dtype == "bfloat16":
             raise InvalidArgumentError(
                 f"invalid argument: loss names {name!r}, which is bfloat16, and NumPy has no gradient in that; give a function "
                 "that returns the loss and the gradient, a tensor of PyTorch or an array of the package ml_dtypes"
             )
-    arrays = {
-        name: numpy_of(f"the output {name!r}, which loss names,", _on_host(outputs[name])) for name in names
-    }
-    value = sum(float(numpy.sum(array, dtype=numpy.float64)) for array in arrays.values())
-    gradients = {}
-    for name, array in arrays.items():
+    value, gradients = 0.0, {}
+    for name, output in given.items():
+        array = numpy_of(f"the output {name!r}, which loss names,", _on_host(output))
+        value += float(numpy.add.reduce(array, axis=None, dtype=numpy.float64))
         with memory_for(f"the gradient of the output {name!r}"):
-            gradients[name] = numpy.ones_like(array)
+            gradients[name] = numpy.empty_like(array)
+        gradients[name].fill(1)
     return value, gradients

@@ -310,3 +310,30 @@ def test_modules_say_what_to_do_with_tensors_that_have_no_elements(module):
             module(change(torch.zeros(3, 2, 5)))
     with pytest.raises(stepnet.TypeMismatchError, match=r'the parameter "w" .* on meta, where there are no elements; it must have some$'):
         module.to("meta")(torch.zeros(3, 2, 5, device="meta"))
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="this PyTorch lends no functions in C")
+def test_tensors_are_read_without_their_python(lstm, monkeypatch):
+    """By functions of PyTorch in C, which take a twentieth of the time of ``__dlpack__``."""
+    params = {name: torch.from_numpy(array) for name, array in lstm.init().items()}
+    x, net = torch.randn(4, 2, 5), stepnet.load('op { type: "Tanh" input: "x" output: "y" }')
+    expected, pullback = lstm.vjp(params, x=x.numpy())
+    seed = torch.ones(4, 2, 4)
+    gradient = pullback(h=seed.numpy()).inputs["x"]
+
+    def called(*_, **__):
+        raise AssertionError("the tensor's Python has been called")
+
+    for name in ("__dlpack__", "__dlpack_device__"):
+        monkeypatch.setattr(torch.Tensor, name, called)
+    outputs, pullback = lstm.vjp(params, x=x)
+    assert numpy.array_equal(outputs.h, expected.h)
+    assert numpy.array_equal(pullback(h=seed).inputs["x"], gradient)
+    assert numpy.array_equal(net(x=x).y, net(x=torch.clone(x)).y)
+
+
+def test_tensors_that_require_gradients_are_refused_whatever_grad_mode_it_is(lstm):
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    for mode in (torch.no_grad, torch.enable_grad):
+        with mode(), pytest.raises(stepnet.TypeMismatchError, match="stepnet.torch.Module is a cell with gradients of PyTorch"):
+            lstm(lstm.init(), x=x)
