@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import errors, packed
 from ._stepnet import DeviceArray, __version__, end_calls
@@ -43,11 +43,21 @@ from .torch_layers import from_torch, to_torch
 atexit.register(end_calls)
 
 
-def __getattr__(name: str) -> Any:
-    """The modules for other packages, which are imported when they are first used."""
-    if name in ("onnx", "torch"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from . import onnx as onnx
+    from . import torch as torch
+else:
+
+    def __getattr__(name: str) -> Any:
+        """The modules for other packages, which are imported when they are first used; without those there is none."""
+        if name in ("onnx", "torch"):
+            try:
+                return importlib.import_module(f"{__name__}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != name:
+                    raise
+                raise AttributeError(str(error)) from error
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

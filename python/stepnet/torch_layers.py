@@ -40,6 +40,7 @@ def from_torch(module: Module, *, lengths: bool = False) -> tuple[Cell, dict[str
         TypeMismatchError: for another module, a subclass included, or another dtype.
         InvalidArgumentError: for one with hooks, or one of which ``forward`` or a parameter is not what it was made with.
     """
+    _check_is_there("from_torch")
     described = _described(module, lengths)
     check_types(described)
     described = described._replace(dropout=float(described.dropout))
@@ -49,6 +50,14 @@ def from_torch(module: Module, *, lengths: bool = False) -> tuple[Cell, dict[str
         raise errors.InvalidArgumentError(f"invalid argument: from_torch: {type(module).__name__}: {fault}")
     params = {name: value.cpu().resolve_neg().numpy().copy() for name, value in _tensors(module, described).items()}
     return cell(described.text(), dtype=next(iter(params.values())).dtype), params
+
+
+def _check_is_there(function: str) -> None:
+    """Raises ModuleNotFoundError where there is no PyTorch."""
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"stepnet.{function} needs PyTorch: pip install 'stepnet[torch]'", name="torch") from error
 
 
 def _described(module: Any, lengths: bool) -> Layers:
@@ -143,6 +152,7 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
         InvalidArgumentError: for a cell that computes something else, or where a parameter is missing or unknown.
         ShapeMismatchError, TypeMismatchError: for a parameter of another shape or dtype.
     """
+    _check_is_there("to_torch")
     described = layers_of(given)
     values = _checked(described, params)
     dtype = next(iter(values.values())).dtype

@@ -120,3 +120,25 @@ def test_modules_for_others_are_imported_when_they_are_used():
     pytest.importorskip("onnx", reason="onnx is not installed")
     code = "import sys, stepnet; assert 'onnx' not in sys.modules; stepnet.onnx.export; assert not hasattr(stepnet, 'jax')"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_modules_of_packages_that_are_not_installed():
+    """``None`` in sys.modules is what is not there."""
+    check("""
+import sys
+sys.modules["torch"] = sys.modules["onnx"] = None
+import stepnet
+assert not hasattr(stepnet, "torch") and not hasattr(stepnet, "onnx") and not hasattr(stepnet, "nope")
+for call, kind in (
+    (lambda: stepnet.torch, AttributeError),
+    (lambda: stepnet.from_torch(3), ModuleNotFoundError),
+    (lambda: stepnet.to_torch(stepnet.layers("gru", 2, 3), {}), ModuleNotFoundError),
+    (lambda: __import__("stepnet.torch"), ModuleNotFoundError),
+):
+    try:
+        call()
+    except kind as error:
+        assert "needs PyTorch: pip install 'stepnet[torch]'" in str(error), error
+    else:
+        raise AssertionError("nothing was raised")
+""")

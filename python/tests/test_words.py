@@ -68,6 +68,7 @@ cell.explain({}, format="htlm")
 stepnet.train_net("net.pb", loss="loss", method="adma")
 stepnet.train_net("net.pb", loss="loss", learning_rat=0.1)
 stepnet.torch.Module(cell)(3)
+stepnet.nope
 """
 REVEALED = [
     "torch._tensor.Tensor",
@@ -77,7 +78,7 @@ REVEALED = [
     "stepnet.cell.Cell",
     "stepnet.net.TrainingNet",
 ]
-REFUSED = ["ltsm", "layers", "hosit", "htlm", "adma", "learning_rat", "__call__"]
+REFUSED = ["ltsm", "layers", "hosit", "htlm", "adma", "learning_rat", "__call__", "nope"]
 
 
 def test_checkers_know_words_and_what_calls_give(tmp_path):
