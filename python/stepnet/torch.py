@@ -12,12 +12,13 @@ except ModuleNotFoundError as error:
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import _stepnet, errors
-from .cell import Argument, Cell, module_name
+from .cell import Cell, module_name
 from .gradients import Array, arrays_of, inputs_of
 from .layers import is_for_one_step
 from .outputs import Outputs
 from .params import rename_from_torch
 from .source import with_article
+from .torch_attributes import LikeLayers, sizes_of
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
 from .torch_errors import name_of_output, no_such_input, not_dense, of_dtype, with_conversion
 from .torch_layers import checked_param
@@ -301,7 +302,7 @@ class Module(_Called[_Gives]):
         return {**self.__dict__, "_forms": {}}
 
 
-class Recurrent(Module[Any]):
+class Recurrent(LikeLayers, Module[Any]):
     """A cell in the place of a ``torch.nn.RNN``, ``LSTM`` or ``GRU``: it is called as they are.
 
     ``module(input, hx)`` gives ``output, h_n``. The input is ``[T, B, D]``, or ``[B, T, D]`` for a cell with ``batch_major``;
@@ -343,7 +344,7 @@ class Recurrent(Module[Any]):
             state: [f"{place}/{state}_init".lstrip("/") for place in self._places] for state in self._states
         }
         inputs = {each.name: each for each in cell.inputs}
-        self._state_sizes = {state: _sizes(inputs[names[0]]) for state, names in self._starts_of.items()}
+        self._state_sizes = {state: sizes_of(inputs[names[0]]) for state, names in self._starts_of.items()}
 
     def _fault(self) -> str | None:
         """What keeps the cell from being called as PyTorch's modules are."""
@@ -360,34 +361,6 @@ class Recurrent(Module[Any]):
             if not shapes[0].startswith("[1, "):
                 return f"its state {state} starts from several rows, {shapes[0]}; PyTorch's states have one. Call it by Module"
         return None
-
-    @property
-    def input_size(self) -> int:
-        """The last size of the input, ``[T, B, input_size]``."""
-        return _sizes(self.cell.inputs[0])[0]
-
-    @property
-    def hidden_size(self) -> int:
-        """Of the first state, in one direction; with a projection that is what PyTorch calls ``proj_size``."""
-        return self._state_sizes[self._states[0]][0]
-
-    @property
-    def num_layers(self) -> int:
-        """How many layers there are, of two directions each where it is bidirectional."""
-        return len(self._places) // self._directions
-
-    @property
-    def bidirectional(self) -> bool:
-        """Whether each layer also goes through the steps from the last one."""
-        return self._directions > 1
-
-    @property
-    def batch_first(self) -> bool:
-        """Whether the input and the output are ``[B, T, …]``."""
-        return self._is_batch_major
-
-    def flatten_parameters(self) -> None:
-        """Does nothing: the compiler lays weights out as its kernels like them."""
 
     def _lasts(self, state: str) -> list[str]:
         """The outputs that hold the last values of a state, layer by layer."""
@@ -514,8 +487,3 @@ class Recurrent(Module[Any]):
         if states is None:
             return None
         return tuple(map(change, states)) if isinstance(states, (tuple, list)) else change(states)
-
-
-def _sizes(argument: Argument) -> list[int]:
-    """The sizes of an argument behind the dimensions of steps and batch."""
-    return [int(size) for size in argument.shape.strip("[]").split(", ")[2:]]

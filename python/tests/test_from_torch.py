@@ -1,11 +1,13 @@
 """from_torch, to_torch and stepnet.torch.Recurrent, against the modules of PyTorch that they stand for."""
 
 import itertools
+import pickle
 import subprocess
 import sys
 
 import numpy
 import pytest
+from conftest import ROOT
 
 import stepnet
 from stepnet.layers import layers_of
@@ -396,12 +398,44 @@ def test_outputs_may_be_written_to_as_those_of_the_module():
         assert torch.equal(output, before)
 
 
-def test_recurrent_says_its_sizes_as_the_module_does():
-    theirs = nn.GRU(5, 4, num_layers=2, bidirectional=True, batch_first=True)
+ATTRIBUTES = "input_size hidden_size num_layers bidirectional batch_first mode bias dropout proj_size".split()
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        nn.GRU(5, 4, num_layers=2, bidirectional=True, batch_first=True),
+        nn.LSTM(5, 4, num_layers=3, dropout=0.25, proj_size=2),
+        nn.LSTM(5, 4, bidirectional=True, bias=False),
+        nn.RNN(5, 4, nonlinearity="relu"),
+        nn.RNN(5, 4, num_layers=2),
+    ],
+    ids=str,
+)
+def test_recurrent_has_what_models_read_of_the_module(theirs):
     module = stepnet.torch.Recurrent(*stepnet.from_torch(theirs))
-    for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first"):
+    for name in ATTRIBUTES:
         assert getattr(module, name) == getattr(theirs, name), name
+        assert type(getattr(module, name)) is type(getattr(theirs, name)), name
+    for name, value in theirs.named_parameters():
+        assert isinstance(getattr(module, name), nn.Parameter) and torch.equal(getattr(module, name), value), name
+    for ours, expected in zip(module.all_weights, theirs.all_weights):
+        assert len(ours) == len(expected) and all(map(torch.equal, ours, expected))
+    assert len(module.all_weights) == len(theirs.all_weights)
+    assert not hasattr(module, "weight_ih_l7") and not hasattr(module, "nope")
     module.flatten_parameters()
+    again = pickle.loads(pickle.dumps(module))
+    assert again.mode == theirs.mode and torch.equal(again.weight_hh_l0, theirs.weight_hh_l0)
+
+
+def test_recurrent_of_another_cell_has_no_options_of_layers():
+    module = stepnet.torch.Recurrent(stepnet.cell(ROOT / "examples/cells/lstm.cell", D=5, H=4))
+    assert (module.input_size, module.hidden_size, module.num_layers, module.batch_first) == (5, 4, 1, False)
+    assert not hasattr(module, "mode")
+    with pytest.raises(AttributeError, match="a module of lstm has no dropout: that is of cells that stepnet.layers and from"):
+        module.dropout
+    with pytest.raises(AttributeError):
+        module.dropout = 0.5  # which would change nothing
 
 
 def test_new_modules_draw_numbers_of_their_own():
