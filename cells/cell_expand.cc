@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stepnet/cells/cell_layer.h"
+#include "stepnet/cells/finite_gradients.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/op_builder.h"
 
@@ -37,6 +38,7 @@ class CellExpander {
 
   CellNet Run() {
     CheckCell(source_);
+    repeats_first_ = (options().has_lengths() || options().has_mask()) && !HasFiniteGradients(cell_);
     if (use_.carry) CheckCarry();
     ReadSizes();
     result_.init_net.set_name(cell_.name() + "_init");
@@ -52,10 +54,11 @@ class CellExpander {
   const CellOptions& options() const { return cell_.options(); }
   bool is_bidirectional() const { return options().direction() == CellOptions::BIDIRECTIONAL; }
 
-  // Whether a step of a layer needs nothing of the one below but its own step, so that both can be in one step net.
+  // Whether a step of a layer needs nothing of the one below but its own step, so that both can be in one step net. A
+  // sum with an input that is computed where it does not count is not what outputs hold there.
   bool joins_layers() const {
     return options().layers() > 1 && options().direction() == CellOptions::FORWARD && cell_.output_size() > 0 &&
-           !cell_.output(0).last();
+           !cell_.output(0).last() && !(repeats_first_ && options().residual());
   }
   bool drops() const { return use_.training && options().dropout() > 0; }
 
@@ -228,6 +231,16 @@ class CellExpander {
     return found->second;
   }
 
+  // With rows in place of those that do not count.
+  std::string Filled(const std::string& blob, const std::string& mask) {
+    const auto [found, is_new] = filled_.emplace(blob, "");
+    if (is_new) {
+      found->second = names_.Unused(use_.scope + blob + "_filled");
+      AddOp(&result_.net, "FillPadding", {blob, mask}, {found->second});
+    }
+    return found->second;
+  }
+
   void WriteLayer(std::int64_t layer) {
     const bool is_last = layer + 1 == options().layers();
     const bool stays_open = joins_layers() && !is_last;
@@ -288,12 +301,21 @@ class CellExpander {
                          .mask = mask_,
                          .names = &names_,
                          .op = &op_,
-                         .adds_top = joins_layers() && layer > 0 && options().residual()};
-    if (!reverse) return context;
-    for (std::string& sequence : context.sequences) sequence = Reversed(sequence);
-    // With lengths, the steps that count come first in either direction.
-    if (options().has_mask()) context.mask = Reversed(mask_);
+                         .adds_top = joins_layers() && layer > 0 && options().residual(),
+                         .repeats_first = repeats_first_};
+    if (reverse) {
+      for (std::string& sequence : context.sequences) sequence = Reversed(sequence);
+      // With lengths, the steps that count come first in either direction.
+      if (options().has_mask()) context.mask = Reversed(mask_);
+    }
+    if (repeats_first_) FillSequences(joins_layers() && layer > 0 ? 1 : 0, &context);
     return context;
+  }
+
+  void FillSequences(int first, LayerContext* context) {
+    for (int i = first; i < cell_.input_size(); ++i) {
+      if (IsRead(cell_, cell_.input(i).name())) context->sequences[i] = Filled(context->sequences[i], context->mask);
+    }
   }
 
   Shape OutputItem(const std::vector<CellLayer>& directions, int k) const {
@@ -463,6 +485,8 @@ class CellExpander {
   RecurrentOperator op_;                         // of the layer at hand, or of it and those below
   std::vector<std::function<void()>> finish_;    // what comes behind them
   std::map<std::string, std::string> reversed_;  // sequence → the same from the last step to the first
+  std::map<std::string, std::string> filled_;    // sequence → the same without what does not count
+  bool repeats_first_ = false;                   // LayerContext::repeats_first
   CellNet result_;
 };
 

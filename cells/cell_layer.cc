@@ -51,6 +51,11 @@ std::string OuterName(const CellUse& use, const std::string& input) {
 
 }  // namespace
 
+bool IsRead(const CellDef& cell, const std::string& blob) {
+  return std::ranges::any_of(cell.op(),
+                             [&](const OperatorDef& op) { return std::ranges::count(op.input(), blob) > 0; });
+}
+
 CellLayer::CellLayer(LayerContext context) : context_(std::move(context)), names_(context_.op->names) {
   ChooseBatch(context_.use->batch > 0 ? context_.use->batch : 3);
   NameStep();
@@ -88,7 +93,13 @@ void CellLayer::NameStep() {
     const CellState& state = cell().state(i);
     const std::string previous = names_.Unused(InStep(PreviousOf(state)));
     previous_.push_back(previous);
-    renamed_[PreviousOf(state)] = DropoutOf(i) > 0 ? names_.Unused(previous + "_dropped") : previous;
+    initial_.push_back(context_.names->Unused(context_.prefix + state.name() + "_init"));
+    read_.push_back(previous);
+    if (context_.repeats_first && IsRead(cell(), PreviousOf(state))) {
+      names_.Take(initial_.back());
+      read_.back() = names_.Unused(previous + "_or_init");
+    }
+    renamed_[PreviousOf(state)] = DropoutOf(i) > 0 ? names_.Unused(previous + "_dropped") : read_.back();
     next_.push_back(names_.Unused(InStep(state.name() + "_t")));
     const bool is_updated = ZoneoutOf(i) > 0 || !context_.mask.empty();
     renamed_[state.name()] = is_updated ? names_.Unused(InStep(state.name() + "_new")) : next_.back();
@@ -107,10 +118,11 @@ void CellLayer::NameStep() {
 void CellLayer::WriteStep() {
   context_.op->step.set_name(context_.step_name);
   step_.set_name(context_.step_name);
+  ReadFirstStates();
   for (int i = 0; i < cell().state_size(); ++i) {
     if (DropoutOf(i) == 0) continue;
     const std::string& dropped = renamed_.at(PreviousOf(cell().state(i)));
-    AddOp(&step_, "Dropout", {previous_[i]}, {dropped, names_.Unused(dropped + "_mask")})
+    AddOp(&step_, "Dropout", {read_[i]}, {dropped, names_.Unused(dropped + "_mask")})
         .Float("ratio", DropoutOf(i))
         .Int("same_mask_each_step", 1);
   }
@@ -122,14 +134,29 @@ void CellLayer::WriteStep() {
   for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
 }
 
+// With repeats_first: a state is read as what it starts from in steps that do not count. Then they compute what the
+// first step does, and what is not finite there is so in a step that counts.
+void CellLayer::ReadFirstStates() {
+  std::map<int, std::string> conditions;  // by rank
+  for (int i = 0; i < cell().state_size(); ++i) {
+    if (read_[i] == previous_[i]) continue;
+    std::string& condition = conditions[cell().state(i).shape_size()];
+    if (condition.empty()) {
+      std::vector<std::int64_t> dims;
+      for (int d = 0; d < cell().state(i).shape_size(); ++d) dims.push_back(2 + d);
+      condition = names_.Unused(StrCat(mask_, "_of_", dims.size(), "d"));
+      AddOp(&step_, "ExpandDims", {mask_}, {condition}).Ints("dims", dims);
+    }
+    AddOp(&step_, "Where", {condition, previous_[i], initial_[i]}, {read_[i]});
+  }
+}
+
 // What lies beyond the end of a sequence may be anything, NaN too, of which gradients would be: they multiply by 0.
 void CellLayer::MaskInputs() {
-  if (mask_.empty()) return;
-  std::set<std::string> read;
-  for (const OperatorDef& op : cell().op()) read.insert(op.input().begin(), op.input().end());
+  if (mask_.empty() || context_.repeats_first) return;
   for (int i = 0; i < cell().input_size(); ++i) {
     const std::string& name = cell().input(i).name();
-    if (linked_[i] != context_.op->top && read.contains(name)) renamed_[name] = Masked(linked_[i], DType::kFloat, "");
+    if (linked_[i] != context_.op->top && IsRead(cell(), name)) renamed_[name] = Masked(linked_[i], DType::kFloat, "");
   }
 }
 
@@ -164,14 +191,10 @@ void CellLayer::WriteStateUpdate(int i) {
   const CellState& state = cell().state(i);
   const std::string& computed = renamed_.at(state.name());
   if (computed == next_[i]) return;
-  std::string previous = previous_[i];
-  if (state.window() > 1) {
-    previous = names_.Unused(previous_[i] + "_last");
-    AddRowsFrom(state.window() - 1, previous_[i], previous, 2 + state.shape_size(), &step_);
-  }
   const float zoneout = ZoneoutOf(i);
   std::string updated = computed;
   if (zoneout > 0) {
+    const std::string previous = NewestRow(i, read_[i]);
     std::string change = names_.Unused(InStep(state.name() + "_change"));
     AddOp(&step_, "Sub", {computed, previous}, {change});
     if (context_.use->training) {
@@ -184,7 +207,20 @@ void CellLayer::WriteStateUpdate(int i) {
     updated = mask_.empty() ? next_[i] : names_.Unused(InStep(state.name() + "_zoned"));
     AddOp(&step_, "Add", {previous, part}, {updated});
   }
-  if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
+  if (cell().output_size() > 0 && cell().output(0).blob() == state.name()) computed_ = updated;
+  if (mask_.empty()) return;
+  AddOp(&step_, "Where", {mask_, updated, NewestRow(i, previous_[i])}, {next_[i]}).Int("broadcast_on_rows", 1);
+}
+
+std::string CellLayer::NewestRow(int state, const std::string& rows) {
+  const CellState& def = cell().state(state);
+  if (def.window() == 1) return rows;
+  const auto [newest, is_new] = newest_.emplace(rows, "");
+  if (is_new) {
+    newest->second = names_.Unused(rows + "_last");
+    AddRowsFrom(def.window() - 1, rows, newest->second, 2 + def.shape_size(), &step_);
+  }
+  return newest->second;
 }
 
 // Whether an output can be a state, so that a step sees what it was before: its initial value says what an item is, by
@@ -250,6 +286,7 @@ void CellLayer::WriteOutputs() {
       AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
       blob = expanded;
     }
+    if (k == 0) computed_ = blob;
     const bool is_shown = (is_last || (is_held && !mask_.empty())) && CanBeState(k);
     std::string before;
     if (!mask_.empty()) {
@@ -293,9 +330,9 @@ void CellLayer::WriteParameters(CellNet* result) const {
   }
 }
 
-std::string CellLayer::WriteInitial(int i, CellNet* result) const {
+void CellLayer::WriteInitial(int i, CellNet* result) const {
   const CellState& state = cell().state(i);
-  const std::string name = context_.names->Unused(context_.prefix + state.name() + "_init");
+  const std::string& name = initial_[i];
   CellNetInput input{
       .blob = name, .dtype = DType::kFloat, .dims = {state.window(), CellNetInput::kBatch}, .is_state = true};
   const Shape item = StateShape(i);
@@ -303,7 +340,7 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   if (context_.use->HasOuterStates() || state.initial() == "given") {
     result->net.add_external_input(name);
     result->inputs.push_back(std::move(input));
-    return name;
+    return;
   }
   result->starts.push_back(std::move(input));
   if (state.initial() == "learned") result->parameters.push_back(name);
@@ -311,7 +348,6 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   const Shape shape = item.Inserted(0, 1).Inserted(0, state.window());
   const double start = StartOf(state);
   AddFill(name, shape, context_.use->exact_numbers ? start : static_cast<float>(start), &result->init_net);
-  return name;
 }
 
 void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
@@ -340,7 +376,7 @@ void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) 
   ShowOutputs(outputs);
   CarryStates(result);
   op.step.mutable_op()->MergeFrom(step_.op());
-  op.top = output_blobs_.front();
+  op.top = context_.repeats_first ? computed_ : output_blobs_.front();
 }
 
 void CellLayer::WriteStates(CellNet* result) {
@@ -349,7 +385,8 @@ void CellLayer::WriteStates(CellNet* result) {
   for (int i = 0; i < cell().state_size(); ++i) {
     const std::int64_t window = cell().state(i).window();
     states_.push_back(context_.names->UnusedState(context_.prefix + cell().state(i).name() + "_states"));
-    op.states.push_back({.name = states_[i], .initial = op.AddInput(WriteInitial(i, result))});
+    WriteInitial(i, result);
+    op.states.push_back({.name = states_[i], .initial = op.AddInput(initial_[i])});
     if (std::ranges::binary_search(read, previous_[i])) op.AddLink({previous_[i], states_[i], 0, window});
     op.AddLink({next_[i], states_[i], window, 1});
     op.step.add_external_output(next_[i]);

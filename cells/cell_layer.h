@@ -29,6 +29,9 @@ struct LayerContext {
   NameSet* names = nullptr;            // outside
   RecurrentOperator* op = nullptr;     // that it is written into; where that has a `top`, this is the first input
   bool adds_top = false;               // `top` is added to the first output, too
+  // Steps that do not count compute what the first one of their sequence that does computes: `sequences` hold there
+  // what it reads, and states are read as what they start from.
+  bool repeats_first = false;
 };
 
 // The number of the message of that name; -1 for none.
@@ -36,6 +39,9 @@ template <typename Messages>
 int IndexOfName(const Messages& messages, const std::string& name) {
   return IndexOf(messages, name, &Messages::value_type::name);
 }
+
+// Whether an operator of the cell reads the blob.
+bool IsRead(const CellDef& cell, const std::string& blob);
 
 class CellLayer {
  public:
@@ -81,6 +87,8 @@ class CellLayer {
   void WriteStep();
   OperatorDef Resolved(const OperatorDef& def);
   void MaskInputs();
+  void ReadFirstStates();
+  std::string NewestRow(int state, const std::string& rows);
   void WriteStateUpdate(int state);
   bool CanBeState(int k) const;
   [[noreturn]] void ThrowNotCarried(int k) const;
@@ -97,7 +105,7 @@ class CellLayer {
   void CheckBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const;
   [[noreturn]] void ThrowAtOperator(const Error& error) const;
   void WriteParameters(CellNet* result) const;
-  std::string WriteInitial(int state, CellNet* result) const;
+  void WriteInitial(int state, CellNet* result) const;
   void WriteStates(CellNet* result);
   void ShowOutputs(const std::vector<std::string>& outputs);
   void CarryStates(CellNet* result);
@@ -109,7 +117,11 @@ class CellLayer {
   std::vector<std::string> linked_;             // of each input, what the step is given
   std::vector<std::string> previous_;           // of each state, what the step reads
   std::vector<std::string> next_;               // of each state, what the step gives
+  std::vector<std::string> read_;               // of each state, what stands for `previous_` in what the step computes
+  std::vector<std::string> initial_;            // of each state what it starts from, outside
   std::vector<std::string> output_blobs_;       // of each output
+  std::map<std::string, std::string> newest_;   // rows of a state → the last of them
+  std::string computed_;                        // the first output before it is held or zeroed
   std::vector<std::string> rows_;         // of each output what it shows, where that is no state, or not all of it
   std::vector<TensorInfo> output_infos_;  // of each output, as the cell writes it
   std::vector<Shape> output_items_;

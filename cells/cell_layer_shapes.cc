@@ -93,6 +93,7 @@ std::map<std::string, TensorInfo> CellLayer::StepInputs() const {
   }
   for (int i = 0; i < cell().state_size(); ++i) {
     add_rows(CellPart::kState, i, previous_[i], cell().state(i).window(), StateShape(i));
+    if (read_[i] != previous_[i]) add_rows(CellPart::kState, i, initial_[i], cell().state(i).window(), StateShape(i));
   }
   for (int i = 0; i < cell().capture_size(); ++i) {
     add(renamed_.at(cell().capture(i).name()), DType::kFloat, CaptureShape(i));

@@ -35,6 +35,37 @@ def test_gradients_match_differences(cells, random, name):
             numpy.testing.assert_allclose(found[key], expected, rtol=1e-5, atol=1e-7, err_msg=key)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("value", ["Sqrt(ReduceSum(k * k, axes=[-1]))", "k", "Log(k * k + 1)", "Pow(k * k, exponent=0.5)"])
+def test_padding_gives_no_gradients_where_slopes_are_infinite(random, value, dtype):
+    """They are those of the sequences one by one."""
+    text = f"""cell c(x[D]; h[4], p[D]) {{
+      size D = 3
+      param w[4, D]
+      k = (x - p) @ w
+      h = 0.5 * h + (k + 1) / {value}
+      p = x
+      output h
+    }}"""
+    alone = stepnet.cell(text, dtype=dtype)
+    params = alone.init()
+    x, weights = random.normal(size=(5, 4, 3)).astype(dtype), random.normal(size=(5, 4, 4)).astype(dtype)
+    lengths = numpy.array([5, 1, 0, 3])
+    counts = numpy.arange(5)[:, None] < lengths
+    expected = numpy.zeros_like(params["w"])
+    for b, length in enumerate(lengths):
+        _, pullback = alone.vjp(params, x=x[:length, b : b + 1].copy())
+        expected += pullback(h=weights[:length, b : b + 1].copy()).params["w"]
+    x[~counts] = numpy.nan
+    for name, given in (("lengths", lengths), ("mask", counts)):
+        for further in ("", "option beyond_length = held\n"):
+            cell = stepnet.cell(text.replace("output h", f"output h\n option {name} = {name}\n{further}"), dtype=dtype)
+            _, pullback = cell.vjp(params, {"x": x, name: given})
+            gradients = pullback(h=weights * counts[..., None])
+            numpy.testing.assert_allclose(gradients.params["w"], expected, rtol=1e-3 if dtype == "float32" else 1e-10)
+            assert not gradients.inputs["x"][~counts].any()
+
+
 OPTIONS = {
     "both directions, lengths": "option layers = 2\n option direction = bidirectional\n option lengths = lengths",
     "residual, a mask": "option layers = 2\n option residual = true\n option mask = mask",

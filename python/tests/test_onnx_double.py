@@ -65,6 +65,7 @@ NETS = {
     "Size": of("Size", "x"),
     "ReversePackedSegs": of("ReversePackedSegs", "image", "n"),
     "StepMask": of("StepMask", "image", "n"),
+    "FillPadding": of("FillPadding", "x", "c"),
     "WeightedSum": of("WeightedSum", "x", "row0", "z", "row0"),
     "LSTMUnit": of("LSTMUnit", "row", "row", "gates", "n0", "t", outputs=2),
     "GRUUnit": of("GRUUnit", "row", "gates3", "n0", "t"),

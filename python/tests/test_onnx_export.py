@@ -92,6 +92,17 @@ OTHER_CELLS = {
           output sum
           output sum last
         }""",
+    "slopes that may be infinite, and steps that do not count": """
+        cell unit(x[H]; h, k[H]) {
+          size H = 3
+          state k window=2 initial=0.5
+          h = h * 0.5 + x / Sqrt(ReduceSum(k * k, axes=[0]))
+          k = x
+          output h
+          output h last
+          option mask = counts
+          option direction = reverse
+        }""",
     "one number an item": """
         cell numbers(x[]; h[H]) {
           size H = 3

@@ -161,6 +161,9 @@ CASES = [
     ("RangeFill", [], {"shape": [3, 2]}, 1),
     # Sequences.
     ("StepMask", [X, lengths(2, 0, 1)], {}, 1),
+    ("FillPadding", [draw(3, 4, 2), numpy.array([[0, 1, 0, 1], [1, 0, 0, 1], [0, 1, 0, 1]], bool)], {}, 1),
+    ("FillPadding", [draw(2, 2), numpy.zeros((2, 2), bool)], {}, 1),
+    ("FillPadding", [draw(0, 2), numpy.zeros((0, 2), bool)], {}, 1),
     ("ReversePackedSegs", [draw(5, 3, 2), lengths(5, 2, 0)], {}, 1),
     ("ReversePackedSegs", [draw(5, 3)], {}, 1),
     ("SequenceMask", [draw(3, 4), lengths(4, 0, 2)], {"mode": "sequence"}, 1),
@@ -231,6 +234,7 @@ OF_ANY_SIZE = [
     ("ConstantFill", lambda n: [numpy.array([n, 2])], {"value": 1.5, "input_as_shape": 1}, 1, []),
     ("RangeFill", lambda n: [draw(n, 2)], {}, 1, [0]),
     ("StepMask", lambda n: [draw(n, 3, 2), lengths(1, 0, 2)], {}, 1, [0]),
+    ("FillPadding", lambda n: [draw(n, 3, 2), numpy.arange(n)[:, None] >= [0, 1, n]], {}, 1, [0, 0]),
     ("ReversePackedSegs", lambda n: [draw(n, 3, 2), lengths(1, 0, 2)], {}, 1, [0]),
     ("ReversePackedSegs", lambda n: [draw(n, 3)], {}, 1, [0]),
     ("SequenceMask", lambda n: [draw(n, 4), lengths(*range(n))], {"mode": "sequence"}, 1, [0, 0]),

@@ -261,6 +261,17 @@ void AddSequences(CaseList& list) {
       list.Op("ReversePackedSegs").In(batch);
     }
   }
+  for (const DType dtype : {DType::kFloat, DType::kInt64, DType::kBool}) {
+    for (const Shape& shape : {Shape({4, 3, 2}), Shape({2, 5, 1}), Shape({1, 3, 2}), Shape({0, 3}), Shape({2, 0})}) {
+      for (const double above : {-1.0, 0.0, 0.7, 1.0}) {  // of the numbers whose rows count
+        Tensor mask(DType::kBool, Shape({shape[0], shape[1]}));
+        const Tensor chance = Numbers(DType::kDouble, mask.shape(), 8);
+        for (std::int64_t i = 0; i < mask.size(); ++i) mask.data<bool>()[i] = chance.data<double>()[i] > above;
+        list.Op("FillPadding").In(Numbers(dtype, shape, 9)).In(mask);
+        if (dtype == DType::kFloat) list.Op("FillPaddingGradient").In(Numbers(dtype, shape, 9)).In(mask);
+      }
+    }
+  }
   for (const DType dtype : kFloats) {
     for (const int outputs : {1, 2}) {
       const Tensor x = Numbers(dtype, {11, 3}, 7);

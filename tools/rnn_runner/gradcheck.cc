@@ -287,6 +287,10 @@ class Checker {
   // fast.
   Compared Compare(double gradient, std::int64_t i, double scale, double* element) {
     Compared best{.element = i};
+    if (!std::isfinite(gradient)) {
+      best.numeric = Numeric(element, kSteps[0] * std::max(1.0, std::abs(*element)));
+      return best;
+    }
     const auto is_right = [&] {
       return best.error <= FLAGS_tolerance * std::max({scale, std::abs(gradient), best.scale});
     };

@@ -317,6 +317,105 @@ RunFn MakeReverse(const OperatorCall& op) {
   };
 }
 
+// ---- FillPadding
+
+constexpr std::int64_t kNoRow = -1;
+
+// The first row of each sequence that counts.
+struct FindFirstRow {
+  const bool* mask;
+  std::int64_t steps;
+  std::int64_t count;
+  std::int64_t* first;
+
+  __device__ void operator()(std::int64_t b) const {
+    std::int64_t t = 0;
+    while (t < steps && !mask[t * count + b]) ++t;
+    first[b] = t < steps ? t * count + b : kNoRow;
+  }
+};
+
+template <typename T>
+struct FillElement {
+  const bool* mask;
+  const std::int64_t* first;
+  std::int64_t count;
+  std::int64_t row;
+  const T* x;
+  T* y;
+
+  __device__ void operator()(std::int64_t i) const {
+    std::int64_t from = i / row;
+    if (!mask[from]) {
+      from = first[from % count];
+      for (std::int64_t b = 0; from == kNoRow && b < count; ++b) from = first[b];
+    }
+    y[i] = from == kNoRow ? T{} : x[from * row + i % row];
+  }
+};
+
+template <typename T>
+struct FillGradientElement {
+  const bool* mask;
+  const std::int64_t* first;
+  std::int64_t steps;
+  std::int64_t count;
+  std::int64_t row;
+  const T* dy;
+  T* dx;
+
+  // What comes back to the rows of sequence b that do not count.
+  __device__ void AddPadding(std::int64_t b, std::int64_t column, T* sum) const {
+    for (std::int64_t at = b; at < steps * count; at += count) {
+      if (!mask[at]) *sum += dy[at * row + column];
+    }
+  }
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t at = i / row;
+    T sum = mask[at] ? dy[i] : T{};
+    if (mask[at]) {
+      if (first[at % count] == at) AddPadding(at % count, i % row, &sum);
+      std::int64_t of_others = 0;
+      while (first[of_others] == kNoRow) ++of_others;
+      for (std::int64_t b = 0; first[of_others] == at && b < count; ++b) {
+        if (first[b] == kNoRow) AddPadding(b, i % row, &sum);
+      }
+    }
+    dx[i] = sum;
+  }
+};
+
+RunFn MakeFillPaddingGradient(const OperatorCall&) {
+  return [](const OpRun& run) {
+    const TensorView& dy = run.In(0);
+    const bool* const mask = run.In(1).As<bool>();
+    const std::int64_t steps = dy.dim(0), count = dy.dim(1);
+    auto* const first = run.ScratchOf<std::int64_t>(count);
+    ForEach(run, count, FindFirstRow{mask, steps, count, first});
+    ForFloats(dy.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      ForEach(run, dy.size(),
+              FillGradientElement<T>{mask, first, steps, count, dy.shape->SizeFrom(2), dy.As<T>(), run.Out(0).As<T>()});
+    });
+  };
+}
+
+RunFn MakeFillPadding(const OperatorCall&) {
+  return [](const OpRun& run) {
+    const TensorView& x = run.In(0);
+    const bool* const mask = run.In(1).As<bool>();
+    const std::int64_t count = x.dim(1);
+    auto* const first = run.ScratchOf<std::int64_t>(count);
+    ForEach(run, count, FindFirstRow{mask, x.dim(0), count, first});
+    ForBits(x.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      ForEach(run, x.size(),
+              FillElement<T>{mask, first, count, x.shape->SizeFrom(2), static_cast<const T*>(x.data),
+                             static_cast<T*>(run.Out(0).data)});
+    });
+  };
+}
+
 // ---- LengthsRangeFill
 
 struct RangeElement {
@@ -346,6 +445,8 @@ const GpuKernel gather_padding("GatherPadding", {.make = MakeGatherPadding, .che
 const GpuKernel pack("PackRNNSequence", {.make = MakePack(true), .checks_values = true});
 const GpuKernel unpack("UnpackRNNSequence", {.make = MakePack(false), .checks_values = true});
 const GpuKernel reverse("ReversePackedSegs", {.make = MakeReverse, .checks_values = true});
+const GpuKernel fill_padding("FillPadding", {.make = MakeFillPadding});
+const GpuKernel fill_padding_gradient("FillPaddingGradient", {.make = MakeFillPaddingGradient});
 const GpuKernel lengths_range("LengthsRangeFill", {.make = MakeLengthsRange});
 
 }  // namespace

@@ -271,6 +271,32 @@ def step_mask(call: Call) -> Sequence[str]:
     return [call.emit("Less", steps, lengths.name)]
 
 
+@operator("FillPadding")
+def fill_padding(call: Call) -> Sequence[str]:
+    x, mask = call.inputs
+    if x.dtype not in ("float32", "float64", "int32", "int64"):
+        raise Refusal(f"FillPadding of {x.dtype} is not exported: ONNX has no sums of it")
+    graph, dims = call.graph, range(2, x.rank)
+
+    def first(values: str, counts: str, axis: int) -> tuple[str, str]:
+        """The first value along a dimension that counts, as the sum of all with others as 0; and whether there is one."""
+        sizes = graph.ints(1, 1) if axis else call.emit("Concat", graph.ints(1), graph.size(counts, 1), axis=0)
+        behind = call.emit("Expand", graph.scalar(0, "float32"), sizes)  # ArgMax needs something
+        marks = call.emit("Concat", graph.cast(counts, "float32"), behind, axis=axis)
+        numbers = graph.unsqueeze(graph.count(graph.size(counts, axis)), 1 - axis)
+        is_first = call.emit("Equal", numbers, call.emit("ArgMax", marks, axis=axis, keepdims=1))
+        is_first = call.emit("And", counts, is_first)
+        chosen = call.emit("Where", graph.unsqueeze(is_first, *dims), values, call.number(0))
+        number = call.emit("ReduceSum", graph.cast(is_first, "float32"), graph.ints(axis), keepdims=1)
+        value = call.emit("ReduceSum", chosen, graph.ints(axis), keepdims=1)
+        return value, call.emit("Equal", number, graph.scalar(1, "float32"))
+
+    own, has_own = first(x.name, mask.name, 0)
+    of_others, _ = first(own, has_own, 1)
+    filled = call.emit("Where", graph.unsqueeze(has_own, *dims), own, of_others)
+    return [call.emit("Where", graph.unsqueeze(mask.name, *dims), x.name, filled)]
+
+
 @operator("ReversePackedSegs")
 def reverse(call: Call) -> Sequence[str]:
     x = call.names[0]
