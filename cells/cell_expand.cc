@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "stepnet/cells/cell_carry.h"
 #include "stepnet/cells/cell_layer.h"
 #include "stepnet/cells/finite_gradients.h"
-#include "stepnet/core/operator.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -25,13 +25,6 @@ std::string OptionMeant(const std::string& name) {
   return CellOptions::descriptor()->FindFieldByName(name) != nullptr ? name : "";
 }
 
-// Units that have an input of that name compare it with lengths alone, which are those of a part.
-bool ReadsStep(const OperatorDef& op) {
-  const OperatorSchema* const schema = FindOperator(op.type());
-  const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
-  return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
-}
-
 class CellExpander {
  public:
   CellExpander(const CellSource& source, const CellUse& use) : source_(source), cell_(source.def), use_(use) {}
@@ -39,7 +32,7 @@ class CellExpander {
   CellNet Run() {
     CheckCell(source_);
     repeats_first_ = (options().has_lengths() || options().has_mask()) && !HasFiniteGradients(cell_);
-    if (use_.carry) CheckCarry();
+    if (use_.carry) CheckCarry(source_);
     ReadSizes();
     result_.init_net.set_name(cell_.name() + "_init");
     result_.net.set_name(cell_.name());
@@ -61,34 +54,6 @@ class CellExpander {
            !cell_.output(0).last() && !(repeats_first_ && options().residual());
   }
   bool drops() const { return use_.training && options().dropout() > 0; }
-
-  // Throws unless sequences can be run in parts.
-  void CheckCarry() const {
-    if (options().direction() != CellOptions::FORWARD) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          source_.Fault(CellPart::kOptions, CellOptions::kDirectionFieldNumber,
-                        StrCat("states can be carried ", "from one part of a sequence to the next only forward")));
-    }
-    for (int i = 0; i < cell_.state_size(); ++i) {
-      if (cell_.state(i).initial() != "learned") continue;
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          source_.Fault(
-              CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
-              StrCat("the initial value of the state \"", cell_.state(i).name(),
-                     "\" is learned, and a state that is carried starts from what it is given: it would not be ",
-                     "learned; write initial=0, or another number, and it starts from that")));
-    }
-    for (int k = 0; k < cell_.op_size(); ++k) {
-      if (!ReadsStep(cell_.op(k))) continue;
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          source_.Fault(CellPart::kOperator, k,
-                        StrCat("states cannot be carried from one part of a sequence to the next, since it reads ",
-                               "timestep, which begins at 0 in each; count steps in a state, as n = n + 1")));
-    }
-  }
 
   void ReadSizes() {
     std::vector<std::string> names;

@@ -196,6 +196,41 @@ def test_a_cell_that_is_carried_runs_a_sequence_in_parts(cells, random):
     numpy.testing.assert_allclose(numpy.concatenate([first.h, second.h]), whole.h, rtol=1e-5, atol=1e-6)
 
 
+def test_rows_of_steps_that_do_not_count_are_not_carried():
+    text = """cell c(x[2]; seen[2]) {
+      state seen window=3
+      y = ReduceSum(seen, axes=[0]) + x
+      seen = x
+      output y
+      option lengths = n
+    }"""
+    stepnet.cell(text)
+    with pytest.raises(stepnet.InvalidArgumentError, match='the state "seen" has window=3, out of which steps that do not count'):
+        stepnet.cell(text, carry=True)
+    for line in ("      option lengths = n\n", "      state seen window=3\n"):
+        stepnet.cell(text.replace(line, ""), carry=True)
+
+
+def test_states_in_the_place_of_a_window_are_carried_with_lengths(random):
+    cell = stepnet.cell(
+        """cell c(x[2]; a, b[2]) {
+      y = 4 * x + 2 * a + b
+      b = a_prev
+      a = x
+      output y
+      option lengths = n
+    }""",
+        carry=True,
+    )
+    x = random.normal(size=(7, 1, 2)).astype("float32")
+    zeros = {name: numpy.zeros((1, 1, 2), "float32") for name in ("a_init", "b_init")}
+    whole = cell({}, x=x, n=numpy.array([7]), **zeros).y
+    padded = numpy.concatenate([x[:3], numpy.full((2, 1, 2), numpy.nan, "float32")])
+    first = cell({}, x=padded, n=numpy.array([3]), **zeros)
+    second = cell({}, x=x[3:], n=numpy.array([4]), a_init=first.a_carried, b_init=first.b_carried)
+    numpy.testing.assert_array_equal(numpy.concatenate([first.y[:3], second.y]), whole)
+
+
 def test_a_text_is_a_cell_too(random):
     cell = stepnet.cell(ACCUMULATE, D=3)
     assert cell.name == "accumulate"

@@ -288,6 +288,17 @@ TEST(CellErrors, OfUses) {
                 "it was there (" +
                     kind + "); make it a state, or carry none");
   }
+  const std::string window = "state h window=3\nparam w[H, D]\nh = Tanh(x @ w + ReduceSum(h, axes=[0]))\noutput h\n";
+  ExpandCell(ParseCell(CellOf(window), "c"), {.carry = true});
+  ExpandCell(ParseCell(CellOf(window + "option lengths = n"), "c"), {.outer_states = true});
+  for (const std::string option : {"option lengths = n", "option mask = m"}) {
+    ExpectError(
+        [&] { ExpandCell(ParseCell(CellOf(window + option), "c"), {.carry = true}); },
+        "invalid argument: c:4:9: the state \"h\" has window=3, out of which steps that do not count push rows, "
+        "too: the next part of a sequence would begin with others than the last that count; make a state of each "
+        "row, as h_2 = h_1_prev; h_1 = …, and read the rows as Concat(h_2_prev, h_1_prev, axis=0)\n"
+        "  4 | state h window=3\n    |         ^");
+  }
 }
 
 TEST(CellErrors, OfACellWithoutAText) {

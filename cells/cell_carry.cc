@@ -1,0 +1,57 @@
+#include "stepnet/cells/cell_carry.h"
+
+#include <algorithm>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// Units that have an input of that name compare it with lengths alone, which are those of a part.
+bool ReadsStep(const OperatorDef& op) {
+  const OperatorSchema* const schema = FindOperator(op.type());
+  const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
+  return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
+}
+
+[[noreturn]] void Refuse(const CellSource& source, CellPart part, int index, const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, source.Fault(part, index, message));
+}
+
+void CheckState(const CellSource& source, int i) {
+  const CellState& state = source.def.state(i);
+  if (state.initial() == "learned") {
+    Refuse(source, CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
+           StrCat("the initial value of the state \"", state.name(),
+                  "\" is learned, and a state that is carried starts from what it is given: it would not be ",
+                  "learned; write initial=0, or another number, and it starts from that"));
+  }
+  const CellOptions& options = source.def.options();
+  if (state.window() == 1 || !(options.has_lengths() || options.has_mask())) return;
+  const std::string name = state.name();
+  Refuse(source, CellPart::kStateOption, StateOption(i, CellState::kWindowFieldNumber),
+         StrCat("the state \"", name, "\" has window=", state.window(),
+                ", out of which steps that do not count push rows, too: the next part of a sequence would begin with ",
+                "others than the last that count; make a state of each row, as ", name, "_2 = ", name, "_1_prev; ",
+                name, "_1 = …, and read the rows as Concat(", name, "_2_prev, ", name, "_1_prev, axis=0)"));
+}
+
+}  // namespace
+
+void CheckCarry(const CellSource& source) {
+  const CellDef& cell = source.def;
+  if (cell.options().direction() != CellOptions::FORWARD) {
+    Refuse(source, CellPart::kOptions, CellOptions::kDirectionFieldNumber,
+           "states can be carried from one part of a sequence to the next only forward");
+  }
+  for (int i = 0; i < cell.state_size(); ++i) CheckState(source, i);
+  for (int k = 0; k < cell.op_size(); ++k) {
+    if (!ReadsStep(cell.op(k))) continue;
+    Refuse(source, CellPart::kOperator, k,
+           "states cannot be carried from one part of a sequence to the next, since it reads timestep, which begins at "
+           "0 in each; count steps in a state, as n = n + 1");
+  }
+}
+
+}  // namespace stepnet
