@@ -139,6 +139,12 @@ nb::object StrOf(std::string_view text) {
   return made;
 }
 
+nb::list ListOf(const std::vector<std::string>& texts) {
+  nb::list made;
+  for (const std::string& text : texts) made.append(StrOf(text));
+  return made;
+}
+
 std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \"", role.name, "\""); }
 
 LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {

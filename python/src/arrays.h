@@ -20,6 +20,7 @@ std::string ReprOf(nanobind::handle object);
 
 // A str; bytes that are no UTF-8, which files may hold, as escapes.
 nanobind::object StrOf(std::string_view text);
+nanobind::list ListOf(const std::vector<std::string>& texts);
 
 // What an array is given as, for messages: an input "x", a parameter "w".
 struct ArrayRole {

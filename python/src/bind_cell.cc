@@ -126,6 +126,7 @@ void BindCell(nb::module_& module) {
       .def_prop_ro("name", [](const Cell& cell) { return StrOf(cell.name()); })
       .def_prop_ro("doc", [](const Cell& cell) { return StrOf(cell.doc()); })
       .def_prop_ro("text", [](const Cell& cell) { return StrOf(cell.text()); })
+      .def_prop_ro("warnings", [](const Cell& cell) { return ListOf(cell.warnings()); })
       .def_prop_ro("outputs", &Cell::outputs)
       .def("whole_outputs", &Cell::WholeOutputs)
       .def("arguments", &Arguments)

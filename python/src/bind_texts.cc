@@ -49,9 +49,11 @@ void CheckUseOfNet(const CellUse& use, bool is_text, const std::string& path) {
                                 : StrCat(net, ", and sizes are of cells: leave ", use.sizes.begin()->first, " out"));
 }
 
-// Everything that is wrong with a cell or a net; what cannot be read is one problem.
-nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
+// Everything that is wrong with a cell or a net, where what cannot be read is one problem; and what is said of it in
+// warnings.
+nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
   const CellUse use{.sizes = SizesOf(sizes)};
+  std::vector<std::string> warnings;
   const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
     const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
     const std::string what = is_text ? "<text>" : text_or_path;
@@ -60,7 +62,9 @@ nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& si
     try {
       NetDef net;
       if (IsCell(content, what)) {
-        net = ExpandCell(ParseCell(content, what), use).net;
+        const CellSource cell = ParseCell(content, what);
+        net = ExpandCell(cell, use).net;
+        warnings = WarningsOf(cell);
       } else {
         ParseMessage(content, what, &net);
         is_net = true;
@@ -73,9 +77,7 @@ nb::list Check(const std::string& text_or_path, bool is_text, const nb::dict& si
     if (is_net) CheckUseOfNet(use, is_text, text_or_path);
     return found;
   });
-  nb::list texts;
-  for (const std::string& problem : problems) texts.append(StrOf(problem));
-  return texts;
+  return nb::make_tuple(ListOf(problems), ListOf(warnings));
 }
 
 NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {

@@ -59,6 +59,7 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
     : name_(source.def.name()),
       doc_(source.def.doc()),
       text_(LooksLikeText(source.text) ? source.text : PrintMessageText(source.def)),
+      warnings_(WarningsOf(source)),
       net_(ExpandCell(source, WithNumbers(use, in_double))),
       options_(options) {
   CheckBlobNames(net_.net);

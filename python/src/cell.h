@@ -42,6 +42,7 @@ class Cell {
   std::vector<int> WholeOutputs() const;
   bool draws() const { return draws_; }              // whether calls draw random numbers
   const std::string& text() const { return text_; }  // as it was read; where it was bytes, what they say
+  const std::vector<std::string>& warnings() const { return warnings_; }  // WarningsOf the cell
 
   // The parameters that init_net draws for a seed, by name.
   std::map<std::string, Tensor> Init(std::uint64_t seed) const;
@@ -84,6 +85,7 @@ class Cell {
   std::string name_;
   std::string doc_;
   std::string text_;
+  std::vector<std::string> warnings_;
   CellNet net_;
   RunOptions options_;
   bool draws_ = false;

@@ -26,22 +26,16 @@ DType DTypeOfNumpyName(const std::string& name) {
 }
 
 template <typename T>
-nb::object ListOf(const std::vector<T>& values) {
+nb::object NumbersOf(const std::vector<T>& values) {
   return nb::cast(values);
-}
-
-nb::object ListOf(const std::vector<std::string>& texts) {
-  nb::list list;
-  for (const std::string& text : texts) list.append(StrOf(text));
-  return list;
 }
 
 nb::object AnyOf(const ArgumentValue& value) {
   if (value.f) return nb::cast(*value.f);
   if (value.i) return nb::cast(*value.i);
   if (value.s) return StrOf(*value.s);
-  if (!value.floats.empty()) return ListOf(value.floats);
-  if (!value.ints.empty()) return ListOf(value.ints);
+  if (!value.floats.empty()) return NumbersOf(value.floats);
+  if (!value.ints.empty()) return NumbersOf(value.ints);
   return ListOf(value.strings);
 }
 
@@ -52,8 +46,8 @@ nb::object ArgumentOf(const OperatorCall& call, const std::string& name, const A
     case ArgumentType::kInt: return nb::cast(value.i.value_or(0));
     case ArgumentType::kBool: return nb::cast(value.i.value_or(0) != 0);
     case ArgumentType::kString: return StrOf(value.s.value_or(""));
-    case ArgumentType::kFloats: return ListOf(value.floats);
-    case ArgumentType::kInts: return ListOf(value.ints);
+    case ArgumentType::kFloats: return NumbersOf(value.floats);
+    case ArgumentType::kInts: return NumbersOf(value.ints);
     case ArgumentType::kStrings: return ListOf(value.strings);
     case ArgumentType::kNumber:
     case ArgumentType::kAny: return AnyOf(value);

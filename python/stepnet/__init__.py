@@ -21,6 +21,7 @@ from .cell import Argument, Cell, cell
 from .errors import (
     CancelledError,
     CellSyntaxError,
+    CellWarning,
     CopyWarning,
     Error,
     InputOutputError,
@@ -65,6 +66,7 @@ __all__ = [
     "CancelledError",
     "Cell",
     "CellSyntaxError",
+    "CellWarning",
     "CopyWarning",
     "DeviceArray",
     "Error",

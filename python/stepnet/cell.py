@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Iterable, Mapping, NamedTuple
 
 import numpy
 
 from . import _stepnet
-from .errors import InvalidArgumentError, TypeMismatchError
+from .errors import CellWarning, InvalidArgumentError, TypeMismatchError
 from .gradients import (
     Array,
     Gradients,
@@ -314,8 +315,12 @@ def cell(
     Raises:
         CellSyntaxError: with the line and column of the mistake.
         InvalidArgumentError: for sizes that the cell does not have, or that have no value.
+
+    Warns:
+        CellWarning: of what is most likely a mistake: operators that mix the sequences of a batch, since no dimension is
+            said, and those of which nothing is read.
     """
-    return Cell(
+    made = Cell(
         source,
         {
             "sizes": all_sizes(sizes, named_sizes),
@@ -329,3 +334,6 @@ def cell(
             "seed": seed,
         },
     )
+    for text in made._cell.warnings:
+        warnings.warn(text, CellWarning, stacklevel=2)
+    return made

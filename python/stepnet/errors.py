@@ -83,6 +83,10 @@ class CopyWarning(UserWarning):
     """An array was copied, since StepNet reads contiguous memory alone."""
 
 
+class CellWarning(UserWarning):
+    """What a cell says is allowed, and most likely a mistake, as a sum over the sequences of the batch."""
+
+
 _CLASSES = {
     each.code: each
     for each in (

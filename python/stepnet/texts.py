@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from typing import Any, Iterable, Iterator, Mapping, Union, overload
 
 import numpy
 
 from . import _stepnet
 from .cell import Cell, cell, with_meant
-from .errors import InvalidArgumentError, TypeMismatchError, with_numpy_names
+from .errors import CellWarning, InvalidArgumentError, TypeMismatchError, with_numpy_names
 from .gradients import Array
 from .net import Net
 from .source import Source, all_sizes, kind_of, path_of, refuse_onnx, text_or_path
@@ -54,10 +55,15 @@ def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_s
         InputOutputError: for a file that cannot be read.
         InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text;
             sizes of a net.
+
+    Warns:
+        CellWarning: as :func:`cell` does.
     """
     described = _described(source, all_sizes(sizes, named_sizes))[:3]
     with _meaning(described[2], ("sizes",)):
-        problems = _stepnet.check(*described)
+        problems, doubts = _stepnet.check(*described)
+    for text in doubts:
+        warnings.warn(text, CellWarning, stacklevel=2)
     return [with_numpy_names(problem) for problem in problems]
 
 

@@ -1,4 +1,6 @@
 import json
+import pickle
+import warnings
 
 import numpy
 import pytest
@@ -156,6 +158,34 @@ def test_check_says_what_gives_the_parameters_of_a_net():
     assert len(few) == 2 and not any("parameters" in each for each in few)
     fill = 'op {{ type: "ConstantFill" output: "{}" arg {{ name: "shape" ints: 2 }} }} '
     assert stepnet.load(net, init="\n" + "".join(map(fill.format, ("w", "b", "scale")))).inputs == ("x",)
+
+
+def test_cells_warn_of_what_mixes_the_batch(tmp_path):
+    text = """cell mixed(x[H]; h[H]) {
+      size H = 4
+      h = Tanh(Softmax(x) + h * ReduceMean(x))
+      output h
+    }"""
+    path = tmp_path / "mixed.cell"
+    path.write_text(text)
+    for source, place in ((text, "<text>"), (path, str(path))):
+        for function in (stepnet.cell, stepnet.check):
+            with pytest.warns(stepnet.CellWarning) as warned:
+                function(source)
+            assert [each.filename for each in warned] == [__file__] * 2
+            assert [str(each.message).partition("\n")[0] for each in warned] == [
+                f"{place}:3:16: Softmax has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1",
+                f"{place}:3:33: ReduceMean is over all dimensions where no axes are given, and the batch is one of them; "
+                "over the last one it is axes=[-1]",
+            ]
+    assert issubclass(stepnet.CellWarning, UserWarning)
+    with pytest.warns(stepnet.CellWarning):
+        mixed = stepnet.cell(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pickle.loads(pickle.dumps(mixed.with_options(H=3)))  # it has been said
+        for function in (stepnet.cell, stepnet.check):
+            function(text.replace("Softmax(x)", "Softmax(x, axis=-1)").replace("ReduceMean(x)", "ReduceMean(x, axes=[-1])"))
 
 
 def test_what_is_said_of_cells_is_refused_of_nets(tmp_path):

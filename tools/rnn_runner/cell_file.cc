@@ -206,6 +206,13 @@ AnyMessage ReadNetFile(const std::string& path) {
   return {.kind = MessageKind::kNetDef, .message = std::make_unique<NetDef>(std::move(cell->net))};
 }
 
+void PrintCellWarnings(const std::string& path) {
+  if (LooksLikeMiniDb(path) || !IsCell(ReadFile(path), path)) return;
+  for (const std::string& warning : WarningsOf(ReadCell(path))) {
+    std::cerr << Printable("warning: " + warning) << "\n";
+  }
+}
+
 Model CellModel(const CellNet& cell) {
   Model model{.init_net = cell.init_net, .net = cell.net, .parameters = {}, .inputs = {}, .outputs = cell.outputs};
   for (const CellNetInput& input : cell.inputs) model.inputs.push_back(input.blob);

@@ -34,6 +34,9 @@ AnyMessage ReadNetFile(const std::string& path);
 // Messages name the batch of `fed`, where the cell's first input is among them. What it throws names the file.
 std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use = {}, const NamedTensors& fed = {});
 
+// Prints WarningsOf the cell in `path`, where it holds one, on standard error.
+void PrintCellWarnings(const std::string& path);
+
 Model CellModel(const CellNet& cell);
 
 // LoadParameters for --init_net. Throws kInvalidArgument, too, for what fills no parameters: a cell, and a net that

@@ -96,12 +96,6 @@ std::map<std::string, TensorInfo> GivenToCell(const CellNet& cell, const NamedTe
   return given;
 }
 
-void PrintWarnings(const std::string& path) {
-  for (const std::string& warning : WarningsOf(ReadCell(path))) {
-    std::cerr << Printable("warning: " + warning) << "\n";
-  }
-}
-
 // Operators, or parts of them, that are meant for another device and run on the CPU.
 void PrintFallbacks(const NetDef& net, const std::string& where, const RunOptions& options) {
   const DecomposedNet parts = Decomposed(std::make_shared<NetDef>(net), NetUse::kInference);
@@ -126,7 +120,7 @@ int Check(const std::vector<std::string>& operands) {
   const std::optional<CellNet> cell = ExpandCellFile(path, {}, fed);
   if (cell) {
     if (!FLAGS_init_net.empty()) CheckCellParameters(*cell);
-    PrintWarnings(path);
+    PrintCellWarnings(path);
   }
   const AnyMessage file = ReadNetFile(path);
   std::int64_t problems = 0;

@@ -440,6 +440,7 @@ int Gradcheck(const std::vector<std::string>&) {
       {.also_read = weights, .lengths = MadeUpLengths::kRandom, .draws = FLAGS_samples > 0, .becomes_double = true});
   CheckInputs(session.def, *session.workspace);
   CheckAsWritten(session, options);
+  PrintCellWarnings(FLAGS_net);
   TensorMap tensors = DoubleTensors(*session.workspace);
   const Problem problem = MakeProblem(session, tensors, options);
   std::vector<std::string> terms;
