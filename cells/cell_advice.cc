@@ -214,6 +214,16 @@ std::string AdviceOnTypes(const CellDef& cell, int k) {
   return advice;
 }
 
+std::string AdviceOnFill(const OperatorDef& fill, const CellParameter& parameter) {
+  const Argument* const value = FindArgument(fill, "value");
+  if (fill.type() != "ConstantFill" || value == nullptr) return "; " + FillsText();
+  const std::string number = value->has_i() ? StrCat(value->i()) : ShortestText(value->f());
+  return StrCat("; write param ", parameter.name(), "[", Join(parameter.shape(), ", "), "] = ", number,
+                value->has_i() && FindArgument(fill, "dtype") == nullptr
+                    ? StrCat(", or value=", number, ".0: ConstantFill makes int64 of whole numbers")
+                    : "");
+}
+
 std::string FillsText() {
   return "a parameter starts as a number or as UniformFill(min=…, max=…), GaussianFill(mean=…, std=…), XavierFill(), "
          "MSRAFill() or GivenTensorFill(values=[…])";

@@ -42,6 +42,8 @@ std::string AdviceOnAxis(const OperatorDef& op);
 // What to write in place of whole numbers and doubles that operator k is given beside floats: "" where there are none.
 std::string AdviceOnTypes(const CellDef& cell, int k);
 
+// What to write for a fill that makes no floats.
+std::string AdviceOnFill(const OperatorDef& fill, const CellParameter& parameter);
 // What a parameter can start as.
 std::string FillsText();
 // "Clip(…, min=-1, max=1)": numbers that were given without the names of arguments that take them. "" where no argument

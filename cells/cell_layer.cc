@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/core/cancellation.h"
@@ -42,6 +43,15 @@ void ThrowFaultsOf(const OperatorDef& op) {
     faults.push_back(StrCat("`", problem.op_text, "`: ", problem.message));
   }
   if (!faults.empty()) throw Error(ErrorCode::kInvalidArgument, Join(faults, "\n"));
+}
+
+// Throws kTypeMismatch unless the operator gives a parameter floats. A cell of float64 has other doubles of these.
+void CheckFill(const OperatorDef& fill, const CellParameter& parameter) {
+  const OperatorCall call(fill);
+  const DType dtype = call.schema().shapes(ShapeQuery(call, {})).front().dtype;
+  if (dtype == DType::kFloat) return;
+  throw Error(ErrorCode::kTypeMismatch, StrCat("the parameter \"", parameter.name(), "\" would be ", dtype,
+                                               ", and all are float", AdviceOnFill(fill, parameter)));
 }
 
 std::string OuterName(const CellUse& use, const std::string& input) {
@@ -324,6 +334,7 @@ void CellLayer::WriteParameters(CellNet* result) const {
       context_.cell->At(CellPart::kParameter, i, [&] {
         ReplaceSizes(context_.sizes, context_.use->exact_numbers, &fill);
         ThrowFaultsOf(fill);
+        CheckFill(fill, parameter);
       });
     }
     result->parameters.push_back(name);

@@ -231,6 +231,18 @@ def test_states_in_the_place_of_a_window_are_carried_with_lengths(random):
     numpy.testing.assert_array_equal(numpy.concatenate([first.y[:3], second.y]), whole)
 
 
+def test_parameters_are_filled_with_floats():
+    text = "cell c(x[2]; ) {\n param a[2] = {}\n y = x * a\n output y\n}"
+    with pytest.raises(stepnet.TypeMismatchError) as error:
+        stepnet.cell(text.replace("{}", "ConstantFill(value=2)"))
+    assert str(error.value).startswith(
+        'type mismatch: <text>:2:8: the parameter "a" would be int64, and all are float32; write param a[2] = 2, or value=2.0: ConstantFill'
+    )
+    for fill in ("2", "ConstantFill(value=2.0)"):
+        for dtype in ("float32", "float64"):
+            assert stepnet.cell(text.replace("{}", fill), dtype=dtype).init()["a"].tolist() == [2, 2]
+
+
 def test_a_text_is_a_cell_too(random):
     cell = stepnet.cell(ACCUMULATE, D=3)
     assert cell.name == "accumulate"

@@ -301,6 +301,31 @@ TEST(CellErrors, OfUses) {
   }
 }
 
+TEST(CellErrors, OfParametersThatAreNoFloats) {
+  const auto cell = [](const std::string& fill) {
+    return CellOf("param w[H, D]\nparam a[2*H - H] = " + fill + "\nh = Tanh(x @ w) * a + h\noutput h");
+  };
+  const std::string fills = "; " + FillsText();
+  const auto expect = [&](const std::string& fill, const std::string& dtype, const std::string& advice) {
+    ExpectFault(cell(fill),
+                StrCat("type mismatch: c:5:7: the parameter \"a\" would be ", dtype, ", and all are float", advice));
+  };
+  const std::string why = ": ConstantFill makes int64 of whole numbers";
+  expect("ConstantFill(value=2)", "int64", "; write param a[2*H - H] = 2, or value=2.0" + why);
+  expect("ConstantFill(value=H)", "int64", "; write param a[2*H - H] = 3, or value=3.0" + why);
+  expect("ConstantFill(value=2, dtype=2)", "int32", "; write param a[2*H - H] = 2");
+  expect("ConstantFill(value=0.5, dtype=13)", "double", "; write param a[2*H - H] = 0.5");
+  expect("GivenTensorIntFill(values=[1, 2, 3])", "int32", fills);
+  expect("UniformIntFill(min=1, max=3)", "int32", fills);
+  for (const std::string fill : {"ConstantFill(value=2.0)", "ConstantFill(value=2, dtype=1)", "2", "ConstantFill()",
+                                 "GivenTensorFill(values=[1, 2, 3])", "RangeFill()"}) {
+    for (const bool exact : {false, true}) {
+      const CellNet net = ExpandCell(ParseCell(cell(fill), "c"), {.exact_numbers = exact});
+      EXPECT_EQ(net.parameters.size(), 2U);
+    }
+  }
+}
+
 TEST(CellErrors, OfACellWithoutAText) {
   CellSource cell = ParseCell(CellOf(kStep), "c");
   cell.def.mutable_input(0)->set_shape(0, "E");
