@@ -47,13 +47,31 @@ void WarnOfCopy(const ArrayRole& role, const char* why, const char* better) {
       .attr("warn")(StrOf(text), nb::module_::import_("stepnet.errors").attr("CopyWarning"), nb::arg("stacklevel") = 2);
 }
 
+namespace {
+
+// Whether the array, [T, B, …], is a view of a contiguous one [B, T, …].
+bool IsViewOfBatchMajor(nb::handle array) {
+  if (!nb::hasattr(array, "swapaxes")) return false;
+  const nb::object turned = array.attr("swapaxes")(0, 1);
+  if (nb::hasattr(turned, "is_contiguous")) return nb::cast<bool>(turned.attr("is_contiguous")());
+  return nb::hasattr(turned, "flags") && nb::cast<bool>(turned.attr("flags").attr("c_contiguous"));
+}
+
+}  // namespace
+
 Tensor CopyOf(const LentArray& lent, const ArrayRole& role, bool warns) {
   const DType dtype = lent.tensor.dtype();
   if (dtype == DType::kBFloat16) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " is ", lent.why_copied,
                                                     ", and NumPy, which would copy it, has no bfloat16; give a copy"));
   }
-  if (warns) WarnOfCopy(role, lent.why_copied, "give it as numpy.ascontiguousarray makes it");
+  if (warns) {
+    const bool is_batch_major = role.is_time_major && IsViewOfBatchMajor(lent.array);
+    WarnOfCopy(role, lent.why_copied,
+               is_batch_major ? "give it as numpy.ascontiguousarray makes it or, with option batch_major = true in the "
+                                "cell, as [B, T, …], which it is a view of"
+                              : "give it as numpy.ascontiguousarray makes it");
+  }
   const Tensor copy =
       WithMemoryFor(StrCat("a copy of the ", role.kind), role.name, [&] { return Tensor(dtype, lent.tensor.shape()); });
   const nb::module_ numpy = nb::module_::import_("numpy");

@@ -283,7 +283,9 @@ std::vector<Tensor> Cell::TakeArguments(const Given& given, const ArrayPlace& pl
   CheckArguments(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (lent[i].why_copied == nullptr) continue;
-    tensors[i] = Contiguous(lent[i], {KindOf(arguments_[i]), arguments_[i].input.blob}, place);
+    const CellNetInput& input = arguments_[i].input;
+    const bool is_time_major = !input.dims.empty() && input.dims[0] == CellNetInput::kSteps;
+    tensors[i] = Contiguous(lent[i], {KindOf(arguments_[i]), input.blob, is_time_major}, place);
   }
   return tensors;
 }

@@ -43,6 +43,9 @@ class _Called(torch.nn.Module, Generic[_Gives]):
         ) -> _Gives: ...
 
 
+_BATCH_MAJOR = "or, with option batch_major = true in the cell, as [B, T, …], which it is a view of "
+
+
 class Module(_Called[_Gives]):
     """A cell with its parameters, to be trained with other modules.
 
@@ -252,9 +255,11 @@ class Module(_Called[_Gives]):
             if given.is_contiguous():
                 continue
             self._has_warned = True
+            is_sequence = any(each.name == name and each.shape.startswith("[T, B") for each in self.cell.inputs)
+            is_batch_major = is_sequence and given.transpose(0, 1).is_contiguous()
             warnings.warn(
                 f"the input {name!r} of {self.cell.name} is not contiguous and is copied; give it as contiguous() makes it "
-                "(said once for this module)",
+                f"{_BATCH_MAJOR if is_batch_major else ''}(said once for this module)",
                 errors.CopyWarning,
                 stacklevel=5,  # behind the calls of torch.nn.Module
             )

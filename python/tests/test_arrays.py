@@ -78,6 +78,23 @@ def test_what_is_not_contiguous_is_copied_with_a_warning(lstm):
             lstm(params, x=others["strided"])
 
 
+def test_sequences_that_lie_batch_first_are_told_of_the_option(lstm):
+    params, x = lstm.init(), input_of()
+    turned = numpy.ascontiguousarray(x.swapaxes(0, 1))
+    option = r"or, with option batch_major = true in the cell, as \[B, T, …\], which it is a view of$"
+    with pytest.warns(stepnet.CopyWarning, match=option):
+        expected = lstm(params, x=turned.swapaxes(0, 1)).h
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batch_major = stepnet.cell(lstm.text.replace("output h\n", "output h\n  option batch_major = true\n", 1), D=5, H=4)
+        assert numpy.array_equal(batch_major(params, x=turned).h.swapaxes(0, 1), expected)
+    with pytest.warns(stepnet.CopyWarning, match="as numpy.ascontiguousarray makes it$"):
+        batch_major(params, x=x.swapaxes(0, 1))
+    w = numpy.asfortranarray(params["w"])  # no sequence
+    with pytest.warns(stepnet.CopyWarning, match="as numpy.ascontiguousarray makes it$"):
+        lstm({**params, "w": w}, x=x)
+
+
 def test_what_is_not_aligned_is_copied_with_a_warning(lstm):
     params, x = lstm.init(), input_of()
     bytes_of = numpy.zeros(x.nbytes + 1, "uint8")

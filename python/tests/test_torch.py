@@ -236,6 +236,7 @@ def test_tensors_that_are_not_contiguous_are_no_trouble(module):
     with pytest.warns(stepnet.CopyWarning, match="the input 'x' of lstm is not contiguous and is copied") as warned:
         numpy.testing.assert_allclose(module(x).h.detach().numpy(), reference, rtol=1e-4, atol=1e-5)
     assert [each.filename for each in warned] == [__file__]
+    assert "or, with option batch_major = true in the cell, as [B, T, …], which it is a view of (" in str(warned[0].message)
     module(x).h.transpose(0, 1).sum().backward()
     assert module.w.grad is not None
 
@@ -254,6 +255,12 @@ def test_copies_of_a_module_are_limited(module, set_max_memory):
         h.sum().backward()
     set_max_memory(limit)
     assert torch.equal(module(x).h, module(x.contiguous()).h)
+
+
+def test_what_lies_otherwise_is_not_told_of_batch_major(module):
+    strided = torch.randn(8, 2, 5)[::2]
+    with pytest.warns(stepnet.CopyWarning, match=r"as contiguous\(\) makes it \(said once"):
+        module(strided)
 
 
 def test_a_module_in_the_place_of_layers_says_once_what_it_copies():
