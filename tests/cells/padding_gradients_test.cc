@@ -212,7 +212,7 @@ TEST(PaddingGradients, AreMadeFiniteWhereTheyMayBeInfinite) {
   EXPECT_TRUE(HasType(ExpandCell(Cell(kOfInput, kLengths)).net, "FillPadding"));
   EXPECT_FALSE(HasType(ExpandCell(Cell(kOfInput, "")).net, "FillPadding"));
   for (const std::string& name : ExampleCells()) {
-    EXPECT_EQ(HasFiniteGradients(ReadExampleCell(name).def), name != "slstm") << name;
+    EXPECT_EQ(HasFiniteGradients(ReadExampleCell(name).def), name != "slstm" && name != "delta_net") << name;
   }
   const auto is_finite = [](const std::string& value) {
     return HasFiniteGradients(
