@@ -19,6 +19,15 @@ std::string Described(const Tensor& given, DTypeText dtype_text) {
   return given.device().IsHost() ? text : StrCat(text, " on ", given.device());
 }
 
+// "; [1, 1, 16] or [16] is one for all of the batch": shapes of initial states that are repeated over the batch.
+std::string OneForAllText(const CellNetInput& input) {
+  std::vector<std::int64_t> dims = input.dims;
+  std::ranges::replace(dims, CellNetInput::kBatch, 1);
+  const bool has_short_form = dims.size() == 3 && dims[0] == 1;
+  return StrCat("; [", Join(dims, ", "), "]", has_short_form ? StrCat(" or [", dims[2], "]") : "",
+                " is one for all of the batch");
+}
+
 // Where steps and batch are taken for each other, a shape would fit the other way round.
 std::string ExchangedHint(std::int64_t steps, std::int64_t batch) {
   return StrCat("; it would fit ", Count(batch, "step"), " and a batch of ", steps,
@@ -57,7 +66,8 @@ void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t
   if (fits && (rows == 1 || rows == batch)) return;
   throw Error(ErrorCode::kShapeMismatch,
               StrCat("the initial state ", Quoted(input.blob), " is ", Described(given, dtype_text), "; it must be ",
-                     ExpectedShapeText(input, steps, batch), fits && rows == steps ? ExchangedHint(steps, batch) : ""));
+                     ExpectedShapeText(input, steps, batch), OneForAllText(input),
+                     fits && rows == steps ? ExchangedHint(steps, batch) : ""));
 }
 
 void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch,

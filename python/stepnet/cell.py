@@ -166,7 +166,8 @@ class Cell:
                 to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
-            The outputs, which are read-only on the host, since the gradients are computed from them; and a
+            The outputs, which are read-only on the host, since the gradients are computed from them: what is written to them
+            in other ways, as through ``torch.from_dlpack``, changes gradients, and nobody notices. And a
             :class:`Pullback`, which keeps the memory of the run for as long as there is one. It gives each gradient in the
             shape of what it is by.
         """

@@ -173,8 +173,8 @@ class Net:
                 to what the pullback is given; ``"write"`` is what becomes of the others.
 
         Returns:
-            The outputs, which are read-only on the host, since the gradients are computed from them; and a
-            :class:`Pullback`, which gives each gradient in the shape of what it is by.
+            The outputs, which are read-only on the host, since the gradients are computed from them (see :meth:`Cell.vjp`);
+            and a :class:`Pullback`, which gives each gradient in the shape of what it is by.
 
         Raises:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.

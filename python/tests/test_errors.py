@@ -129,7 +129,7 @@ def test_a_wrong_shape_is_named_with_the_one_that_it_must_be(lstm):
     refuses(
         lambda: lstm(params, x=X, h_init=numpy.zeros((1, 2, 4), "float32")),
         stepnet.ShapeMismatchError,
-        'the initial state "h_init" is float32 [1, 2, 4]; it must be [1, B, 4], of a batch of 3',
+        'the initial state "h_init" is float32 [1, 2, 4]; it must be [1, B, 4], of a batch of 3; [1, 1, 4] or [4] is one for all of the batch',
     )
     with pytest.raises(stepnet.ShapeMismatchError, match="has 9 dimensions; tensors have at most 8"):
         lstm(params, x=numpy.zeros((1,) * 9, "float32"))
@@ -144,7 +144,7 @@ def test_the_rank_of_what_a_matrix_starts_from_is_looked_at_first(shape, batch):
     refuses(
         lambda: cell({}, x=x, s_init=numpy.zeros(shape, "float32")),
         stepnet.ShapeMismatchError,
-        f'the initial state "s_init" is float32 {list(shape)}; it must be [1, B, 8, 4], of a batch of {batch}',
+        f'the initial state "s_init" is float32 {list(shape)}; it must be [1, B, 8, 4], of a batch of {batch}; [1, 1, 8, 4] is one for all of the batch',
     )
 
 

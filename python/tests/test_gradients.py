@@ -339,3 +339,18 @@ def test_a_region_grows_from_its_first_operator(cells):
     x = numpy.zeros((2, 32, 3), "float32")
     outputs, pullback = cell.vjp(cell.init(), x=x)
     assert numpy.isfinite(pullback(**{name: numpy.ones_like(each) for name, each in zip(outputs._fields, outputs)}).inputs["x"]).all()
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (3, 4), (1, 1, 4), (1, 3, 4)], ids=str)
+def test_a_state_starts_from_one_for_all_or_one_for_each(lstm, shape, random):
+    """And its gradient has the shape that it is given in."""
+    x, params = random.normal(size=(2, 3, 5)).astype("float32"), lstm.init(seed=1)
+    start = random.normal(size=shape).astype("float32")
+    whole = numpy.ascontiguousarray(numpy.broadcast_to(start, (1, 3, 4)))
+    expected, by_whole = lstm.value_and_grad(params, "h", x=x, h_init=whole)
+    value, gradients = lstm.value_and_grad(params, "h", x=x, h_init=start)
+    assert value == pytest.approx(expected, rel=1e-6)
+    gradient = by_whole.inputs["h_init"]
+    if len(shape) == 1 or shape[-2] == 1:
+        gradient = gradient.sum(axis=1)
+    numpy.testing.assert_allclose(gradients.inputs["h_init"], gradient.reshape(shape), rtol=1e-5)
