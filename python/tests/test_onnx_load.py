@@ -223,6 +223,16 @@ OPERATORS = [
     ("Conv", [draw(2, 4, 7)], {1: draw(6, 2, 3), 2: draw(6)}, {"group": 2, "pads": [2, 1], "strides": [2]}),
     ("Conv", [draw(2, 4, 7)], {1: draw(6, 4, 3)}, {"dilations": [2]}),
     ("Conv", [draw(2, 4, 7), draw(6, 4, 3)], {}, {}),
+    *(
+        ("Conv", [draw(2, 4, size, 6)], {1: draw(6, 4, 3, 2)}, {"auto_pad": way, "strides": strides})
+        for way in ("SAME_UPPER", "SAME_LOWER", "VALID") for size in (4, 7) for strides in ([1, 1], [2, 3])
+    ),
+    ("Conv", [draw(2, 4, 7)], {1: draw(6, 4, 4)}, {"auto_pad": "SAME_UPPER", "dilations": [1]}),
+    ("Gemm", [draw(2, 3)], {1: draw(3, 4)}, {"alpha": 0.5, "beta": 0.25}),
+    *(
+        (kind, [draw(3, 4, 5, dtype="int64").astype("float32")], {}, {"select_last_index": 1, "axis": axis, "keepdims": keep})
+        for kind in ("ArgMax", "ArgMin") for axis in (0, -1, 1) for keep in (0, 1)
+    ),
     ("Swish", [X], {}, {}),
     ("Swish", [X], {}, {"alpha": 0.5}),
     ("Mod", [X], {1: numpy.float32(2)}, {"fmod": 1}),
@@ -261,6 +271,36 @@ IDS = [f"{i} {o[0]}" for i, o in enumerate(OPERATORS)]
 @pytest.mark.parametrize("op_type, given, constants, attributes", OPERATORS, ids=IDS)
 def test_operators_are_those_of_onnxruntime(op_type, given, constants, attributes, tmp_path):
     expect_as_runtime(*of_operator(op_type, given, constants, attributes), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32"])
+def test_the_least_elements(dtype, tmp_path):
+    shape = (7,) if dtype.startswith("int") else (3, 7)
+    x = draw(*shape, dtype="int64").astype(dtype)  # with equal ones, of which the first are taken
+    if dtype.startswith("int"):
+        x[2], x[4] = numpy.iinfo(dtype).max, numpy.iinfo(dtype).min
+    node = helper.make_node("TopK", ["x", "k"], ["values", "indices"], axis=-1, largest=0)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    model = model_of([node], {"x": x}, {"values": kind, "indices": TensorProto.INT64}, {"k": ints(4)})
+    expect_as_runtime(model, {"x": x}, tmp_path)
+
+
+def test_empty_tensors_take_the_shape_of_a_file(tmp_path):
+    """Where only the run knows that there are no elements."""
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], allowzero=1)
+    model = model_of([node], {"x": draw(2, 3)}, {"y": TensorProto.FLOAT}, {"shape": ints(3, 0)}, sizes={"x": ["N", 3]})
+    expect_as_runtime(model, {"x": draw(0, 3)}, tmp_path)
+
+
+def test_same_pads_of_any_size_need_a_stride_of_one(tmp_path):
+    for strides in ([1], [2]):
+        node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", strides=strides)
+        model = model_of([node], {"x": draw(2, 4, 7)}, {"y": TensorProto.FLOAT}, {"w": draw(6, 4, 3)}, sizes={"x": [2, 4, "W"]})
+        if strides == [1]:
+            expect_as_runtime(model, {"x": draw(2, 4, 7)}, tmp_path)
+        else:
+            with pytest.raises(stepnet.InvalidNetError, match=r"its strides are \[2\], and not all sizes of its input are known"):
+                loaded(model, tmp_path)
 
 
 def test_operators_of_several_outputs(tmp_path):

@@ -57,7 +57,8 @@ def unsqueeze(n: Node) -> Sequence[str]:
 def reshape(n: Node) -> Sequence[str]:
     shape = n.constant(1) if n.has(1) else numpy.array(n.attribute("shape", []))
     if n.attribute("allowzero", 0) and shape is not None and 0 in shape:
-        if -1 in shape or 0 not in (n.scope.shape(n.tensors[0]) or [0]):
+        sizes = n.scope.shape(n.tensors[0])
+        if -1 in shape or not (sizes is None or None in sizes or 0 in sizes):
             raise Unsupported("a size is 0, and allowzero is 1")
         # As an input 0 means what it says, where there are no elements.
         return n.net.emit_all("Reshape", [n.blob(0), n.fixed(shape.astype("int64"))], 2)[:1]

@@ -7,9 +7,10 @@ is said in https://onnx.ai/onnx/operators, each with what changed from version t
 from __future__ import annotations
 
 import math
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 from .axes import from_front, given_axis, without_repeats
+from .graph import LAST
 from .scope import Node, Unsupported
 
 Function = Callable[[Node], Sequence[str]]
@@ -243,9 +244,10 @@ def gemm(n: Node) -> Sequence[str]:
         y = n.emit("MatMul", a, n.blob(1), trans_b=int(trans_b))
     if n.attribute("alpha", 1.0) != 1:
         y = n.emit("Scale", y, scale=float(n.attribute("alpha")))
+    beta = float(n.attribute("beta", 1.0))
     if not n.has(2):
         return [y]
-    c, beta = n.blob(2), float(n.attribute("beta", 1.0))
+    c = n.blob(2)
     return [n.emit("Add", y, c if beta == 1 else n.emit("Scale", c, scale=beta))]
 
 
@@ -254,18 +256,16 @@ def conv(n: Node) -> Sequence[str]:
     rank = n.rank()
     if rank not in (3, 4):
         raise Unsupported(f"its input has {rank} dimensions; [N, C, W] and [N, C, H, W] are read")
-    if n.attribute("auto_pad", "NOTSET") != "NOTSET":
-        raise Unsupported(f"auto_pad is {n.attribute('auto_pad')!r}; pads are read")
     kernel = n.attribute("kernel_shape") or n.shape(1)[2:]
     if None in kernel:
         raise Unsupported("the size of its kernel is not known")
     count = rank - 2
-    sizes = {
+    sizes: dict[str, Any] = {
         "kernels": kernel,
         "strides": n.attribute("strides") or [1] * count,
         "dilations": n.attribute("dilations") or [1] * count,
     }
-    pads = n.attribute("pads") or [0] * (2 * count)
+    pads = conv_pads(n, count, **sizes)
     inputs = n.blobs()
     if count == 1:  # images of one row
         inputs[:2] = (n.emit("ExpandDims", blob, dims=[2]) for blob in inputs[:2])
@@ -273,6 +273,27 @@ def conv(n: Node) -> Sequence[str]:
         pads = [0, pads[0], 0, pads[1]]
     y = n.emit("Conv", *inputs, **sizes, pads=pads, group=int(n.attribute("group", 1)))
     return [n.emit("Squeeze", y, dims=[2]) if count == 1 else y]
+
+
+def conv_pads(n: Node, count: int, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    """Those before the ``count`` dimensions, then those behind them."""
+    way = n.attribute("auto_pad", "NOTSET")
+    if way in ("NOTSET", "VALID"):
+        given = n.attribute("pads") or []
+        return [*given] if way == "NOTSET" and given else [0] * (2 * count)
+    if way not in ("SAME_UPPER", "SAME_LOWER"):
+        raise Unsupported(f"auto_pad is {way!r}; NOTSET, VALID, SAME_UPPER and SAME_LOWER are read")
+    before, behind = [], []
+    for size, kernel, stride, dilation in zip(n.shape(0)[2:], kernels, strides, dilations):
+        if size is None and stride != 1:
+            raise Unsupported(f"auto_pad is {way!r}, its strides are {list(strides)}, and not all sizes of its input are known")
+        reach = dilation * (kernel - 1) + 1
+        places = 1 if size is None else size  # with a stride of 1 any number lacks as much
+        total = max((-(-places // stride) - 1) * stride + reach - places, 0)
+        less, more = total // 2, total - total // 2
+        before.append(less if way == "SAME_UPPER" else more)
+        behind.append(more if way == "SAME_UPPER" else less)
+    return before + behind
 
 
 @node("BatchNormalization")
@@ -412,9 +433,14 @@ def reduce_prod(n: Node) -> Sequence[str]:
 
 @node("ArgMax", "ArgMin")
 def arg_max(n: Node) -> Sequence[str]:
-    if n.attribute("select_last_index", 0):
-        raise Unsupported("select_last_index is 1; 0 is read")
-    return [n.emit(n.type, n.blob(0), axis=given_axis(n, 0), keepdims=n.attribute("keepdims", 1))]
+    axis, keepdims = given_axis(n, 0), n.attribute("keepdims", 1)
+    if not n.attribute("select_last_index", 0):
+        return [n.emit(n.type, n.blob(0), axis=axis, keepdims=keepdims)]
+    (axis,) = from_front(n, [axis])
+    whole = {"starts": [0] * axis + [LAST], "ends": [LAST] * axis + [-LAST], "steps": [1] * axis + [-1]}
+    from_end = n.emit(n.type, n.emit("Slice", n.blob(0), **whole), axis=axis, keepdims=keepdims)
+    size = n.emit("Squeeze", n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to="int64"), dims=[0])
+    return [n.emit("Sub", n.emit("Sub", size, n.number(1, "int64")), from_end)]
 
 
 def checked_part(n: Node, x: str, blob: str, k: int, axis: int) -> str:

@@ -44,9 +44,8 @@ def sources(n: Node, indices: str, wanted: str) -> tuple[str, str]:
     return n.emit("ReduceSum", at, axes=[0], keepdims=0), n.emit("GT", found, n.number(0, NUMBERS))
 
 
-def sorted_whole(n: Node, k: int | None) -> list[str]:
-    """The ``k`` greatest elements of input 0, or all, from the greatest on, and where they were."""
-    x = n.blob(0)
+def sorted_whole(n: Node, x: str, k: int | None) -> list[str]:
+    """The ``k`` greatest elements of ``x``, or all, from the greatest on, and where they were."""
     numbers, _ = sources(n, places(n, x), numbers_of(n, x))
     order = n.emit("Cast", numbers, to="int64")
     if k is not None:
@@ -69,12 +68,28 @@ def is_size_of(n: Node, name: str, x: str) -> bool:
 
 @node("TopK")
 def top_k(n: Node) -> Sequence[str]:
-    if not n.attribute("largest", 1):
-        raise Unsupported("largest is 0; the greatest are read")
+    if n.attribute("largest", 1):
+        return best_of(n, n.blob(0))
+    values, places = best_of(n, in_other_order(n, n.blob(0)))  # of equal elements the first in both
+    return [in_other_order(n, values), places]
+
+
+def in_other_order(n: Node, x: str) -> str:
+    """Elements of which the greatest is that of the least of ``x``, which has the dtype of input 0. Twice it is ``x``."""
+    dtype = n.dtype()
+    if dtype in ("int32", "int64"):  # whose least number has no negative
+        return n.emit("Sub", n.number(-1, dtype), x)
+    if dtype not in ("float32", "float64"):
+        raise Unsupported(f"largest is 0, of {dtype}; that is read of float32, float64, int32 and int64")
+    return n.emit("Negative", x)
+
+
+def best_of(n: Node, x: str) -> Sequence[str]:
+    """The greatest elements of ``x``, which is as input 0, and where they were."""
     n.attribute("sorted")
     dtype, shape, axis = n.dtype(), n.scope.shape(n.tensors[0]), given_axis(n, -1)
     if shape is not None and len(shape) == 1 and n.has(1) and is_size_of(n, n.tensors[1], n.tensors[0]):
-        return sorted_whole(n, None)
+        return sorted_whole(n, x, None)
     k = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k")
     size = None if shape is None else shape[axis]
     if k is None or k < 1 or (size is not None and k > size):
@@ -83,9 +98,9 @@ def top_k(n: Node) -> Sequence[str]:
     if dtype not in ("float32", "float64"):
         if shape is None or len(shape) != 1 or size is None:
             raise Unsupported(f'its input "{n.tensors[0]}" is {dtype}, of which TopK is read for one dimension of known size')
-        return sorted_whole(n, k)
-    found = n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=axis)
-    return found if size is not None else [checked_part(n, n.blob(0), blob, k, *from_front(n, [axis])) for blob in found]
+        return sorted_whole(n, x, k)
+    found = n.net.emit_all("TopK", [x], 2, k=k, axis=axis)
+    return found if size is not None else [checked_part(n, x, blob, k, *from_front(n, [axis])) for blob in found]
 
 
 @node("ScatterElements")
