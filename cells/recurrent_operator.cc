@@ -39,7 +39,8 @@ void RecurrentOperator::Write(const std::string& record, NetDef* net) {
   OpBuilder op = AddOp(net, "RecurrentNetwork", inputs, outputs);
   op.Net("step_net", step)
       .Strings("recurrent_states", Column(states, &RecurrentState::name))
-      .Ints("initial_recurrent_state_ids", {initial.begin(), initial.end()});
+      .Ints("initial_recurrent_state_ids", {initial.begin(), initial.end()})
+      .Int("private_states", 1);
   op.Strings("link_internal", Column(links, &Link::internal)).Strings("link_external", Column(links, &Link::external));
   op.Ints("link_offset", Column(links, &Link::offset)).Ints("link_window", Column(links, &Link::window));
   op.Strings("alias_src", Column(aliases, &OffsetAlias::source))

@@ -46,7 +46,8 @@ Deltas DeltasOf(const MemoryAccess& earlier, const MemoryAccess& later) {
 // The bytes that `later` of step k + delta shares with `earlier` of step k; 0 where only a run knows.
 std::int64_t SharedBytes(const MemoryAccess& earlier, const MemoryAccess& later, std::int64_t delta) {
   if (earlier.stride != later.stride) return std::min(earlier.bytes, later.bytes);  // one of them sees all rows
-  const std::int64_t begin = later.begin + (later.ring != 0 ? 0 : later.stride * delta);
+  std::int64_t begin = later.begin + later.stride * delta;
+  if (later.ring != 0) begin -= FloorDivide(begin - earlier.begin + later.ring / 2, later.ring) * later.ring;
   const std::int64_t end = std::min(earlier.begin + earlier.bytes, begin + later.bytes);
   return end < kEver ? end - std::max(earlier.begin, begin) : 0;
 }
@@ -138,13 +139,13 @@ class ConflictFinder {
     return access.stride == 0 ? 1 : access.ring / std::abs(access.stride);
   }
 
-  // One byte of each range of bytes that are touched alike: where one begins or ends; of rows that move on, of one row.
+  // One byte of each range of bytes that are touched alike: where one begins or ends; of rows, of one row.
   std::vector<std::int64_t> BytesToLookAt() const {
     std::vector<std::int64_t> bytes;
+    const std::int64_t first = users_.front().access.begin, row = std::abs(users_.front().access.stride);
     for (const User& user : users_) {
-      for (std::int64_t at : {user.access.begin, user.access.begin + user.access.bytes}) {
-        const std::int64_t row = std::abs(user.access.stride);
-        bytes.push_back(MovesOn(user.access) ? at - FloorDivide(at, row) * row : at);
+      for (const std::int64_t at : {user.access.begin, user.access.begin + user.access.bytes}) {
+        bytes.push_back(row != 0 ? at - FloorDivide(at - first, row) * row : at);
       }
     }
     std::ranges::sort(bytes);
@@ -165,13 +166,19 @@ class ConflictFinder {
     for (size_t u = 0; u < users_.size(); ++u) {
       const MemoryAccess& access = users_[u].access;
       const std::int64_t from_begin = byte - access.begin;  // of step 0
-      if (!MovesOn(access)) {
+      const std::int64_t row = std::abs(access.stride);
+      if (row == 0) {
         if (from_begin >= 0 && from_begin < access.bytes) touches.push_back({.step = 0, .user = u});
         continue;
       }
-      // In step k it is from_begin - k * stride, in [0, bytes).
-      const std::int64_t row = std::abs(access.stride);
       const std::int64_t last = FloorDivide(from_begin, row);
+      if (access.ring != 0) {
+        if (from_begin - last * row >= access.bytes) continue;
+        const std::int64_t period = PeriodOf(access), step = access.stride > 0 ? last : -last;
+        touches.push_back({.step = step - FloorDivide(step, period) * period, .user = u});
+        continue;
+      }
+      // In step k it is from_begin - k * stride, in [0, bytes).
       for (std::int64_t k = FloorDivide(from_begin - access.bytes, row) + 1; k <= last; ++k) {
         touches.push_back({.step = access.stride > 0 ? k : -k, .user = u});
       }

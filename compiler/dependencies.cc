@@ -82,9 +82,10 @@ class AccessCollector {
   std::vector<std::vector<MemoryAccess>> accesses_;
 };
 
-// What is touched in `steps` steps, as one access; all of a ring of fewer rows, whichever those steps use.
+// What is touched in `steps` steps, as one access; all of a ring of fewer rows, whichever those steps use, and of one
+// whose rows these may begin in the midst of.
 MemoryAccess OverSteps(MemoryAccess access, std::int64_t steps) {
-  if (access.ring != 0 && access.ring < steps * std::abs(access.stride)) {
+  if (access.ring != 0 && (access.ring < steps * std::abs(access.stride) || access.begin != 0)) {
     access.begin = access.stride = 0;
     access.bytes = std::exchange(access.ring, 0);
     return access;

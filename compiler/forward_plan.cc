@@ -33,6 +33,7 @@ class ForwardPlanMaker {
     NoteShapes();
     NoteStepOutputs();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
+    NoteRings();
     return plan_;
   }
 
@@ -70,6 +71,7 @@ class ForwardPlanMaker {
     all_rows_written_.assign(spec_.states.size(), false);
     BindLinks();
     StartStates();
+    LetStatesTakeTurns();
     ProvideTimestep();
     BindCaptured();
     BindKept();
@@ -130,6 +132,21 @@ class ForwardPlanMaker {
                                .from = {.name = op_.inputs()[layout.initial],
                                         .base = BaseOfInput(layout.initial, &plan_->inputs, &graph_)}});
       if (!all_rows_written_[i]) graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
+    }
+  }
+
+  // Where nobody but who is given the last row sees a state behind the loop, steps may use a few rows in turn.
+  void LetStatesTakeTurns() {
+    const bool are_read =
+        !spec_.private_states || spec_.HasBackwardStep() || !op_.ReadersOf(op_.num_outputs() - 1).empty();
+    if (are_read) return;
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      const std::string& name = spec_.states[i].name;
+      const bool is_shown =
+          IndexOf(op_.outputs(), name) >= 0 || std::ranges::any_of(spec_.aliases, [&](const OffsetAlias& alias) {
+            return alias.source == name && alias.offset != -1;
+          });
+      if (!is_shown && all_rows_written_[i]) graph_.in_turns.insert(static_cast<int>(i));
     }
   }
 
@@ -202,6 +219,13 @@ class ForwardPlanMaker {
     for (const StepOutput& output : spec_.step_outputs) {
       bindings_.outputs.push_back(
           {.blob = output.blob, .name = output.destination, .base = graph_.AddBase(/*is_lent=*/false)});
+    }
+  }
+
+  void NoteRings() {
+    for (const Slot& slot : plan_->steps->slots) {
+      if (slot.storage_class != StorageClass::kLinked || slot.ring_rows == 0) continue;
+      plan_->states[slot.base].ring_rows = slot.ring_rows;
     }
   }
 

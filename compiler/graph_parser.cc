@@ -135,6 +135,7 @@ class GraphParser {
     ParseName(ahead);
     if (!ahead.StartsWith(" at ")) return false;
     RowMove move{.to = ParseRows(line)};
+    if (line.Skip(" in turns")) graph_.in_turns.insert(move.to.base);
     if (line.Skip(" += ")) {
       move.kind = RowMove::Kind::kAdd;
       move.from = ParseSource(line);

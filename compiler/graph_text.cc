@@ -75,7 +75,8 @@ class GraphPrinter {
     std::string text = moves.empty() ? "" : StrCat("  ", title, ":\n");
     for (const RowMove& move : moves) {
       const bool adds = move.kind == RowMove::Kind::kAdd;
-      text += StrCat("  ", RowsText(move.to), adds ? " += " : " = ");
+      text += StrCat("  ", RowsText(move.to), graph_.in_turns.contains(move.to.base) ? " in turns" : "",
+                     adds ? " += " : " = ");
       switch (move.kind) {
         case RowMove::Kind::kCopy:
         case RowMove::Kind::kAdd: text += RowsText(move.from) + LentText(move.from.base); break;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stepnet/compiler/node_order.h"
+#include "stepnet/compiler/rows_in_turn.h"
 
 namespace stepnet {
 namespace {
@@ -141,6 +142,7 @@ class Placer {
         all_kept_(all_kept),
         plan_(*plan),
         rooms_(RoomsOf(graph)),
+        rows_in_turn_(all_kept ? std::map<int, std::int64_t>() : RowsInTurn(graph, ring_rows)),
         row_of_(graph.homes.size(), -1),
         is_single_row_(graph.homes.size(), ring_rows == 1) {
     ShareRows();
@@ -257,7 +259,7 @@ class Placer {
     const Home& home = graph_.homes[h];
     const Room& room = rooms_[h];
     switch (home.kind) {
-      case Home::Kind::kOutside: return home.slot;
+      case Home::Kind::kOutside: return SlotOutside(home.slot);
       case Home::Kind::kDynamic: return BlobSlot(home, room);
       case Home::Kind::kLocal: return {.blob = room.blob, .storage_class = StorageClass::kLocal};
       case Home::Kind::kOnce:
@@ -281,6 +283,12 @@ class Placer {
             .base = AddPiece(room.bytes, /*rows=*/0, is_temporary),
             .row_bytes = room.bytes,
             .bytes = room.bytes};
+  }
+
+  Slot SlotOutside(Slot slot) const {
+    const auto in_turn = rows_in_turn_.find(slot.base);
+    if (in_turn != rows_in_turn_.end()) slot.ring_rows = in_turn->second;
+    return slot;
   }
 
   Slot BlobSlot(const Home& home, const Room& room) {
@@ -336,7 +344,8 @@ class Placer {
   const bool all_kept_;
   StepPlan& plan_;
   const std::vector<Room> rooms_;
-  std::vector<int> row_of_;  // by home
+  const std::map<int, std::int64_t> rows_in_turn_;  // by base
+  std::vector<int> row_of_;                         // by home
   std::vector<std::int64_t> bytes_of_row_;
   std::vector<bool> is_single_row_;  // there are no more rows than homes
   std::vector<int> base_of_row_;

@@ -16,7 +16,8 @@ struct BlockBounds {
 
 // Adds a slot for each home to the plan, in their order, with the arena and the lists of blobs that they need. A home
 // has room for the largest of its values. Temporaries have `ring_rows` rows, which steps use in turn, or with
-// `all_kept` one for each step as those that are kept; what is passed has as many as a block has steps. Those of a
+// `all_kept` one for each step as those that are kept; what is passed has as many as a block has steps. Memory outside
+// that steps may use in turn becomes a ring, where that is enough (rows_in_turn.h), but not with `all_kept`. Those of a
 // stage that are never there at the same time share memory: where steps run one after the other, by the order of the
 // nodes; otherwise by who waits for whom in any case, and only those on a cycle of steps, so that sharing orders
 // nothing.

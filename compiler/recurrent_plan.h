@@ -2,6 +2,7 @@
 // memory that links show.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,17 @@ struct StateLayout {
   DType dtype = DType::kFloat;
   Shape row;                     // of one step: [B, …]
   std::int64_t num_initial = 1;  // L
+  std::int64_t ring_rows = 0;    // of which steps use so many rows in turn; 0: there are T + L
+
+  // How many rows there are in a run of so many steps, and which of them the last one is.
+  std::int64_t NumRows(std::int64_t num_steps) const {
+    const std::int64_t rows = num_steps + num_initial;
+    return ring_rows > 0 ? std::min(rows, ring_rows) : rows;
+  }
+  std::int64_t LastRow(std::int64_t num_steps) const {
+    const std::int64_t last = num_steps + num_initial - 1;
+    return ring_rows > 0 ? last % ring_rows : last;
+  }
 };
 
 // A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.

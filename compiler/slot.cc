@@ -27,9 +27,9 @@ bool ShareBytes(const Slot& a, const Slot& b) {
 std::string AddressText(const Slot& slot) {
   const bool is_same_in_all_steps = slot.row_bytes == 0 && slot.storage_class != StorageClass::kLinked;
   if (is_same_in_all_steps) return StrCat(slot.base);
-  const std::string row = slot.ring_rows > 0 ? StrCat("(t % ", slot.ring_rows, ")")
-                          : slot.offset != 0 ? StrCat("(t", slot.offset < 0 ? " - " : " + ", std::abs(slot.offset), ")")
-                                             : "t";
+  const std::string step =
+      slot.offset != 0 ? StrCat("(t", slot.offset < 0 ? " - " : " + ", std::abs(slot.offset), ")") : "t";
+  const std::string row = slot.ring_rows > 0 ? StrCat("(", step, " % ", slot.ring_rows, ")") : step;
   return StrCat(slot.base, "[", slot.row_bytes, " * ", row, "]");
 }
 

@@ -116,7 +116,10 @@ struct StepGraph {
   const Target* target = &kCpuTarget;
   int num_bases = 0;        // of memory outside
   std::set<int> lent = {};  // bases that the caller owns: they hold what it gave, and a run changes only a copy
-  int num_lists = 0;        // of blobs outside
+  // Bases of which nobody reads a row behind the steps that see it, but for the last one: steps may use a few rows in
+  // turn (place.h).
+  std::set<int> in_turns = {};
+  int num_lists = 0;  // of blobs outside
   std::vector<Home> homes = {};
   std::vector<StepValue> values = {};
   std::vector<StepNode> nodes = {};      // in the order in which they run

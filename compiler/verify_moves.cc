@@ -206,12 +206,32 @@ void CheckRows(const StepGraph& graph, const RowMove& move) {
   }
 }
 
+// Of memory that steps may use in turn only they know where a row is, but for the first ones.
+void CheckInTurns(const StepGraph& graph, int base) {
+  int num_copies = 0;
+  for (const RowMove& move : graph.before) {
+    if (move.to.base != base) continue;
+    const bool is_start = move.kind == RowMove::Kind::kCopy && move.to.begin == 0 && HasLength(move.to);
+    if (!is_start || ++num_copies > 1) ThrowOf(move, "steps may use rows in turn, and these are not the first ones");
+  }
+  if (num_copies == 0) throw GraphFault{StrCat("steps may use rows of base ", base, " in turn, and none is given")};
+  for (const std::vector<RowMove>* moves : {&graph.before, &graph.after}) {
+    for (const RowMove& move : *moves) {
+      const bool is_read = move.HasSource() && move.from.base == base;
+      if (is_read || (moves == &graph.after && move.to.base == base)) ThrowOf(move, "steps may use these rows in turn");
+    }
+  }
+}
+
 }  // namespace
 
 void VerifyMoves(const StepGraph& graph) {
-  for (const int base : graph.lent) {
-    if (base < 0 || base >= graph.num_bases) throw GraphFault{StrCat("there is no base ", base)};
+  for (const std::set<int>* bases : {&graph.lent, &graph.in_turns}) {
+    for (const int base : *bases) {
+      if (base < 0 || base >= graph.num_bases) throw GraphFault{StrCat("there is no base ", base)};
+    }
   }
+  for (const int base : graph.in_turns) CheckInTurns(graph, base);
   for (const std::vector<RowMove>* moves : {&graph.before, &graph.after}) {
     for (const RowMove& move : *moves) CheckRows(graph, move);
   }

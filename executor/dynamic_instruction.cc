@@ -35,8 +35,7 @@ Blob* DynamicBlobs::Of(const Slot& slot, std::int64_t t) const {
 }
 
 Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t, std::span<const Tensor> bases) {
-  const std::int64_t row = slot.ring_rows > 0 ? t % slot.ring_rows : t + slot.offset;
-  return bases[slot.base].At(row * slot.row_bytes, info.dtype, info.shape);
+  return bases[slot.base].At(slot.RowOf(t) * slot.row_bytes, info.dtype, info.shape);
 }
 
 DynamicInstruction::DynamicInstruction(const StepPlan& plan, int index)

@@ -54,7 +54,9 @@ class RecurrentNetwork {
     }
     CheckAliases(*plan, num_steps);
     ReleaseOutputs(run);
-    for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
+    if (!spec_.private_states) {
+      for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
+    }
     std::shared_ptr<RecurrentRecord> record;
     std::optional<RecordUse> use;
     while (!TakeRecord(plan, inputs, run, &record, &use)) {
@@ -198,7 +200,7 @@ class RecurrentNetwork {
     steps.ReleaseBases();
     for (size_t i = 0; i < plan.states.size(); ++i) {
       const StateLayout& layout = plan.states[i];
-      const Shape shape = layout.row.Inserted(0, record.num_steps + layout.num_initial);
+      const Shape shape = layout.row.Inserted(0, layout.NumRows(record.num_steps));
       steps.SetBase(static_cast<int>(i), record.states[i]->MakeTensor(layout.dtype, shape, device));
     }
     for (const auto& [input, base] : plan.inputs) steps.LendBase(base, run.host().Input(input).GetTensor());
@@ -224,11 +226,18 @@ class RecurrentNetwork {
       if (found == op_.outputs().end()) return workspace.CreateBlob(name);
       return run.host().Output(static_cast<int>(found - op_.outputs().begin()));
     };
-    for (size_t i = 0; i < spec_.states.size(); ++i)
-      output(spec_.states[i].name).SetTensor(record->states[i]->GetTensor());
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      const std::string& name = spec_.states[i].name;
+      const bool is_read = !spec_.private_states || std::ranges::count(op_.outputs(), name) > 0;
+      if (is_read) output(name).SetTensor(record->states[i]->GetTensor());
+    }
     for (const OffsetAlias& alias : spec_.aliases) {
       const StateLayout& layout = StateOf(plan, alias.source);
-      const auto [begin, end] = RowsOf(alias, layout, record->num_steps);
+      auto [begin, end] = RowsOf(alias, layout, record->num_steps);
+      if (layout.ring_rows > 0) {  // of which an alias shows the last row alone
+        begin = layout.LastRow(record->num_steps);
+        end = begin + 1;
+      }
       const size_t i = static_cast<size_t>(&layout - plan.states.data());
       output(alias.destination).SetTensor(record->states[i]->GetTensor().Slice(begin, end));
     }

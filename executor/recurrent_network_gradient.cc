@@ -111,7 +111,14 @@ class RecurrentNetworkGradient {
 
   std::shared_ptr<const RecurrentRecord> Record(const OpRun& run) const {
     const Blob& blob = run.host().Input(run.num_inputs() - 1);
-    if (auto record = blob.GetObject<RecurrentRecord>()) return record;
+    if (auto record = blob.GetObject<RecurrentRecord>()) {
+      if (std::ranges::all_of(record->plan->states, [](const StateLayout& s) { return s.ring_rows == 0; }))
+        return record;
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("the run behind \"", blob.name(),
+                         "\" kept but a few rows of its states: RecurrentNetworkGradient must be in the same net as "
+                         "its RecurrentNetwork, after it"));
+    }
     throw Error(
         ErrorCode::kInvalidArgument,
         StrCat("\"", blob.name(), "\" holds ", blob.Description(),

@@ -28,7 +28,7 @@ double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps) {
   double bytes = 0;
   for (const StateLayout& state : plan.states) {
     const double row = static_cast<double>(state.row.size()) * static_cast<double>(DTypeBytes(state.dtype));
-    bytes += row * static_cast<double>(num_steps + state.num_initial);
+    bytes += row * static_cast<double>(state.NumRows(num_steps));
   }
   return bytes;
 }

@@ -46,7 +46,7 @@ struct RecurrentRecord {
   std::vector<TensorInfo> inputs;  // as they were in the forward run
   std::int64_t num_steps = 0;
   std::uint64_t run = 0;                            // number of the run, by which random numbers are drawn again
-  std::vector<std::unique_ptr<Blob>> states;        // [T + L, B, …]
+  std::vector<std::unique_ptr<Blob>> states;        // [T + L, B, …], or with the rows of a ring
   std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
   Blob timesteps{"timesteps"};                      // 0 … T-1, int32 [T]
   std::unique_ptr<RunState> steps;

@@ -190,15 +190,20 @@ void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& 
   const Slot& slot = plan_->slots[operand.slot];
   if (slot.storage_class == StorageClass::kDynamic) return;
   if (!operand.shape_alone) CheckBounds(slot, operand.info);
-  bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw(device_)) + slot.BeginInBase(),
+  const bool is_ring = slot.ring_rows > 0;
+  auto* const base = static_cast<std::byte*>(bases_[slot.base].raw(device_));
+  bound->operands[k] = {.address = base + (is_ring ? 0 : slot.BeginInBase()),
                         .row_bytes = slot.row_bytes,
-                        .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};
+                        .mask = is_ring ? slot.ring_rows - 1 : -1,
+                        .offset = is_ring ? slot.offset : 0};
 }
 
 void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
   if (num_steps_ == 0) return;
-  const std::int64_t rows = slot.ring_rows > 0 ? std::min(num_steps_, slot.ring_rows) : num_steps_;
-  const std::int64_t last = slot.row_bytes > 0 ? rows - 1 + slot.offset : 0;
+  const std::int64_t last_row = num_steps_ - 1 + slot.offset;
+  const std::int64_t last = slot.row_bytes == 0   ? 0
+                            : slot.ring_rows == 0 ? last_row
+                                                  : std::min(last_row, slot.ring_rows - 1);
   const std::int64_t room = bases_[slot.base].size_bytes() - info.size_bytes();
   if (room >= 0 && (last == 0 || last <= room / slot.row_bytes)) return;
   throw Error(ErrorCode::kShapeMismatch,

@@ -104,11 +104,12 @@ class RunState {
 
  private:
   struct BoundOperand {
-    std::byte* address = nullptr;  // in step 0
+    std::byte* address = nullptr;  // in step 0, or of the first row of a ring
     std::int64_t row_bytes = 0;
-    std::int64_t mask = -1;  // of the step: rings start again
+    std::int64_t mask = -1;   // of rows: rings start again
+    std::int64_t offset = 0;  // the row of a ring that step 0 finds
 
-    std::byte* At(std::int64_t t) const { return address + (t & mask) * row_bytes; }
+    std::byte* At(std::int64_t t) const { return address + ((t + offset) & mask) * row_bytes; }
   };
   struct BoundInstruction {
     std::vector<BoundOperand> operands;  // inputs, then outputs, by position; null where an output is left out

@@ -72,6 +72,7 @@ std::vector<std::string> OtherBlobs(const OperatorCall& op) {
     for (std::string& blob : blobs) blob = RenamedBy(op, blob + "_grad");
     return blobs;
   }
+  if (op.Bool("private_states")) blobs.clear();
   for (const char* const outputs : {"alias_dst", "step_output_dst"}) {
     const std::vector<std::string>& names = op.Strings(outputs);
     blobs.insert(blobs.end(), names.begin(), names.end());

@@ -192,6 +192,7 @@ RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* fau
   if (spec.step_net == nullptr && faults->empty()) Refuse("step_net is empty; it holds the net of one step", faults);
   spec.backward_step_net = StepNet(op, "backward_step_net", faults);
   ParseStates(op, &spec, faults);
+  spec.private_states = op.Bool("private_states");
   spec.links = ParseLinks(op, "link_", faults);
   spec.backward_links = ParseLinks(op, "backward_link_", faults);
   ParseAliases(op, &spec, faults);
@@ -234,6 +235,10 @@ std::vector<ArgumentSpec> RecurrentArguments() {
       list("backward_step_net", kNet, "the net that computes one step's gradients; absent: forward only"),
       list("recurrent_states", kStrings, "names of the states, [T + L, B, …] each"),
       list("initial_recurrent_state_ids", kInts, "for each state the index of the input with its initial value"),
+      {.name = "private_states",
+       .type = kBool,
+       .default_value = {.i = 0},
+       .doc = "1: states are not readable under their names after a run, which then may keep but a few rows of them"},
       list("link_internal", kStrings, "blobs of the step net that are rows of a blob outside"),
       list("link_external", kStrings, "for each link the blob outside: a state or an input, [T + …, …]"),
       list("link_offset", kInts, "for each link the row that step 0 sees first"),

@@ -45,6 +45,7 @@ struct RecurrentSpec {
   std::shared_ptr<const NetDef>
       backward_step_net;  // null when absent: an operator without gradient, or with an empty one
   std::vector<RecurrentState> states;
+  bool private_states = false;  // nobody reads states under their names after a run
   std::vector<Link> links;
   std::vector<Link> backward_links;  // beside `links`, in the backward step net
   std::vector<OffsetAlias> aliases;

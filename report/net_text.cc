@@ -100,7 +100,9 @@ class Connections {
     if (states.size() != ids.size()) return;
     std::vector<std::string> lines;
     for (size_t i = 0; i < states.size(); ++i) lines.push_back(NameText(states[i]) + " starts as " + Input(ids[i]));
-    Add("states", std::move(lines), {"recurrent_states", "initial_recurrent_state_ids"});
+    const Argument* const are_private = FindArgument(op_, "private_states");
+    const char* const title = are_private != nullptr && are_private->i() != 0 ? "private states" : "states";
+    Add(title, std::move(lines), {"recurrent_states", "initial_recurrent_state_ids", "private_states"});
   }
 
   void AddLinks(const std::string& title, const std::string& internal, const std::string& external,

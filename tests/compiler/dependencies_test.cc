@@ -25,8 +25,8 @@ MemoryAccess Row(int memory, bool writes, std::int64_t offset = 0, std::int64_t 
   return {.memory = memory, .writes = writes, .begin = offset * 8, .stride = backward ? -8 : 8, .bytes = window * 8};
 }
 MemoryAccess Shared(int memory, bool writes) { return {.memory = memory, .writes = writes, .bytes = 8}; }
-MemoryAccess Ring(int memory, bool writes, std::int64_t rows) {
-  return {.memory = memory, .writes = writes, .stride = 8, .bytes = 8, .ring = rows * 8};
+MemoryAccess Ring(int memory, bool writes, std::int64_t rows, std::int64_t offset = 0) {
+  return {.memory = memory, .writes = writes, .begin = offset * 8, .stride = 8, .bytes = 8, .ring = rows * 8};
 }
 
 TEST(Dependencies, S1EveryKindOfHazardOnASharedBuffer) {
@@ -65,6 +65,15 @@ TEST(Dependencies, S9RowsOfDifferentStepsDoNotConflict) {
             (std::vector<std::string>{"0->1+0 read after write"}));
   EXPECT_EQ(Text(FindDependencies({{Ring(0, true, 4)}, {Ring(0, false, 4)}})),
             (std::vector<std::string>{"0->1+0 read after write", "1->0+4 write after read"}));
+}
+
+TEST(Dependencies, RowsOfRingsMayLieApart) {
+  // A state in two rows: what reads the old row is done before that becomes the new one in the next step.
+  EXPECT_EQ(Text(FindDependencies({{Ring(0, false, 2)}, {Ring(0, true, 2, 1)}})),
+            (std::vector<std::string>{"0->1+1 write after read", "1->0+1 read after write"}));
+  // In four: the row comes again three steps later.
+  EXPECT_EQ(Text(FindDependencies({{Ring(0, false, 4)}, {Ring(0, true, 4, 1)}})),
+            (std::vector<std::string>{"0->1+3 write after read", "1->0+1 read after write"}));
 }
 
 TEST(Dependencies, WindowsOfAnySizeCostFewEdges) {
@@ -123,7 +132,7 @@ Accesses RandomAccesses(std::mt19937& rng) {
   const auto upto = [&](int max) { return static_cast<int>(rng() % (max + 1)); };
   const int memories = 1 + upto(3);
   std::vector<int> kinds;  // a piece of memory is used in one way
-  for (int m = 0; m < memories; ++m) kinds.push_back(upto(2));
+  for (int m = 0; m < memories; ++m) kinds.push_back(upto(3));
   const bool backward = upto(1) == 1;
   const std::int64_t ring_rows = 2 << upto(1);
   Accesses accesses(1 + upto(4));
@@ -137,7 +146,7 @@ Accesses RandomAccesses(std::mt19937& rng) {
       } else if (kinds[memory] == 1) {
         instruction.push_back(Shared(memory, writes));
       } else {
-        instruction.push_back(Ring(memory, writes, ring_rows));
+        instruction.push_back(Ring(memory, writes, ring_rows, kinds[memory] == 2 ? 0 : upto(3)));
       }
       instruction.back().slot = slot++;
     }

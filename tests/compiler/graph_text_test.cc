@@ -83,6 +83,7 @@ TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
       "  ^dw at 3 = zero, in runs of no steps\n"
       "  ^timestep at 6 = numbers\n"
       "  ^x at 9 = lend\n"
+      "  ^c at 10[0:1] in turns = ^c_init at 4 lent\n"
       "  ^w: float [1] at 7 lent\n"
       "  ^dw: float [1] at 3 from zero lent\n"
       "  after the last step:\n"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "stepnet/compiler/dependencies.h"
 #include "stepnet/compiler/emit.h"
@@ -94,6 +95,45 @@ TEST(Place, OneRowIsEnoughWhereAStepWaitsForThoseWhoUsedIt) {
                           "}\n",
                           4)),
             (std::map<std::string, std::int64_t>{{"c", 4}}));
+}
+
+// How many rows steps use in turn of base 0, a state; 0: there is one for each step.
+std::int64_t StateRowsOf(const std::string& lines, std::int64_t ring_rows) {
+  const StepPlan plan = PlanOf(StrCat("step s {\n  before the first step:\n  ^h at 0[0:1] in turns = ^h0 at 2 lent\n",
+                                      "  h: float [1, 2] at 0[8 * t]\n", lines, "}\n"),
+                               ring_rows);
+  std::set<std::int64_t> rows;
+  for (const Slot& slot : plan.slots) {
+    if (slot.base == 0) rows.insert(slot.ring_rows);
+  }
+  EXPECT_EQ(rows.size(), 1);
+  return *rows.begin();
+}
+
+TEST(Place, StatesThatNobodySeesLaterHaveAsFewRowsAsMakeNoStepWait) {
+  const std::string h = "  h.1: float [1, 2] at 0[8 * (t + 1)] = Tanh(h) @0 {}\n";
+  EXPECT_EQ(StateRowsOf(h, 1), 2);
+  EXPECT_EQ(StateRowsOf(h, 4), 2);
+  // y reads the new row, which is written over two steps later.
+  EXPECT_EQ(StateRowsOf(h + "  y.1: float [1, 2] at 1[8 * t] = Relu(h.1) @1 {}\n", 4), 2);
+  // y reads the old row, and nothing waits for y.
+  const std::string y = "  y.1: float [1, 2] at 1[8 * t] = Relu(h) @1 {}\n";
+  EXPECT_EQ(StateRowsOf(y + h, 4), 4);
+  EXPECT_EQ(StateRowsOf(y + h, 1), 2);
+  // A row of three steps before.
+  EXPECT_EQ(StateRowsOf("  h.1: float [1, 2] at 0[8 * (t + 4)] = Tanh(h) @0 {}\n", 4), 8);
+}
+
+TEST(Place, StatesHaveARowForEachStepWhereStepsSeeMoreThanOneOrManyAtOnce) {
+  EXPECT_EQ(StateRowsOf("  h2: float [2, 2] at 0[8 * t], 16 bytes\n"
+                        "  h.1: float [1, 2] at 0[8 * (t + 2)] = Tanh(h) @0 {}\n"
+                        "  y.1: float [2, 2] at 1[16 * t] = Relu(h2) @1 {}\n",
+                        4),
+            0);
+  EXPECT_EQ(StateRowsOf("  in each step:\n  h.1: float [1, 2] at 0[8 * (t + 1)] = Tanh(h) @0 {}\n"
+                        "  for 8 steps at once:\n  y.1: float [1, 2] at 1[8 * t] = Relu(h.1) @1 {}\n",
+                        4),
+            0);
 }
 
 TEST(Place, OneRowIsEnoughBackwardsToo) {

@@ -50,6 +50,16 @@ TEST(VerifyMoves, FindsMovesThatLoseWhatIsThere) {
   ExpectProblem(before + "  ^x at 1 = lend\n  ^x at 1 = lend\n", "x = lend" + is_lost);
 }
 
+TEST(VerifyMoves, FindsMovesOfRowsThatStepsUseInTurn) {
+  const std::string before = "  before the first step:\n", c = "  ^c at 0[0:1] in turns = ^c0 at 1 lent\n";
+  ExpectProblem(before + "  ^c at 0[1:] in turns = zero\n",
+                "c[1:] = zero: steps may use rows in turn, and these are not the first ones");
+  ExpectProblem(before + c + "  ^c at 0[1:] in turns = zero\n",
+                "c[1:] = zero: steps may use rows in turn, and these are not the first ones");
+  ExpectProblem(before + c + "  after the last step:\n  ^y at 2 = ^c at 0[-1:]\n",
+                "y = c[-1:]: steps may use these rows in turn");
+}
+
 TEST(VerifyMoves, FindsMovesToWhatTheCallerOwns) {
   const std::string before = "  before the first step:\n", x = "  x: float [1, 4] at 1[16 * t] lent\n";
   ExpectProblem(before + "  ^x at 1 = zero\n" + x, "x = zero: the caller owns the rows that it writes");

@@ -13,6 +13,8 @@
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/sanitized.h"
 
@@ -34,7 +36,7 @@ std::vector<Bytes> BytesOf(const StepPlan& plan, int i, std::int64_t t) {
   std::vector<Bytes> touched;
   const auto add = [&](const Operand& operand, bool writes) {
     const Slot& slot = plan.slots[operand.slot];
-    const std::int64_t row = slot.offset + (slot.ring_rows > 0 ? t % slot.ring_rows : t);
+    const std::int64_t row = slot.ring_rows > 0 ? (t + slot.offset) % slot.ring_rows : t + slot.offset;
     const std::int64_t bytes = operand.info.size_bytes();
     touched.push_back({slot.base, writes, row * slot.row_bytes, row * slot.row_bytes + bytes});
   };
@@ -71,12 +73,28 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   return ConflictsIn(touched, n);
 }
 
+// The net of a step that only goes forward, of whose states nobody sees more than the last row.
+NetDef WithLastRows(const RandomStep& step) {
+  NetDef net = step.Recurrent();
+  OperatorDef* const op = net.mutable_op(0);
+  const auto num_aliases = static_cast<size_t>(FindArgument(*op, "alias_offset")->ints_size());
+  OpBuilder(op).Int("private_states", 1);
+  Argument* const offsets = NewArgument(op, "alias_offset");
+  for (size_t i = 0; i < num_aliases; ++i) offsets->add_ints(-1);
+  return net;
+}
+
+bool HasStatesInTurn(const StepPlan& plan) {
+  return std::ranges::any_of(
+      plan.slots, [](const Slot& slot) { return slot.storage_class == StorageClass::kLinked && slot.ring_rows > 0; });
+}
+
 // Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 2, every second time
-// with blocks of two chunks.
+// with blocks of two chunks, and of every third one with states that steps use in turn.
 void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
                  const std::function<void(const StepPlan&, const std::string& what)>& look) {
   static constexpr Target kInShortBlocks = {.block_bytes = 1, .min_chunks_of_block = 2, .min_chunks_of_thread = 0};
-  int num_plans = 0, num_backward = 0, num_with_blocks = 0;
+  int num_plans = 0, num_backward = 0, num_with_blocks = 0, num_in_turn = 0;
   for (unsigned seed = 0; seed < num_seeds; ++seed) {
     const RandomStep step(seed, size);
     const NetDef net = step.Training();
@@ -89,9 +107,11 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
     Workspace workspace;
     for (const auto& [name, tensor] : step.Feeds(3)) workspace.SetTensor(name, tensor);
     Net::Create(net, workspace, options)->Run();
+    if (seed % 3 == 0) Net::Create(WithLastRows(step), workspace, options)->Run();
     for (const StepPlan& plan : plans) {
       ++num_plans;
       num_backward += plan.backward ? 1 : 0;
+      num_in_turn += HasStatesInTurn(plan) ? 1 : 0;
       num_with_blocks += plan.block_steps == 2 * plan.chunk_steps && plan.chunk_steps > 0 ? 1 : 0;
       look(plan, StrCat("seed ", seed, ", ", PlanText(plan)));
       if (testing::Test::HasFailure()) return;
@@ -99,6 +119,9 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
   }
   EXPECT_GT(num_plans, static_cast<int>(num_seeds));
   EXPECT_GT(num_backward, static_cast<int>(num_seeds) / 3);
+  if (num_seeds >= 80) {
+    EXPECT_GT(num_in_turn, static_cast<int>(num_seeds) / 20);
+  }
   if (std::min(opt_level, TestedOptLevel()) == kMaxOptLevel && num_seeds >= 80) {
     EXPECT_GT(num_with_blocks, static_cast<int>(num_seeds) / 20);
   }
@@ -133,7 +156,8 @@ class PlanRun {
     std::vector<std::int64_t> bytes(num_outside, 0);
     for (const Slot& slot : plan.slots) {
       if (slot.base < 0 || slot.base >= num_outside) continue;  // none: of values inside of regions
-      bytes[slot.base] = std::max(bytes[slot.base], (slot.offset + steps - 1) * slot.row_bytes + slot.bytes);
+      const std::int64_t last = slot.ring_rows > 0 ? slot.ring_rows - 1 : slot.offset + steps - 1;
+      bytes[slot.base] = std::max(bytes[slot.base], last * slot.row_bytes + slot.bytes);
     }
     for (int base = 0; base < num_outside; ++base) {
       memory_.push_back(Random({bytes[base] / 8}, static_cast<unsigned>(base)));

@@ -73,7 +73,9 @@ std::string StepNetWith(const std::string& blob, const NetDef& net) {
 bool MayWrite(const OperatorDef& op, const std::string& blob) {
   if (std::ranges::count(op.output(), blob) > 0 || op.type() == "RecurrentNetworkGradient") return true;
   const Argument* const states = FindArgument(op, "recurrent_states");
-  if (states != nullptr && std::ranges::count(states->strings(), blob) > 0) return true;
+  const Argument* const are_private = FindArgument(op, "private_states");
+  const bool may_be_state = are_private == nullptr || are_private->i() == 0;
+  if (may_be_state && states != nullptr && std::ranges::count(states->strings(), blob) > 0) return true;
   const OperatorSchema* const schema = FindOperator(op.type());
   if (schema == nullptr) return true;  // the run says what is wrong
   return schema->TakesBlobs(DeviceKind::kCpu) && HasSideEffects(op);
