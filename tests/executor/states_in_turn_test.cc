@@ -143,5 +143,28 @@ TEST(StatesInTurn, AreNoneWhereRowsAreSeen) {
   EXPECT_EQ(readable.Get("h").dim(0), 4);
 }
 
+TEST(StatesInTurn, HaveNoGradientInAnotherNet) {
+  RecurrentCase net = LastOfSums();
+  net.BackwardStep("sum_grad = TanhGradient(h_next, h_next_grad)").BackwardLink("h_next_grad", "h_grad", 1);
+  net.BackwardLink("sum_grad", "h_grad", 0).OutputGradient("h_last").WithGradient();
+  NetDef forward = net.Build(), backward = forward;
+  forward.mutable_op()->RemoveLast();
+  backward.mutable_op()->DeleteSubrange(0, 1);
+  for (const char* const argument : {"backward_step_net", "backward_link_internal", "backward_link_external",
+                                     "backward_link_offset", "backward_link_window", "outputs_with_grads"}) {
+    NewArgument(forward.mutable_op(0), argument);
+  }
+  OperatorDef* const op = forward.mutable_op(0);
+  const auto is_empty = [](const Argument& argument) { return argument.ByteSizeLong() <= argument.name().size() + 2; };
+  op->mutable_arg()->erase(std::remove_if(op->mutable_arg()->begin(), op->mutable_arg()->end(), is_empty),
+                           op->mutable_arg()->end());
+  net.Feed("x", Random({3, 2, 4}, 1)).Feed("h0", Random({2, 4}, 2)).Feed("h_last_grad", Random({1, 2, 4}, 3));
+  RunNetOnce(forward, net.workspace());
+  ExpectError(
+      [&] { RunNetOnce(backward, net.workspace()); },
+      "…invalid argument: the run behind \"record\" kept but a few rows of its states: RecurrentNetworkGradient "
+      "must be in the same net as its RecurrentNetwork, after it\n");
+}
+
 }  // namespace
 }  // namespace stepnet
