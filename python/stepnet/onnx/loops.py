@@ -84,6 +84,7 @@ class Loop:
             step_net=self.step,
             recurrent_states=list(self.states),
             initial_recurrent_state_ids=list(self.states.values()),
+            private_states=1,
             link_internal=internal,
             link_external=external,
             link_offset=offset,
