@@ -206,7 +206,7 @@ void CheckRows(const StepGraph& graph, const RowMove& move) {
   }
 }
 
-// Of memory that steps may use in turn only they know where a row is, but for the first ones.
+// Where a row is of memory that steps may use in turn only they know, but for the first ones.
 void CheckInTurns(const StepGraph& graph, int base) {
   int num_copies = 0;
   for (const RowMove& move : graph.before) {

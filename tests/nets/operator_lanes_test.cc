@@ -8,6 +8,7 @@
 
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/examples/cell_case.h"
@@ -159,10 +160,8 @@ TEST(OperatorLanes, WhatGivesBlobsOfOneMemoryIsNotBesideWhoReadsThem) {
   NetDef def = BesideEachOther(2, 1, /*training=*/false);
   const NetToRecord before(def);
   const int steps = before.OfType("RecurrentNetwork")[0];
-  std::string state;
-  for (const Argument& argument : def.op(steps).arg()) {
-    if (argument.name() == "recurrent_states") state = argument.strings(0);
-  }
+  NewArgument(def.mutable_op(steps), "private_states")->set_i(0);
+  const std::string state = FindArgument(def.op(steps), "recurrent_states")->strings(0);
   const int reader = def.op_size();
   OperatorDef copy = ParseOp("seen = Copy(a)");
   copy.set_input(0, state);
