@@ -44,9 +44,9 @@ class StepAgain {
 };
 
 // The values that steps back could compute again: first those that follow from less, then others that no product is
-// needed for, then the rest; of each kind first those that free the most bytes for the time that they take. Values that need the same products are one entry. Nothing that
-// the backward step net reads by an operator without a formula: products of many steps would read it, for which it
-// would be kept there.
+// needed for, then the rest; of each kind first those that free the most bytes for the time that they take. Values that
+// need the same products are one entry. Nothing that the backward step net reads by an operator without a formula:
+// products of many steps would read it, for which it would be kept there.
 std::vector<RecomputedValue> FindRecomputable(const StepGraph& forward, const RecurrentSpec& spec,
                                               const std::set<int>& bases);
 

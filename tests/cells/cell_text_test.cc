@@ -112,7 +112,7 @@ TEST(ShortCell, CallsTakeExpressionsAndArguments) {
             "  mask = SequenceMask(e, mode=\"upper\")\n  h = Copy(s_prev)\n  s = Copy(h)\n");
 }
 
-// Of the last input that is none, where inputs are repeated over each other.
+// Where inputs are repeated over each other, that of the last input that is none.
 TEST(ShortCell, NumbersAmongInputsHaveTheShapeOfAnother) {
   EXPECT_EQ(Step("h = Max(h, 0)\ns = Where(GT(0.5, s), 1, s / H)"),
             "  h.1 = ConstantFill(h_prev, value=0.0)\n  h = Max(h_prev, h.1)\n"

@@ -76,16 +76,21 @@ TEST(Memory, NothingIsAllocatedInAStep) {
 }
 
 TEST(Memory, BuildingAPlanCostsTheSameForAnyT) {
+  // The least of some: caches of the process are bounded, and make again now and then what they have dropped.
   const auto allocations = [](std::int64_t steps) {
-    RecurrentCase net = LstmCase(true);
-    FeedLstm(net, steps, 2, 8);
-    const std::int64_t before = num_allocations;
-    // On one thread: two may both make what they need at the same time.
-    Net::Create(net.Build(), net.workspace(), {.threads = 1})->Run();
-    return num_allocations - before;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (int k = 0; k < 4; ++k) {
+      RecurrentCase net = LstmCase(true);
+      FeedLstm(net, steps, 2, 8);
+      const std::int64_t before = num_allocations;
+      // On one thread: two may both make what they need at the same time.
+      Net::Create(net.Build(), net.workspace(), {.threads = 1})->Run();
+      least = std::min<std::int64_t>(least, num_allocations - before);
+    }
+    return least;
   };
-  allocations(1000);  // what is made once in a process
-  EXPECT_EQ(allocations(1000), allocations(10000));
+  const std::int64_t of_few = allocations(1000), of_many = allocations(10000);
+  EXPECT_EQ(of_few, of_many);
 }
 
 TEST(Memory, BatchesOfTwoSizesThatTakeTurnsAllocateNoMoreThanOne) {

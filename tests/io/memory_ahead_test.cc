@@ -54,7 +54,7 @@ bool CanTakeMemory() {
 #endif
 }
 
-// Of tensors, too, that are too small to ask for them themselves.
+// Tensors that are too small to ask for them themselves have them, too.
 TEST_F(MemoryAheadTest, AsksForLargePagesFromTheFirstByteToTheLast) {
   if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the system has no large pages";
   constexpr std::int64_t kSmall = 3 << 20;
