@@ -152,8 +152,8 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
         InvalidArgumentError: for a cell that computes something else, or where a parameter is missing or unknown.
         ShapeMismatchError, TypeMismatchError: for a parameter of another shape or dtype.
     """
-    _check_is_there("to_torch")
     described = layers_of(given)
+    _check_is_there("to_torch")
     values = _checked(described, params)
     dtype = next(iter(values.values())).dtype
     module = _module_of(described, dtype)
