@@ -13,8 +13,6 @@
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/nets/op_arguments.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/sanitized.h"
 
@@ -73,17 +71,6 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   return ConflictsIn(touched, n);
 }
 
-// The net of a step that only goes forward, of whose states nobody sees more than the last row.
-NetDef WithLastRows(const RandomStep& step) {
-  NetDef net = step.Recurrent();
-  OperatorDef* const op = net.mutable_op(0);
-  const auto num_aliases = static_cast<size_t>(FindArgument(*op, "alias_offset")->ints_size());
-  OpBuilder(op).Int("private_states", 1);
-  Argument* const offsets = NewArgument(op, "alias_offset");
-  for (size_t i = 0; i < num_aliases; ++i) offsets->add_ints(-1);
-  return net;
-}
-
 bool HasStatesInTurn(const StepPlan& plan) {
   return std::ranges::any_of(
       plan.slots, [](const Slot& slot) { return slot.storage_class == StorageClass::kLinked && slot.ring_rows > 0; });
@@ -107,7 +94,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
     Workspace workspace;
     for (const auto& [name, tensor] : step.Feeds(3)) workspace.SetTensor(name, tensor);
     Net::Create(net, workspace, options)->Run();
-    if (seed % 3 == 0) Net::Create(WithLastRows(step), workspace, options)->Run();
+    if (seed % 3 == 0) Net::Create(WithLastRows(step.Recurrent()), workspace, options)->Run();
     for (const StepPlan& plan : plans) {
       ++num_plans;
       num_backward += plan.backward ? 1 : 0;

@@ -10,6 +10,8 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/core/sanitized.h"
 
 namespace stepnet {
@@ -388,6 +390,15 @@ unsigned NumSeeds(unsigned usual) {
 int MinOfSeeds(int usual, unsigned usual_seeds) {
   const std::int64_t seeds = NumSeeds(usual_seeds);
   return seeds >= usual_seeds ? usual : static_cast<int>(3 * usual * seeds / (4 * std::int64_t{usual_seeds}));
+}
+
+NetDef WithLastRows(NetDef net) {
+  OperatorDef* const op = net.mutable_op(0);
+  const auto num_aliases = static_cast<size_t>(FindArgument(*op, "alias_offset")->ints_size());
+  OpBuilder(op).Int("private_states", 1);
+  Argument* const offsets = NewArgument(op, "alias_offset");
+  for (size_t i = 0; i < num_aliases; ++i) offsets->add_ints(-1);
+  return net;
 }
 
 }  // namespace stepnet

@@ -71,4 +71,8 @@ class RandomStep {
   std::vector<std::string> step_outputs_;
 };
 
+// A net of one RecurrentNetwork, as Recurrent, where nobody sees its states (private_states), and the outputs that were
+// all their rows are the last ones.
+NetDef WithLastRows(NetDef net);
+
 }  // namespace stepnet

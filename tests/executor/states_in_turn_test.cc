@@ -11,23 +11,12 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_arguments.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/filled_memory.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {
-
-// The same net where nobody sees its states, and the outputs that were all their rows are the last ones.
-NetDef WithLastRows(NetDef net) {
-  OperatorDef* const op = net.mutable_op(0);
-  const auto num_aliases = static_cast<size_t>(FindArgument(*op, "alias_offset")->ints_size());
-  OpBuilder(op).Int("private_states", 1);
-  Argument* const offsets = NewArgument(op, "alias_offset");
-  for (size_t i = 0; i < num_aliases; ++i) offsets->add_ints(-1);
-  return net;
-}
 
 int NumRings(const StepPlan& plan) {
   std::set<int> bases;
