@@ -58,10 +58,7 @@ class ForwardPlanMaker {
                              op_.options().device().IsHost();
     if (is_possible) plan_->recomputable = FindRecomputable(step, spec_, LentBack());
     plan_->recomputed = plan_->recomputable;
-    const auto num_in_any_case =
-        std::ranges::count_if(plan_->recomputable, &RecomputedValue::follows_from_less);  // the first ones
-    const std::int64_t count = std::max(num_recomputed, std::int64_t{num_in_any_case});
-    plan_->recomputed.resize(std::min(plan_->recomputed.size(), static_cast<size_t>(count)));
+    plan_->recomputed.resize(std::min(plan_->recomputed.size(), static_cast<size_t>(num_recomputed)));
     return plan_->recomputed;
   }
 
@@ -296,6 +293,17 @@ std::vector<int> CapturedSizes(const ForwardOperator& forward) {
     if (sizes.contains(forward.op.inputs()[i])) inputs.push_back(i);
   }
   return inputs;
+}
+
+std::int64_t NumBetterRecomputed(const ForwardPlan& plan, std::int64_t num_steps) {
+  constexpr std::int64_t kMinBytes = 16 << 20;
+  std::int64_t count = 0, bytes = 0;
+  for (const RecomputedValue& value : plan.recomputable) {
+    if (!value.follows_from_less) break;  // they are the first ones
+    ++count;
+    bytes += value.bytes;
+  }
+  return count > 0 && num_steps >= kMinBytes / bytes ? count : 0;
 }
 
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,

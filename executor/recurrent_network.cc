@@ -49,6 +49,11 @@ class RecurrentNetwork {
     const std::vector<std::pair<int, Tensor>> sizes = SizesGiven(run);
     LessMemory less{.max_block_steps = block_bound_.Get(), .num_recomputed = num_recomputed_->Get()};
     std::shared_ptr<const ForwardPlan> plan = PlanFor(inputs, sizes, less);
+    const std::int64_t num_better = NumBetterRecomputed(*plan, num_steps);
+    if (num_better > less.num_recomputed) {
+      less.num_recomputed = num_better;
+      plan = PlanFor(inputs, sizes, less);
+    }
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
@@ -70,7 +75,7 @@ class RecurrentNetwork {
       plan = smaller;
     }
     block_bound_.Keep(less.max_block_steps);
-    num_recomputed_->Keep(less.num_recomputed);
+    if (less.num_recomputed > num_better) num_recomputed_->Keep(less.num_recomputed);
     run.context().KeepRunNumber(&record->run);
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();

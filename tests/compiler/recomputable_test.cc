@@ -100,7 +100,7 @@ TEST(Recomputable, IsNothingElse) {
 }
 
 // What each pair of an element of h and one of a row of p gives is many times what the step has of its own for it.
-TEST(Recomputable, IsNeverKeptWhereItFollowsFromLess) {
+TEST(Recomputable, IsBetterComputedAgainInLongRunsWhereItFollowsFromLess) {
   NEEDS_ALL_PASSES();
   const auto plan = [](std::int64_t size) {
     RecurrentCase net;
@@ -126,9 +126,15 @@ TEST(Recomputable, IsNeverKeptWhereItFollowsFromLess) {
     std::ranges::sort(blobs);
     return blobs;
   };
-  EXPECT_EQ(blobs_of(plan(64)->recomputed), (Lines{"d", "s"}));
-  EXPECT_EQ(blobs_of(plan(3)->recomputed), Lines()) << "it is three times as large";
-  EXPECT_EQ(blobs_of(plan(3)->recomputable), (Lines{"d", "s", "t"}));
+  const auto large = plan(64), small = plan(3);
+  EXPECT_EQ(blobs_of(large->recomputable), (Lines{"d", "s", "t"}));
+  EXPECT_EQ(blobs_of(large->recomputed), Lines()) << "nothing has run";
+  constexpr std::int64_t kSteps = (16 << 20) / (2 * 8 * 32 * 64 * 4);  // of two values, 16 MB
+  EXPECT_EQ(NumBetterRecomputed(*large, kSteps), 2);
+  EXPECT_EQ(NumBetterRecomputed(*large, kSteps - 1), 0);
+  EXPECT_EQ(blobs_of({large->recomputable.begin(), large->recomputable.begin() + 2}), (Lines{"d", "s"}));
+  EXPECT_EQ(blobs_of(small->recomputable), (Lines{"d", "s", "t"}));
+  EXPECT_EQ(NumBetterRecomputed(*small, 1'000'000), 0) << "it is three times as large";
 }
 
 // A state of which step t reads row t + 1 and writes a row behind it, or one that a later step reads.

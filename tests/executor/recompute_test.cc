@@ -296,7 +296,7 @@ TEST(RecomputeUnderALimit, IsDoneAsFarAsMemoryIsShort) {
 // after the other.
 TEST(RecomputeWithoutALimit, IsDoneWhereValuesFollowFromLess) {
   NEEDS_ALL_PASSES();
-  const std::int64_t steps = 50, batch = 8, size = 32, bytes = steps * batch * size * size * 8;
+  const std::int64_t steps = 200, batch = 8, size = 32, bytes = steps * batch * size * size * 8;
   const TrainedCell cell(
       "cell c(x[H]; h[H]) {\n  size H = 32\n  param u[H, H]\n  param v[H, H]\n"
       "  pairs = u * Sigmoid(v * ExpandDims(h, dims=[3]) - u)\n"
