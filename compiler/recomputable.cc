@@ -28,8 +28,7 @@ bool IsCheap(const StepGraph& graph, const StepNode& node) {
 // How many times the bytes of what a value follows from it has where it follows from less, and how many of its bytes a
 // microsecond computes again, by estimate: those of some operators one after the other. Keeping means to write it to
 // memory and to read it from there, at some bytes a nanosecond. No figures of a Target: what a run keeps says how much
-// memory it takes, which shall be the same everywhere. Training a liquid time-constant cell with a sigmoid for each
-// pair of 32 units took 0.87 of its time for 20 steps of a batch of 16, and 0.59 for 50, on a Zen 5 (2026-11-29).
+// memory it takes, which shall be the same everywhere (docs/performance.md has what it gives).
 constexpr std::int64_t kTimesLess = 4;
 constexpr double kMinBytesForTime = 1e3;
 
