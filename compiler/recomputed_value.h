@@ -16,8 +16,8 @@ struct RecomputedValue {
   std::vector<std::string> along_way = {};  // blobs that are not kept anyway, and computed again for these
   std::int64_t bytes = 0;                   // of `blobs`, of one step
   double microseconds = 0;                  // that one step takes to compute them again, by estimate
-  // They follow, by a few operators, from much less of the step than they are, as the sum of a row and a column: in long
-  // runs it takes longer to keep them than to compute them again.
+  // They follow, by a few operators, from much less of the step than they are, as the sum of a row and a column: in
+  // long runs it takes longer to keep them than to compute them again.
   bool follows_from_less = false;
 
   // What is gained: bytes for each microsecond.
