@@ -106,6 +106,63 @@ void Expansion::Permute(std::span<const StridedDim> dims, std::int64_t first, do
   part.region.outputs.push_back({.value = value, .memory = to});
 }
 
+bool Expansion::AddBox(std::optional<int> input, DType dtype, std::span<const PlacedDim> box) {
+  std::vector<std::int64_t> box_sizes, box_strides(box.size());
+  std::int64_t whole = 1, first = 0;
+  for (size_t d = box.size(); d-- > 0;) {
+    box_strides[d] = whole;
+    first += box[d].begin * whole;
+    whole *= box[d].whole;
+  }
+  for (const PlacedDim& dim : box) box_sizes.push_back(dim.size);
+  const auto joined = JoinDimensions(box_sizes, {}, [&](int outer, int inner, std::int64_t size) {
+    return box_strides[outer] == box_strides[inner] * size;
+  });
+  if (joined.size() > kRegionDims) return false;
+  RegionIndex sizes = {1, 1, 1, 1}, strides = {}, in_order = {};
+  std::int64_t elements = 1;
+  for (size_t i = 0; i < joined.size(); ++i) {
+    const size_t d = kRegionDims - 1 - i;
+    sizes[d] = joined[i].size;
+    strides[d] = box_strides[joined[i].inner];
+    in_order[d] = elements;
+    elements *= joined[i].size;
+  }
+  RegionPart& part = AddPart(sizes, num_inputs());
+  Expr value = Expr::Constant(dtype, 0);
+  if (input) {
+    value = Expr::Input(0, "x", dtype);
+    part.region.inputs.push_back({.dtype = dtype, .size = elements, .strides = in_order});
+    part.inputs.push_back(*input);
+  }
+  part.region.outputs.push_back(
+      {.value = value, .memory = {.dtype = dtype, .size = whole, .offset = first, .strides = strides}});
+  return true;
+}
+
+void Expansion::Place(int input, std::span<const PlacedDim> dims) {
+  const DType dtype = In(input).dtype;
+  has_expr_types_ &= IsOperandType(dtype);
+  if (!has_expr_types_) return;
+  std::vector<PlacedDim> around(dims.begin(), dims.end());  // within the box in the dimensions before d, whole behind
+  for (PlacedDim& dim : around) dim = {.whole = dim.whole, .begin = 0, .size = dim.whole};
+  bool is_said = true;
+  const auto add = [&](std::optional<int> of) {
+    const bool has_elements = std::ranges::all_of(around, [](const PlacedDim& dim) { return dim.size > 0; });
+    if (has_elements) is_said = is_said && AddBox(of, dtype, around);
+  };
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const std::int64_t end = dims[d].begin + dims[d].size;
+    around[d] = {.whole = dims[d].whole, .begin = 0, .size = dims[d].begin};
+    add({});
+    around[d] = {.whole = dims[d].whole, .begin = end, .size = dims[d].whole - end};
+    add({});
+    around[d] = dims[d];
+  }
+  add(input);
+  if (!is_said) parts_.clear();
+}
+
 void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_t>& values) {
   RegionPart part;
   for (size_t i = 0; i < values.size(); ++i) {

@@ -67,6 +67,13 @@ struct StridedDim {
   std::int64_t stride = 0;
 };
 
+// A dimension of an output that holds an input in a box: `size` of its `whole` elements, from `begin` on.
+struct PlacedDim {
+  std::int64_t whole = 0;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+};
+
 // What the function of Operator::Expands is given.
 class Expansion {
  public:
@@ -91,6 +98,9 @@ class Expansion {
   // that at `first` and the sum of index[d] * dims[d].stride, times `factor`. Says nothing where they are more than a
   // region has, those that move as one being one.
   void Permute(std::span<const StridedDim> dims, std::int64_t first = 0, double factor = 1);
+  // Output 0 holds the elements of an input in their order in the box of these dimensions, and 0 around it. Says
+  // nothing where that takes more dimensions than a region has, those that move as one being one.
+  void Place(int input, std::span<const PlacedDim> dims);
   // All elements of an output, one after the other; or so many equal ones.
   void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
   void Fill(int output, DType dtype, std::int64_t count, double value);
@@ -106,6 +116,9 @@ class Expansion {
  private:
   // A part that gives this tensor, of which the caller says the rest.
   RegionPart& AddPart(const RegionIndex& sizes, int output);
+  // A part that gives elements of output 0: those of an input in their order; of none, zeros. Returns whether there is
+  // a region of so many dimensions.
+  bool AddBox(std::optional<int> input, DType dtype, std::span<const PlacedDim> box);
 
   const ShapeQuery& query_;
   const std::span<const TensorInfo> outputs_;

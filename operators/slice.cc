@@ -162,6 +162,19 @@ void ExpandSlice(Expansion& e) {
   e.Permute(dims, first);
 }
 
+// Says nothing where elements lie between those that the slice took.
+void ExpandSliceGradient(Expansion& e) {
+  if (e.num_inputs() == 4) return;
+  const Shape& x = e.In(0).shape;
+  const Box box = BoxOf(x, SliceArguments(e.op()));
+  std::vector<PlacedDim> dims;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (box.step[d] != 1) return;
+    dims.push_back({.whole = x[d], .begin = box.begin[d], .size = box.size[d]});
+  }
+  e.Place(1, dims);
+}
+
 // Checks all of starts and ends that are inputs but their values, which are known when the kernel runs.
 void CheckGradientOfBounds(const ShapeQuery& query, const TensorInfo& x, const TensorInfo& dy) {
   ForIndexType(query.In(1).dtype, "starts of Slice", [](auto) {});
@@ -271,6 +284,7 @@ const Registration slice_gradient =
           }
         })
         .Shapes(SliceGradientShapes)
+        .Expands(ExpandSliceGradient)
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [arguments = SliceArguments(op)](const OpRun& run) {
                   WithBounds(run, run.num_inputs() == 4, arguments,

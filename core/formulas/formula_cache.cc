@@ -173,7 +173,10 @@ std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
 }
 
 bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
-  if (!query.op().schema().formula) return kernel.checks_values;
+  const OperatorSchema& schema = query.op().schema();
+  // What only copies and fills finds none, whatever the kernel finds of other arguments.
+  const bool may_only_copy = kernel.checks_values && schema.expansion;
+  if (!schema.formula && !may_only_copy) return kernel.checks_values;
   try {
     const std::shared_ptr<const OperatorParts> made = FindParts(query);
     return made->parts.empty() ? kernel.checks_values : made->checks_values;

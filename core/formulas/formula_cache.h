@@ -32,7 +32,7 @@ struct OperatorParts {
 std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query);
 
 // Whether a run of the operator on such inputs may find bad values: Div of whole numbers may, as its formula says, and
-// Div of others may not. Kernel::checks_values says it where no formula does.
+// Div of others may not. Kernel::checks_values says it where neither a formula nor an expansion that copies does.
 bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel);
 
 // Whether the outputs have fewer rows where the inputs have (FormulaRegion::follows_inputs).

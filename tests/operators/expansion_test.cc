@@ -226,6 +226,27 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   AddInts(&backward, "steps", {-1});
   const auto run = RunOf(backward, {{4, 3}}, /*integers=*/false);
   EXPECT_TRUE(FindParts(ShapeQuery(*run.call, run.infos))->parts.empty());
+  const auto slice_gradient = [](const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends) {
+    OperatorDef def = ParseOp("dx = SliceGradient(x, dy)");
+    AddInts(&def, "starts", starts);
+    AddInts(&def, "ends", ends);
+    return def;
+  };
+  ExpectParts(slice_gradient({1}, {3}), {{4, 3, 5}, {2, 3, 5}});
+  ExpectParts(slice_gradient({0, 1}, {-1, 2}), {{4, 3, 5}, {4, 1, 5}});
+  ExpectParts(slice_gradient({1, 1, 2}, {3, 3, -2}), {{4, 3, 5}, {2, 2, 2}});
+  ExpectParts(slice_gradient({1, 2, 0, 1}, {2, 3, 1, 3}), {{3, 4, 2, 3}, {1, 1, 1, 2}});
+  ExpectParts(slice_gradient({2}, {2}), {{4, 3}, {0, 3}});
+  ExpectParts(slice_gradient({}, {}), {{4, 3}, {4, 3}});
+  // A box in each of five dimensions, and elements between those that the slice took.
+  const auto num_parts = [](const OperatorDef& gradient, const std::vector<Shape>& shapes) {
+    const auto run = RunOf(gradient, shapes, /*integers=*/false);
+    return FindParts(ShapeQuery(*run.call, run.infos))->parts.size();
+  };
+  EXPECT_EQ(num_parts(slice_gradient({1, 1, 1, 1, 1}, {3, 3, 3, 3, 3}), {{4, 4, 4, 4, 4}, {2, 2, 2, 2, 2}}), 0);
+  OperatorDef every_second = slice_gradient({0}, {4});
+  AddInts(&every_second, "steps", {2});
+  EXPECT_EQ(num_parts(every_second, {{4, 3}, {2, 3}}), 0);
   for (const int axis : {0, 1, 2}) ExpectParts(WithInts("y = Tile(x)", {{"tiles", 3}, {"axis", axis}}), {{2, 3, 4}});
   ExpectParts(ParseOp("y = Transpose(x)"), {{2, 3, 4}});
   const auto with = [](const std::string& op, const char* name, const std::vector<std::int64_t>& values) {

@@ -53,6 +53,14 @@ TEST(SumBeforeLinear, MovesMovesOfElementsProductsAndSums) {
   ExpectMoved(
       "  q.1: float [3, 4] = region Transpose(dw.1) @1 {}\n  dp.1: float [4, 3] = region Transpose(q.1) @2 {}\n",
       "  at the end: no dp, no dw, no q\n");
+  // That of rows of a larger parameter.
+  const std::string q = "  q: float [5, 3] at 5\n";
+  const std::string of_rows =
+      "  q.1: float [5, 3] = region SliceGradient(q, dw.1) @1 "
+      "{arg { name: \"starts\" ints: 1 } arg { name: \"ends\" ints: -1 }}\n"
+      "  ^dq: float [5, 3] added at 6 = q.1\n";
+  EXPECT_EQ(AfterLines(q + Gradient("") + of_rows), Backward(StrCat(kGiven, q, InStep(), Gradient(" added summed"),
+                                                                    Behind(), of_rows, "  at the end: no dw, no q\n")));
   // The gradient of a factor of w = m u^T.
   const std::string of_factor =
       "  dp.1: float [4, 3] = product dw.1 [4, 3] * u [3, 3] by MatMul(dw.1, u) @1 {}\n" + AddTo("dp.1");
