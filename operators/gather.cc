@@ -1,6 +1,8 @@
 // Gather takes rows of a table by index; SparseToDense, its gradient in dense form, adds rows up by index. They are no
 // formulas, whose elements lie where shapes say.
 #include <algorithm>
+#include <compare>
+#include <span>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
@@ -103,18 +105,54 @@ std::vector<TensorInfo> SparseToDenseShapes(const ShapeQuery& query) {
   return {{.dtype = values.dtype, .shape = Shape(sizes)}};
 }
 
+// The rows that indices name, in the order of both; those of no row are left out. Memory of the run.
+struct NamedRow {
+  std::int64_t row;
+  std::int64_t place;
+  auto operator<=>(const NamedRow&) const = default;
+};
+std::span<const NamedRow> SortedRows(const OpRun& run) {
+  const std::int64_t count = run.In(0).size();
+  NamedRow* const rows = run.ScratchOf<NamedRow>(count);
+  NamedRow* end = rows;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = RowAt(run, 0, i, run.Out(0).dim(0), "SparseToDense");
+    if (row != kNoRow) *end++ = {row, i};
+  }
+  std::sort(rows, end);
+  return {rows, end};
+}
+
 template <typename T>
-void AddRows(const OpRun& run) {
-  const TensorView& indices = run.In(0);
+void AddRow(const T* from, std::int64_t size, T* to) {
+  CountWork(size);
+  for (std::int64_t k = 0; k < size; ++k) to[k] += from[k];
+}
+
+template <typename T>
+void WriteSums(const OpRun& run) {
   const TensorView& out = run.Out(0);
   const std::int64_t row_size = out.shape->SizeFrom(1);
-  for (std::int64_t i = 0; i < indices.size(); ++i) {
-    const T* from = run.In(1).As<T>() + i * row_size;
-    CountWork(row_size);
+  ClearElements(out.dtype, At(out, 0), out.size());
+  for (std::int64_t i = 0; i < run.In(0).size(); ++i) {
     const std::int64_t row = RowAt(run, 0, i, out.dim(0), "SparseToDense");
-    if (row == kNoRow) continue;
-    T* to = out.As<T>() + row * row_size;
-    for (std::int64_t k = 0; k < row_size; ++k) to[k] += from[k];
+    if (row != kNoRow) AddRow(run.In(1).As<T>() + i * row_size, row_size, out.As<T>() + row * row_size);
+  }
+}
+
+// Adds what WriteSums writes to what is there: rows that meet are summed up before.
+template <typename T>
+void AddSums(const OpRun& run) {
+  const std::int64_t row_size = run.Out(0).shape->SizeFrom(1);
+  const T* const values = run.In(1).As<T>();
+  T* const sum = run.ScratchOf<T>(row_size);
+  const std::span<const NamedRow> rows = SortedRows(run);
+  for (size_t first = 0, end = 0; first < rows.size(); first = end) {
+    std::copy_n(values + rows[first].place * row_size, row_size, sum);
+    for (end = first + 1; end < rows.size() && rows[end].row == rows[first].row; ++end) {
+      AddRow(values + rows[end].place * row_size, row_size, sum);
+    }
+    AddRow(sum, row_size, run.Out(0).As<T>() + rows[first].row * row_size);
   }
 }
 
@@ -128,15 +166,20 @@ const Registration sparse_to_dense =
         .Arg("dense_gradient", false, "copied from Gather to its gradient, where it says nothing")
         .ShapesReadValues({0})
         .Shapes(SparseToDenseShapes)
+        // As in the loop of a step net, which adds to what is there: rows are read and written. Elsewhere y is cleared.
+        .CostIs([](const ShapeQuery& query, std::span<const TensorInfo>) -> Cost {
+          const TensorInfo& values = query.In(1);
+          const std::int64_t bytes = query.In(0).size_bytes() + 3 * values.size_bytes();
+          return {.flops = static_cast<double>(values.shape.size()), .bytes = static_cast<double>(bytes)};
+        })
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return FloatKernel(op, []<typename T>(const OpRun& run) {
-                  ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
-                  AddRows<T>(run);
-                });
+                return FloatKernel(
+                    op, []<typename T>(const OpRun& run) { run.Adds(0) ? AddSums<T>(run) : WriteSums<T>(run); });
               },
+              .can_add = {0},
               .checks_values = true});
 
 }  // namespace

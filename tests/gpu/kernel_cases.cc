@@ -52,6 +52,10 @@ class CaseList {
     return *this;
   }
   void Near(double tolerance) { cases.back().tolerance = tolerance; }
+  void Adds() {
+    cases.back().adds = true;
+    cases.back().name += " adds";
+  }
 
   std::vector<KernelCase> cases;
 
@@ -113,6 +117,7 @@ void AddRows(CaseList& list) {
       const Tensor like = Numbers(dtype, {40, 33}, 1);
       const auto sparse = [&](const Tensor& indices) {
         list.Op("SparseToDense").In(indices).In(Numbers(dtype, {indices.size(), 33}, 2)).In(like);
+        list.Op("SparseToDense").In(indices).In(Numbers(dtype, {indices.size(), 33}, 2)).In(like).Adds();
       };
       sparse(Numbers(index, {700}, 3, 0, 40));
       sparse(IntsOf(index, {3, 3, 3, 0, 39, 3}));
@@ -399,7 +404,11 @@ KernelResult RunKernel(const KernelCase& test, DeviceKind kind, Device device) {
     inputs.push_back(input.To(device));
   }
   const std::vector<TensorInfo> shapes = call.schema().shapes(ShapeQuery(call, infos));
-  for (int o = 0; o < call.num_outputs(); ++o) outputs.emplace_back(shapes[o].dtype, shapes[o].shape, device);
+  for (int o = 0; o < call.num_outputs(); ++o) {
+    const bool adds = test.adds && o == 0;
+    outputs.push_back(adds ? Numbers(shapes[o].dtype, shapes[o].shape, 5).To(device)
+                           : Tensor(shapes[o].dtype, shapes[o].shape, device));
+  }
   std::vector<TensorView> in, out;
   for (const Tensor& input : inputs) in.push_back(input.View(device));
   for (const Tensor& output : outputs) out.push_back(output.View(device));
@@ -407,7 +416,9 @@ KernelResult RunKernel(const KernelCase& test, DeviceKind kind, Device device) {
   context.UseDevice(device);
   FaultRecord faults;
   const ScopedValue<FaultRecord*> noted(context.faults, &faults);
-  call.schema().FindKernel(kind)->make(call)(OpRun(in, out, context));
+  OpRun run(in, out, context);
+  if (test.adds) run.SetAdds(1);
+  call.schema().FindKernel(kind)->make(call)(run);
   KernelResult result;
   for (const Tensor& output : outputs) result.outputs.push_back(output.To({}));
   if (const std::optional<Fault> fault = faults.Take()) {

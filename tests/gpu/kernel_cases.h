@@ -15,6 +15,7 @@ struct KernelCase {
   OperatorDef def;
   std::vector<Tensor> inputs;
   double tolerance = 0;  // of the largest element; 0: the same bits
+  bool adds = false;     // to what output 0 holds
 };
 std::vector<KernelCase> KernelCases();
 

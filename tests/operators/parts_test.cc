@@ -194,6 +194,10 @@ TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
   for (const Shape& like : {Shape({7}), Shape({5, 1}), Shape({3, 5, 7}), Shape({1})}) {
     cases.emplace_back(Def("SumReduceLike", 2, 1), std::vector{Random({3, 5, 7}, 1), Random(like, 2)});
   }
+  // Rows that meet are added up first: 100 + 1e17 - 1e17 would be 96.
+  cases.emplace_back(Def("SparseToDense", 3, 1),
+                     std::vector{Tensor::Of<std::int32_t>({5}, {2, 0, 2, 3, 2}),
+                                 Tensor::Of<double>({5, 2}, {1e17, 1, 2, 3, -1e17, 4, 5, 6, 7, 8}), Random({4, 2}, 1)});
   for (const KernelCase& kernel : cases) {
     if (CpuKernel(kernel.type()).can_add.empty()) continue;
     types.insert(kernel.type());

@@ -78,7 +78,7 @@ struct WriteRows {
   }
 };
 
-// The first place of each row adds up what lies at all of them.
+// The first place of each row adds up what lies at all of them, and writes the sum or adds it to what is there.
 template <typename T>
 struct AddRowsElement {
   const std::uint32_t* rows;  // sorted
@@ -88,6 +88,7 @@ struct AddRowsElement {
   const T* values;
   T* y;
   std::int64_t row_size;
+  bool adds;
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t first = i / row_size, column = i % row_size, row = rows[first];
@@ -99,7 +100,8 @@ struct AddRowsElement {
 #pragma unroll 16
 #endif
     for (std::int64_t k = first; k < end; ++k) sum += values[places[k] * row_size + column];
-    y[row * row_size + column] = sum;
+    T& to = y[row * row_size + column];
+    to = adds ? to + sum : sum;
   }
 
  private:
@@ -153,14 +155,14 @@ RunFn MakeSparseToDense(const OperatorCall& op) {
                   StrCat("SparseToDense of ", count, " indices and ", num_rows, " rows; a GPU takes 4294967295"));
     }
     const KernelFault fault(run, RowRequirement(op, num_rows), count);
-    ClearOutput(run, 0);
+    if (!run.Adds(0)) ClearOutput(run, 0);
     if (count > 0) {
       const SortedRows sorted = SortRows(run, {Ints(indices), num_rows, SlotOf(fault)}, count);
       ForFloats(out.dtype, [&](auto zero) {
         using T = decltype(zero);
-        ForEach(
-            run, count * row_size,
-            AddRowsElement<T>{sorted.rows, sorted.places, count, num_rows, run.In(1).As<T>(), out.As<T>(), row_size});
+        ForEach(run, count * row_size,
+                AddRowsElement<T>{sorted.rows, sorted.places, count, num_rows, run.In(1).As<T>(), out.As<T>(), row_size,
+                                  run.Adds(0)});
       });
     }
     fault.Report();
@@ -168,7 +170,7 @@ RunFn MakeSparseToDense(const OperatorCall& op) {
 }
 
 const GpuKernel gather("Gather", {.make = MakeGather, .checks_values = true});
-const GpuKernel sparse_to_dense("SparseToDense", {.make = MakeSparseToDense, .checks_values = true});
+const GpuKernel sparse_to_dense("SparseToDense", {.make = MakeSparseToDense, .can_add = {0}, .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet
