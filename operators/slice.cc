@@ -235,10 +235,8 @@ const Registration slice =
             "A rectangular part of a tensor: y = x[start_0 : end_0, …]. Dimensions behind those named are whole. A "
             "negative start or end counts from behind, and -1 is the end itself: starts=[0], ends=[-1] takes all. With "
             "steps they are ONNX's, Python's x[start:end:step]: -1 is the last element, what lies beyond the tensor is "
-            "its "
-            "first or last element (of Python a negative step from before the first takes nothing, here that one), and "
-            "a "
-            "slice may take nothing.")
+            "its first or last element (of Python a negative step from before the first takes nothing, here that one), "
+            "and a slice may take nothing.")
         .Input("x", "any shape and dtype")
         .OptionalInput("starts", "int32 or int64 [dimensions to cut]")
         .OptionalInput("ends", "int32 or int64 [dimensions to cut]")
