@@ -100,6 +100,22 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
   graph->FindProducers();
 }
 
+// Terms of a sum may have changed places: what runs behind the steps reads the one that comes last now.
+void ReadLastTerms(const StepGraph& graph, std::vector<StepNode>* behind) {
+  std::map<int, int> last;  // by home
+  for (const StepNode& node : graph.nodes) {
+    for (const int value : node.given()) {
+      const int home = graph.values[value].home;
+      if (graph.homes[home].kind == Home::Kind::kSum) last[home] = value;
+    }
+  }
+  for (StepNode& node : *behind) {
+    for (int& input : node.inputs) {
+      if (const auto sum = last.find(graph.values[input].home); sum != last.end()) input = sum->second;
+    }
+  }
+}
+
 // Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
 // another is kept. Rounds otherwise: a product of many rows adds up in another order.
@@ -112,6 +128,7 @@ bool FormStages(StepGraph* graph) {
   JoinHalvesOfLoops(halves, &stages, graph);
   KeepBetween(stages, graph);
   Arrange(stages, graph);
+  ReadLastTerms(*graph, &behind);
   if (!once.empty()) graph->AddOnce(std::move(once));
   if (!behind.empty()) graph->AddBehind(std::move(behind));
   return true;
