@@ -11,7 +11,7 @@
 //
 // Stages take some steps in turn, a chunk: the same ones on any number of threads, so that rounding is the same. What
 // one stage gives to the next is then still in a cache, and stages may work on different chunks at the same time. Sums
-// over the steps, which nothing waits for, take all steps at once, after the others.
+// over the steps, which no step waits for, take all steps at once, after the others.
 //
 // All this follows from the bytes that instructions touch (dependencies.h); names, layers and cells mean nothing here.
 #pragma once

@@ -121,13 +121,12 @@ class Explainer {
     }
     if (stage.is_behind) {
       return "linear in sums over the steps, so once instead of in each step; adds up in another order than step by "
-             "step, "
-             "and rounds so";
+             "step, and rounds so";
     }
     const auto gives_once = [&](const StepNode& node) { return graph_.GivesOnce(node); };
     if (std::all_of(begin, end, gives_once)) return "what follows from what is the same in all steps";
     if (stage.steps_at_once == kAllSteps) {
-      return "sums over the steps, which nothing waits for; they add up in another order than step by step, and round "
+      return "sums over the steps, which no step waits for; they add up in another order than step by step, and round "
              "so";
     }
     return "no step waits for another, and weights are read once for all of them";

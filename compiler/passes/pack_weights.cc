@@ -41,7 +41,7 @@ bool ReadsWeightsOften(const Stage& stage, const Target& target) {
 bool AreSmallParts(const StepGraph& graph, const Stage& stage, std::span<const int> weights) {
   std::int64_t bytes = 0;
   for (const int weight : weights) bytes += ComputedBytes(graph.values[weight].info);
-  return stage.steps_at_once != kAllSteps && weights.size() > 1 && bytes <= graph.target->max_bytes_to_pack_for_row;
+  return stage.steps_at_once != kAllSteps && weights.size() > 1 && bytes <= graph.target->max_bytes_of_parts_to_pack;
 }
 
 // What the kernel reads in a stage that takes so many steps at once.

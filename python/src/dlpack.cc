@@ -163,8 +163,6 @@ std::function<void()> ReleaseOf(std::shared_ptr<nb::ndarray<nb::ro>> lent, const
   return [release = std::move(release), &runtime = RuntimeOf(device)] { runtime.WhenDone(release); };
 }
 
-constexpr std::uintptr_t kFirstPage = 4096;
-
 }  // namespace
 
 std::optional<DType> FromDlpack(const nb::dlpack::dtype& dtype) {
@@ -189,6 +187,16 @@ bool IsContiguous(std::span<const std::int64_t> dims, const std::int64_t* stride
     expected *= dims[d];
   }
   return true;
+}
+
+bool HasNoMemory(const void* data, std::int64_t elements) {
+  constexpr std::uintptr_t kFirstPage = 4096;
+  return reinterpret_cast<std::uintptr_t>(data) < kFirstPage && elements > 0;
+}
+
+void CheckMemory(const void* data, std::int64_t elements, const ArrayRole& role) {
+  if (!HasNoMemory(data, elements)) return;
+  throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " has ", elements, " elements and no memory"));
 }
 
 void Describe(const Tensor& tensor, std::span<std::int64_t> sizes, nb::dlpack::dltensor* described) {
@@ -222,10 +230,7 @@ LentArray LentByDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace
     throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " is ", TypeNameWithArticle(array),
                                                  " whose __dlpack__ gives no array that can be read"));
   }
-  // No memory, and an offset to it, are an address where no memory is.
-  if (reinterpret_cast<std::uintptr_t>(lent->data()) < kFirstPage && lent->size() > 0) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(Text(role), " has ", lent->size(), " elements and no memory"));
-  }
+  CheckMemory(lent->data(), static_cast<std::int64_t>(lent->size()), role);
   const Device device = DeviceOf(lent->device_type(), lent->device_id(), role, place);
   if (!is_capsule && device != said) {
     throw Error(ErrorCode::kInvalidArgument,

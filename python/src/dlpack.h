@@ -34,6 +34,11 @@ std::optional<DType> FromDlpack(const nanobind::dlpack::dtype& dtype);
 bool IsOnHost(const nanobind::dlpack::device& device);
 bool IsContiguous(std::span<const std::int64_t> dims, const std::int64_t* strides);
 
+// Whether there are elements at an address where no memory is: none, or an offset to none. CheckMemory throws
+// kInvalidArgument then, naming the array.
+bool HasNoMemory(const void* data, std::int64_t elements);
+void CheckMemory(const void* data, std::int64_t elements, const ArrayRole& role);
+
 // Describes a tensor. Its dimensions, and strides behind them, come into `sizes`, which must live as long.
 void Describe(const Tensor& tensor, std::span<std::int64_t> sizes, nanobind::dlpack::dltensor* described);
 

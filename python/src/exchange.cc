@@ -80,9 +80,13 @@ std::optional<LentArray> TensorExchange::Lend(nb::handle tensor, const ArrayRole
   if (!dtype) ThrowNoDType(role, ElementsOf(tensor));
   const auto rank = static_cast<size_t>(described.ndim);
   const Shape shape = ShapeOf({described.shape, rank}, role);
-  // Zeros that PyTorch has made no memory for, as gradients of torch.sgn.
-  if (described.data == nullptr && shape.size() > 0) return Lend(tensor.attr("detach")().attr("clone")(), role);
   const void* const data = static_cast<const char*>(described.data) + described.byte_offset;
+  if (HasNoMemory(data, shape.size())) {
+    // Zeros that PyTorch has made no memory for, as gradients of torch.sgn.
+    const bool are_zeros = nb::cast<bool>(tensor.attr("_is_zerotensor")());
+    if (are_zeros) return Lend(tensor.attr("detach")().attr("clone")(), role);
+    CheckMemory(data, shape.size(), role);
+  }
   const char* const fault = !IsContiguous({described.shape, rank}, described.strides) ? "not contiguous"
                             : !IsAligned(data, *dtype)                                ? "not aligned"
                                                                                       : nullptr;

@@ -88,6 +88,18 @@ def test_modules_compute_of_tensors_where_they_are(set_max_memory):
             assert module(x).h.tolist() == [[[50_000, 50_000]]] * 2
 
 
+def test_tensors_without_memory_are_refused():
+    """PyTorch frees what a storage is cut to nothing, and leaves the sizes; a part of it has an offset to no memory."""
+    cell = stepnet.cell("cell q(x[3]; h[3]) { h = h + x; output h }")
+    whole, part = torch.ones(4, 2, 3), torch.ones(8, 2, 3)[4:]
+    for x in (whole, part):
+        x.untyped_storage().resize_(0)
+        with pytest.raises(stepnet.InvalidArgumentError, match='the input "x" has 24 elements and no memory'):
+            cell({}, x=x)
+        with pytest.raises(stepnet.InvalidArgumentError, match="has 24 elements and no memory"):
+            stepnet.torch.Module(cell)(x)
+
+
 def test_bfloat16_that_must_be_copied_is_refused():
     half = torch.zeros(4, 4, dtype=torch.bfloat16).t()[::2]
     with pytest.raises(stepnet.InvalidArgumentError, match="has no bfloat16; give a copy"):
