@@ -1,5 +1,7 @@
 """Bodies of Scan in which shapes follow from constants, from tensors outside, from sizes, and from a loop within."""
 
+import json
+
 import numpy
 import onnx
 import pytest
@@ -27,6 +29,28 @@ SHAPES = {
     "Expand": (
         [node("Expand", ["one", "shape"], ["e"]), node("Sub", ["e", "x_t"], ["y"])],
         {"one": numpy.float32(1), "shape": ints(2, 3, 4)},
+    ),
+    "Expand to the shape of x": (
+        [node("Shape", ["x_t"], ["s"]), node("Expand", ["one", "s"], ["e"]), node("Sub", ["e", "x_t"], ["y"])],
+        {"one": numpy.float32(1)},
+    ),
+    "ConstantOfShape of a comparison": (
+        [
+            node("Less", ["x_t", "one"], ["is_less"]),
+            node("Shape", ["is_less"], ["s"], start=0),
+            node("ConstantOfShape", ["s"], ["e"], value=numpy_helper.from_array(numpy.array([0.5], "float32"))),
+            node("Add", ["x_t", "e"], ["y"]),
+        ],
+        {"one": numpy.float32(1)},
+    ),
+    "Expand to sizes but the last": (
+        [
+            node("Shape", ["x_t"], ["s"], end=2),
+            node("Expand", ["one", "s"], ["e"]),
+            node("Unsqueeze", ["e", "last"], ["u"]),
+            node("Sub", ["x_t", "u"], ["y"]),
+        ],
+        {"one": numpy.float32(1), "last": ints(-1)},
     ),
     "Expand of x": ([node("Expand", ["x_t", "shape"], ["y"])], {"shape": ints(5, 1, 1, 1)}),
     "Range": (
@@ -106,6 +130,13 @@ def test_shapes_that_follow_from_constants_and_sizes(name, where, sizes, random,
     net = loaded(made, tmp_path)
     for want, got in zip(runtime(made, inputs), net(**inputs)):
         expect_equal(got, want)
+
+
+@pytest.mark.parametrize("name", ["Expand to the shape of x", "ConstantOfShape of a comparison"])
+def test_what_has_the_shape_of_another_tensor_reads_no_sizes(name, random, tmp_path):
+    net = loaded(model(SHAPES[name][0], [None] * 3, SHAPES[name][1]), tmp_path)
+    (plan,) = json.loads(net.explain(given(random), format="json"))
+    assert {each["kind"] for stage in plan["stages"] for each in stage["instructions"]} == {"fused"}
 
 
 def test_shapes_that_are_computed_before_the_loop(random, tmp_path):

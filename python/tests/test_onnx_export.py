@@ -153,6 +153,54 @@ def test_numbers_of_a_cell_in_double_are_exported_as_they_are(random, tmp_path):
         numpy.testing.assert_allclose(value, cell({}, x=x)[output], rtol=1e-14, atol=1e-15, err_msg=output)
 
 
+def bodies_of(path):
+    graphs = [each.attribute for each in onnx.load(path).graph.node if each.op_type == "Scan"]
+    return [attribute.g for attributes in graphs for attribute in attributes if attribute.name == "body"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_of_a_step_are_scalars_that_operators_repeat(dtype, random, tmp_path):
+    cell = stepnet.cell(
+        """cell numbers(x[H]; h[H]) {
+          size H = 3
+          z = Sigmoid(2 - x)
+          y = Where(GE(x, 0.1), x + 0.5, Max(-0.25, x))
+          mark = Where(LT(z, 0.5), 1, 0)
+          h = (1 - z) * h + z * y / 3 + mark
+          output h
+          output h last
+        }""",
+        dtype=dtype,
+    )
+    expect_exported(cell, random, tmp_path)
+    (body,) = bodies_of(tmp_path / "cell.onnx")
+    assert {each.op_type for each in body.node}.isdisjoint({"Shape", "Expand"})
+    net, x = stepnet.onnx.load(tmp_path / "cell.onnx"), numpy.zeros((5, 2, 3), dtype)
+    stages = json.loads(net.explain(x=x, format="json"))[0]["stages"]
+    assert [len(each["instructions"]) for each in stages] == [1]
+
+
+def test_numbers_that_no_other_input_repeats_have_their_shape(random, tmp_path):
+    (tmp_path / "net.pbtxt").write_text("""
+        op { type: "ConstantFill" input: "x" output: "two" arg { name: "value" f: 2 } }
+        op { type: "ConstantFill" output: "row" arg { name: "value" f: 3 } arg { name: "shape" ints: 2 } }
+        op { type: "Add" input: "two" input: "two" output: "four" }
+        op { type: "Exp" input: "two" output: "e" }
+        op { type: "Sub" input: "x" input: "row" output: "less" arg { name: "broadcast" i: 1 } arg { name: "axis" i: 1 } }
+        op { type: "Mul" input: "two" input: "row" output: "six" arg { name: "broadcast" i: 1 } arg { name: "axis" i: 1 } }
+        op { type: "Div" input: "two" input: "by" output: "parts" arg { name: "broadcast" i: 1 } arg { name: "axis" i: 1 } }
+        op { type: "Sum" input: "two" input: "x" input: "two" output: "sum" }
+        external_input: "x" external_input: "by"
+        external_output: "two" external_output: "four" external_output: "e" external_output: "less"
+        external_output: "six" external_output: "parts" external_output: "sum" """)
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    inputs = {"x": random.normal(size=(4, 2, 3)).astype("float32"), "by": random.uniform(1, 2, 2).astype("float32")}
+    stepnet.onnx.export(net, tmp_path / "net.onnx", inputs=inputs, dynamic_axes={"x": {0: "T"}})
+    inputs["x"] = inputs["x"][:3]
+    for name, got in run(tmp_path / "net.onnx", net.outputs, inputs).items():
+        expect_equal(got, net(**inputs)[name])
+
+
 def test_steps_and_batch_have_any_size_and_their_names(lstm, tmp_path):
     stepnet.onnx.export(lstm, tmp_path / "lstm.onnx", lstm.init())
     graph = onnx.load(tmp_path / "lstm.onnx").graph

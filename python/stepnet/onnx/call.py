@@ -49,6 +49,13 @@ class Call:
         """A scalar of the dtype of the first input."""
         return self.graph.scalar(value, self.inputs[0].dtype)
 
+    def operands(self) -> list[str]:
+        """The inputs of an operator that repeats them over each other: a number that another input's shape repeats is a scalar."""
+        shape = self.infos[0][1]
+        if not any(value.number is None and value.shape == shape for value in self.inputs):
+            return self.names
+        return [value.number or value.name for value in self.inputs]
+
     def wants(self, output: int) -> bool:
         return output < len(self.op.outputs) and self.op.outputs[output] in self.wanted
 

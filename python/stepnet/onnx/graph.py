@@ -32,6 +32,8 @@ class Value:
         """The elements, where they are known when the graph is written."""
         self.origins: frozenset[str] = frozenset()
         """The parameters that these elements are made of; none for constants."""
+        self.number: str | None = None
+        """The scalar that all elements are, where that is a constant."""
         self.sizes: list[int] | None = None
         """The elements where they are sizes, as ``shape`` has them."""
         self.lengths: Value | None = None

@@ -70,8 +70,9 @@ def reshape(n: Node) -> Sequence[str]:
 @node("Shape")
 def shape(n: Node) -> Sequence[str]:
     start, end = n.attribute("start", 0), n.attribute("end")
-    if start == 0 and end is None:
-        return [n.emit("Shape", n.blob(0))]
+    if start == 0 and end is None and n.gives(0):
+        n.scope.set_unread(n.outputs[0], "Shape", n.blob(0))  # fills may take the tensor itself
+        return []
     axes = range(n.rank())[slice(start, end)]
     if not axes:
         return [n.fixed(numpy.zeros(0, "int64"))]
@@ -246,11 +247,19 @@ def expand(n: Node) -> Sequence[str]:
     """Times ones of that shape: each is repeated over the other."""
     dtype = n.dtype()
     if dtype == "bool":
-        return [n.emit("And", n.blob(0), filled(n, n.blob(1), True, dtype))]
-    return [n.emit("Mul", n.blob(0), filled(n, n.blob(1), 1, dtype))]
+        return [n.emit("And", n.blob(0), filled(n, 1, True, dtype))]
+    return [n.emit("Mul", n.blob(0), filled(n, 1, 1, dtype))]
 
 
-def filled(n: Node, sizes: str, value: float, dtype: str) -> str:
+def filled(n: Node, i: int, value: float, dtype: str) -> str:
+    """A tensor of the shape that an input says; where that is another tensor's, a step needs no sizes to know it."""
+    like = n.scope.producer(n.tensors[i])
+    if like is not None and like.op_type == "Shape" and not any(each.name == "end" or each.i for each in like.attribute):
+        return fill(n.net, [n.scope.blob(like.input[0])], value, dtype)
+    return filled_to(n, n.blob(i), value, dtype)
+
+
+def filled_to(n: Node, sizes: str, value: float, dtype: str) -> str:
     """A tensor of a shape that is a blob."""
     return fill(n.net, [sizes], value, dtype, input_as_shape=1)
 
@@ -274,7 +283,7 @@ def fill(net: NetText, inputs: Sequence[str], value: float, dtype: str, **shape:
 def constant_of_shape(n: Node) -> Sequence[str]:
     value = n.attribute("value")
     array = numpy.zeros(1, "float32") if value is None else n.scope.array(value)
-    return [filled(n, n.blob(0), array.item(), str(array.dtype))]
+    return [filled(n, 0, array.item(), str(array.dtype))]
 
 
 @node("Range")

@@ -9,7 +9,7 @@ from ..errors import Error
 from .call import Call, Refusal, located
 from .graph import GraphWriter, Value
 from .operators import TABLE
-from .shapes import ELEMENTS, ELEMENTS_OF, SIZES
+from .shapes import ELEMENTS, ELEMENTS_OF, SIZES, number_of
 
 Values = dict[str, Value]
 
@@ -87,6 +87,8 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
     values = [value_named(graph, name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
     if op.type in ELEMENTS:
         set_elements(call, values)
+    if op.type == "ConstantFill":
+        values[0].number = number_of(call)
     if op.type in SIZES:
         values[0].sizes = SIZES[op.type](call)
     if op.type == "StepMask":

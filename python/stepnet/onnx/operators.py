@@ -55,7 +55,7 @@ SAME = {
 
 @operator(*SAME)
 def same(call: Call) -> Sequence[str]:
-    return [call.emit(SAME[call.type], *call.names)]
+    return [call.emit(SAME[call.type], *call.operands())]
 
 
 @operator(
@@ -182,16 +182,17 @@ def cast(call: Call) -> Sequence[str]:
 
 def repeated(call: Call) -> list[str]:
     """Both inputs, the second one in the shape in which ONNX repeats it over the first as ``broadcast=1`` says."""
-    if not call["broadcast"]:
-        return call.names[:2]
+    names = call.operands()[:2]
     a, b = call.inputs[:2]
+    if not call["broadcast"] or names[1] == b.number:
+        return names
     axis = call["axis"]
     if call["axis_str"]:
         axis = call["order"].index(call["axis_str"])
     if all(size == 1 for size in b.shape):
-        return [a.name, call.graph.reshape(b.name, *([1] * a.rank))]
+        return [names[0], call.graph.reshape(b.name, *([1] * a.rank))]
     behind = 0 if axis < 0 else a.rank - axis - b.rank
-    return [a.name, call.graph.unsqueeze(b.name, *range(b.rank, b.rank + behind))]
+    return [names[0], call.graph.unsqueeze(b.name, *range(b.rank, b.rank + behind))]
 
 
 BINARY = {
@@ -222,8 +223,8 @@ def not_equal(call: Call) -> Sequence[str]:
 
 @operator("Sum")
 def add_all(call: Call) -> Sequence[str]:
-    total = call.names[0]
-    for name in call.names[1:]:
+    total, *others = call.operands()
+    for name in others:
         total = call.emit("Add", total, name)
     return [total]
 
@@ -231,10 +232,10 @@ def add_all(call: Call) -> Sequence[str]:
 @operator("Where")
 def where(call: Call) -> Sequence[str]:
     condition, x, y = call.inputs
-    name = condition.name
+    name, *names = call.operands()
     if call["broadcast_on_rows"]:
-        name = call.graph.unsqueeze(name, *range(condition.rank, x.rank))
-    return [choose(call, name, x.name, y.name, x.dtype)]
+        name = call.graph.unsqueeze(condition.name, *range(condition.rank, x.rank))
+    return [choose(call, name, *names, x.dtype)]
 
 
 def choose(call: Call, condition: str, x: str, y: str, dtype: str) -> str:

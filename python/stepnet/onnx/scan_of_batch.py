@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from .loops import Loop
-from .moves import filled
+from .moves import filled_to
 from .scan_node import body_of, check_list, check_next, missing, numbers_of_steps, of_scanned, rows_of_outputs, set_type
 from .scope import Node, Scope, Unsupported
 
@@ -161,7 +161,7 @@ class State:
         self.ones = list(range(1, 1 + missing(self.rank)))
         """The dimensions of 1 that rows of the loop have more."""
         sizes = with_sizes_of(n, n.fixed([1, *(1 for _ in self.ones)]), n.blob(i), range(1, 1 + self.rank))
-        self.name, row = loop.state(filled(n, sizes, 0, n.dtype(i)))  # which no step reads
+        self.name, row = loop.state(filled_to(n, sizes, 0, n.dtype(i)))  # which no step reads
         self.initial = n.emit("ExpandDims", n.blob(i), dims=[1])
         is_start = n.emit("ExpandDims", batch.starts, dims=[*range(2, 2 + self.rank)]) if self.rank else batch.starts
         of_steps = n.emit("Where", is_start, self.initial, self.initial)

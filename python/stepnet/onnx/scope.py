@@ -47,6 +47,7 @@ class Scope:
         """Blobs of graphs around this one that it reads, in the order of their first use."""
         self._blobs: dict[str, str] = {}
         self._constants: dict[str, numpy.ndarray] = {}
+        self._unread: dict[str, tuple[str, str, dict[str, Any]]] = {}
         self._transposes: dict[str, str] = {}
         self._wide: dict[str, str] = {}
         self._producers: dict[str, onnx.NodeProto] | None = None
@@ -66,9 +67,14 @@ class Scope:
         self._check_new(name)
         self._constants[name] = array
 
-    def set_transpose(self, name: str, of: str) -> None:
-        """Says that a tensor is the transpose of a matrix, a blob; it is computed where something reads it."""
+    def set_unread(self, name: str, op_type: str, of: str, **arguments: Any) -> None:
+        """Says that a tensor is what an operator gives of a blob; it is computed where something reads it."""
         self._check_new(name)
+        self._unread[name] = (op_type, of, arguments)
+
+    def set_transpose(self, name: str, of: str) -> None:
+        """Says that a tensor is the transpose of a matrix, a blob."""
+        self.set_unread(name, "Transpose", of, axes=[1, 0])
         self._transposes[name] = of
 
     def _check_new(self, name: str) -> None:
@@ -76,7 +82,7 @@ class Scope:
             raise fault(self.model.path, f'the tensor "{name}" is there twice')
 
     def _has_here(self, name: str) -> bool:
-        return name in self._blobs or name in self._constants or name in self._transposes
+        return name in self._blobs or name in self._constants or name in self._unread
 
     def has(self, name: str) -> bool:
         """Whether a tensor is there, here or in a graph around this one."""
@@ -94,9 +100,10 @@ class Scope:
         if name in self._constants:
             self._blobs[name] = self._kept(name)
             return self._blobs[name]
-        if name in self._transposes:
+        if name in self._unread:
+            op_type, of, arguments = self._unread[name]
             self._blobs[name] = self.net.names.unique(name)
-            self.net.add("Transpose", [self._transposes[name]], [self._blobs[name]], axes=[1, 0])
+            self.net.add(op_type, [of], [self._blobs[name]], **arguments)
             return self._blobs[name]
         if self.outer is None:
             raise Unsupported(f'it reads "{name}", which no node before it gives, and which is neither an input nor an initializer')

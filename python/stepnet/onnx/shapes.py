@@ -234,12 +234,15 @@ def shape_of_fill(call: Call) -> tuple[int, ...] | str:
 
 @operator("ConstantFill")
 def constant_fill(call: Call) -> Sequence[str]:
-    value = numpy.array(call["value"] or 0, call.dtype)
-    sizes = shape_of_fill(call)
-    name = call.graph.constant(value)
+    sizes, name = shape_of_fill(call), number_of(call)
     if isinstance(sizes, tuple):
         return [call.emit("Expand", name, call.graph.ints(*sizes)) if sizes else name]
     return [call.emit("Expand", name, sizes)]
+
+
+def number_of(call: Call) -> str:
+    """The scalar that a ConstantFill repeats."""
+    return call.graph.scalar(call["value"] or 0, call.dtype)
 
 
 @operator(
