@@ -114,6 +114,9 @@ void BindParams(nb::module_& module) {
     return prefixes;
   });
   module.def("save_params", &SaveParams);
+  module.def("write_file", [](const std::string& path, const nb::bytes& content) {
+    CallWithoutGil([&] { WriteFile(path, {content.c_str(), content.size()}); });
+  });
 }
 
 }  // namespace stepnet::python

@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy
 import onnx
@@ -388,8 +389,23 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", params, outputs=["\ud800"])
     with pytest.raises(stepnet.TypeMismatchError, match="path is a dict; it must be a path"):
         stepnet.onnx.export(lstm, params, tmp_path / "x.onnx")
-    with pytest.raises(stepnet.InputOutputError, match="cannot be written"):
+    with pytest.raises(stepnet.InputOutputError, match=f"cannot write {tmp_path}/none/x.onnx: No such file"):
         stepnet.onnx.export(lstm, tmp_path / "none" / "x.onnx", params)
+
+
+def test_files_have_the_permissions_of_new_files_and_keep_those_they_have(lstm, tmp_path):
+    files = [tmp_path / name for name in ("cell.onnx", "net.pbtxt", "params.npz")]
+    umask = os.umask(0o027)
+    try:
+        stepnet.onnx.export(lstm, files[0], lstm.init())
+        stepnet.onnx.convert(*files)
+    finally:
+        os.umask(umask)
+    assert [oct(file.stat().st_mode & 0o777) for file in files] == ["0o640"] * 3
+    files[0].chmod(0o604)
+    (tmp_path / "link.onnx").symlink_to(files[0])
+    stepnet.onnx.export(lstm, tmp_path / "link.onnx", lstm.init())
+    assert (tmp_path / "link.onnx").is_symlink() and oct(files[0].stat().st_mode & 0o777) == "0o604"
 
 
 def test_a_net_with_free_sizes(tmp_path):

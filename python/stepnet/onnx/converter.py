@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import InputOutputError, InvalidArgumentError
+from .. import _stepnet
+from ..errors import InvalidArgumentError
 from ..params import save_params
 from ..source import path_of
 from .loader import Graph, load
@@ -36,8 +37,5 @@ def convert(path: str | os.PathLike[str], net: str | os.PathLike[str], params: s
         raise InvalidArgumentError(f"invalid argument: the files are {', '.join(map(str, files))}; each must be another one")
     graph = load(path)
     save_params({**graph._net.filled(), **graph.defaults}, params)
-    try:
-        target.write_text(graph._text)
-    except OSError as error:
-        raise InputOutputError(f"input/output error: cannot write {target}: {error.strerror}") from None
+    _stepnet.write_file(str(target), graph._text.encode())
     return graph

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
 
@@ -326,19 +325,10 @@ def add_output(graph: GraphWriter, given: Given, blobs: Blobs, name: str) -> Non
 
 
 def save(model: onnx.ModelProto, path: Path) -> None:
-    """Writes the file under another name first, so that it is there whole or not at all."""
-    size = sum(len(each.raw_data) for each in model.graph.initializer)
+    if sum(len(each.raw_data) for each in model.graph.initializer) <= MOST_IN_ONE_FILE:
+        _stepnet.write_file(str(path), model.SerializeToString())
+        return
     try:
-        if size > MOST_IN_ONE_FILE:
-            onnx.save_model(model, str(path), save_as_external_data=True, location=f"{path.name}.data")
-            return
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            try:
-                file.write(model.SerializeToString())
-                file.close()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        onnx.save_model(model, str(path), save_as_external_data=True, location=f"{path.name}.data")
     except OSError as error:
-        raise InputOutputError(f"input/output error: {path} cannot be written: {error.strerror or error}") from error
+        raise InputOutputError(f"input/output error: cannot write {path}: {error.strerror or error}") from error
