@@ -36,11 +36,28 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// How long each instruction takes; an estimate where it was not measured.
+std::vector<double> MicrosecondsOf(const StepPlan& plan, const Measured& measured) {
+  std::vector<double> microseconds;
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const double estimate = EstimateMicroseconds(plan.instructions[i].cost, *plan.target);
+    microseconds.push_back(measured.microseconds[i].value_or(estimate));
+  }
+  return microseconds;
+}
+
+// With the schedules of the run that is explained and, where instructions were measured, their times.
+StepPlan PlanOfRun(const StepPlan& plan, std::optional<std::int64_t> num_steps, const Measured* measured) {
+  StepPlan of_run = num_steps ? InRunsOf(*num_steps, plan) : plan;
+  if (measured != nullptr) SetCosts(MicrosecondsOf(plan, *measured), &of_run);
+  return of_run;
+}
+
 class Explainer {
  public:
   Explainer(const MadePlan& made, std::optional<std::int64_t> num_steps, const Measured* measured)
       : graph_(made.graph),
-        plan_(num_steps ? InRunsOf(*num_steps, made.plan) : made.plan),
+        plan_(PlanOfRun(made.plan, num_steps, measured)),
         num_steps_(num_steps),
         fuses_(made.passes.contains("fuse_regions")),
         forms_stages_(made.passes.contains("form_stages")),
@@ -414,16 +431,28 @@ class Explainer {
   }
   const Schedule& ScheduleOf(const Stage& stage) const { return *plan_.schedules[&stage - plan_.stages.data()]; }
 
+  std::vector<ChainLink> LongestChainOf(const Stage& loop) const {
+    if (ScheduleOf(loop).sharing == Sharing::kTasks) return LongestChain(ScheduleOf(loop));
+    // Others have tasks of what runs one behind the other, whether it waits or not.
+    StepPlan plan = plan_;
+    std::shared_ptr<const Schedule>& schedule = plan.schedules[&loop - plan_.stages.data()];
+    schedule = std::make_shared<Schedule>(MakeSchedule(plan_, loop, 1));
+    if (measured_ != nullptr) SetCosts(MicrosecondsOf(plan, *measured_), &plan);
+    return LongestChain(*schedule);
+  }
+
   void AddPace(Explanation* to) const {
     const Stage* const loop = LongestLoop();
     if (loop == nullptr) return;
     const Schedule& schedule = ScheduleOf(*loop);
     const bool by_tasks = schedule.sharing == Sharing::kTasks;
-    // Others have tasks of what runs one behind the other, whether it waits or not.
-    const std::vector<ChainLink> chain = LongestChain(by_tasks ? schedule : MakeSchedule(plan_, *loop, 1));
+    const std::vector<ChainLink> chain = LongestChainOf(*loop);
     for (const ChainLink& link : chain) {
       to->chain.push_back(StrCat(link.instruction, ": ", ShortText(link.instruction)));
     }
+    // Not where it comes back because a later step takes the memory of what nothing reads any more.
+    to->chain_comes_back = std::ranges::any_of(
+        chain, [&](const ChainLink& link) { return CyclesIn(*loop)[link.instruction - loop->begin] != kNoCycle; });
     const bool is_whole = std::ssize(chain) == loop->end - loop->begin;
     if (is_whole || (by_tasks && schedule.threads > 1)) return;
     to->whole_loop = StrCat(schedule.threads > 1 ? "each thread" : "one thread", " goes through all of the loop, ",

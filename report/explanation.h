@@ -75,6 +75,7 @@ struct Explanation {
   std::string imported_text, graph_text, schedule_text;
   std::string imported_drawing, graph_drawing;  // GraphDrawing
   std::vector<std::string> chain;  // the longest of instructions that wait for each other, from step to step
+  bool chain_comes_back = false;   // its first one waits for what the last one gives
   std::string whole_loop;  // "each thread goes through all of the loop, 2 to 4"; empty where the chain alone counts
 };
 

@@ -97,7 +97,8 @@ std::vector<std::string> PlacesOf(const ExplainedStorage& storage) {
 }
 
 std::string PaceText(const Explanation& explanation) {
-  const std::string chain = StrCat(Join(explanation.chain, "; then "), "; then again");
+  const std::string chain =
+      StrCat(Join(explanation.chain, "; then "), explanation.chain_comes_back ? "; then again" : "");
   return explanation.whole_loop.empty() ? chain : StrCat(explanation.whole_loop, "; its longest chain is ", chain);
 }
 

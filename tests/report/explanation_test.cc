@@ -316,5 +316,44 @@ TEST(Explanations, NameThePaceByWhatIsComputed) {
   }
 }
 
+TEST(Explanations, SayThatThePaceIsThatOfAChainThatComesBackWhereItDoes) {
+  for (const bool comes_back : {false, true}) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b").Captured("u");
+    net.Captured("none").Step(Product("h_part = FC(h_prev, u, none)")).Step(Product("x_part = FC(x_t, w, b)"));
+    net.Step(comes_back ? "h_next = Add(x_part, h_part)" : "h_next = Tanh(x_part)").Output("h_all", "h", 1);
+    if (!comes_back) net.Step("y = Tanh(h_part)");
+    const MadePlan made = PlansOf(net, "x", {.opt_level = 0}).at(0);
+    const std::string text = ExplanationsText({Explain(made, std::nullopt, nullptr)});
+    EXPECT_EQ(CountOf("what sets the pace", text), 1U) << text;
+    EXPECT_EQ(CountOf("then again", text), comes_back ? 1U : 0U) << text;
+  }
+}
+
+TEST(Explanations, NameThePaceOfMeasuredTimes) {
+  NEEDS_USUAL_PLANS();
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("g", "h0", "g_prev", "g_next").State("h", "h0", "h_prev", "h_next");
+  net.Captured("u").Captured("w").Captured("b").Captured("none").Step(Product("x_part = FC(x_t, w, b)"));
+  net.Step("g_sum = Add(x_part, g_prev)").Step("g_next = Sin(g_sum)").Step(Product("g_part = FC(g_next, u, none)"));
+  net.Step(Product("h_part = FC(h_prev, u, none)")).Step("h_sum = Add(g_part, h_part)").Step("h_next = Tanh(h_sum)");
+  net.Output("h_all", "h", 1);
+  const MadePlan made = PlansOf(net, "x").at(0);
+  const auto links_of = [&](const std::string& blob, const Measured* measured) {
+    const std::vector<std::string> chain = Explain(made, 4, measured).chain;
+    return std::ranges::count_if(chain, [&](const std::string& link) { return link.find(blob) != std::string::npos; });
+  };
+  Measured measured{.microseconds = std::vector<std::optional<double>>(made.plan.instructions.size(), 1.0),
+                    .num_steps = 4,
+                    .limits = LimitsWith(1 << 20)};
+  for (size_t i = 0; i < made.plan.instructions.size(); ++i) {
+    if (made.plan.instructions[i].text.find("Sin") != std::string::npos) measured.microseconds[i] = 100;
+  }
+  EXPECT_GT(links_of("h_next", nullptr), 0);
+  EXPECT_EQ(links_of("g_next", nullptr), 0);
+  EXPECT_EQ(links_of("h_next", &measured), 0);
+  EXPECT_GT(links_of("g_next", &measured), 0);
+}
+
 }  // namespace
 }  // namespace stepnet
