@@ -111,6 +111,7 @@ std::string Suggestion(const std::string& message, const Descriptor& type) {
     return block.empty() ? FieldHint(*field_name, *enclosing) : block;
   }
   if (message.starts_with("Expected string, got: ")) return "; strings stand in double quotes";
+  if (message.starts_with("Expected integer or identifier, got: \"")) return "; names of values stand without quotes";
   if (const auto value = Quoted(message, "Unknown enumeration value of \"")) {
     const auto field_name = Quoted(message, "for field \"");
     std::set<const Descriptor*> seen;

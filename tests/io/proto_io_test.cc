@@ -80,6 +80,10 @@ TEST(ProtoIo, TextErrorsGivePlaceAndNearestName) {
   ExpectError([&] { Read(values); }, "input/output error: " + values +
                                          ":1:32: Unknown enumeration value of \"FLOT\" for field \"data_type\"; did "
                                          "you mean \"FLOAT\"?");
+  const std::string quoted = dir.Put("quoted.pbtxt", "op { arg { t { data_type: \"FLOAT\" } } }");
+  ExpectError([&] { Read(quoted); }, "input/output error: " + quoted +
+                                         ":1:27: Expected integer or identifier, got: \"FLOAT\"; names of values "
+                                         "stand without quotes");
   const std::string open = dir.Put("open.pbtxt", "name: \"n\"\nop {\n");
   ExpectError([&] { Read(open); }, "input/output error: " + open + ":3:1: Expected identifier, got: ");
   NetDef net;
