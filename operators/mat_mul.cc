@@ -203,7 +203,7 @@ std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
 
 template <typename T>
 void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchFactors& factors, const T* a, const T* b,
-                   T* y) {
+                   T* y, bool adds) {
   const Factor& left = factors.a;
   const Factor& right = factors.b;
   const std::int64_t m = left.rows_read(), n = right.columns_read(), k = left.columns_read();
@@ -213,13 +213,13 @@ void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchFactor
   for (int i = 0; i < batch.rank; ++i) count *= batch.sizes[i];
   for (int i = 0; i < OuterRank(b_shape); ++i) b_count *= b_shape[i];
   if (b_count == 1 && !left.transposed && a_shape.SizeTo(OuterRank(a_shape)) == count) {
-    Gemm<T>(count * m, n, k, View<T>(left, a), View<T>(right, b), y, n);  // the rows of all a's are one matrix
+    Gemm<T>(count * m, n, k, View<T>(left, a), View<T>(right, b), y, n, adds);  // the rows of all a's are one matrix
     return;
   }
   std::array<std::int64_t, Shape::kMaxRank> index = {};
   std::int64_t a_at = 0, b_at = 0;
   for (std::int64_t at = 0; at < count; ++at) {
-    Gemm<T>(m, n, k, View<T>(left, a + a_at * m * k), View<T>(right, b + b_at * k * n), y + at * m * n, n);
+    Gemm<T>(m, n, k, View<T>(left, a + a_at * m * k), View<T>(right, b + b_at * k * n), y + at * m * n, n, adds);
     for (int i = batch.rank - 1; i >= 0; --i) {
       a_at += batch.a_steps[i];
       b_at += batch.b_steps[i];
@@ -236,7 +236,8 @@ RunFn BatchMatMulKernel(const OperatorCall& op) {
   return FloatKernel(op, [trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b")]<typename T>(const OpRun& run) {
     const Shape& a = *run.In(0).shape;
     const Shape& b = *run.In(1).shape;
-    MultiplyBatch<T>(a, b, FactorsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(), run.Out(0).As<T>());
+    MultiplyBatch<T>(a, b, FactorsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(), run.Out(0).As<T>(),
+                     run.Adds(0));
   });
 }
 
@@ -314,7 +315,7 @@ const Registration batch_mat_mul =
           }
           AddProductGradients(g, broadcasts);
         })
-        .Cpu(BatchMatMulKernel);
+        .Cpu({.make = BatchMatMulKernel, .can_add = {0}});
 
 }  // namespace
 }  // namespace stepnet

@@ -59,16 +59,17 @@ class LinearNodes {
            (IsGivenWhole(graph_, written_, value) && !again_.contains(HomeOf(value).slot.base));
   }
 
-  // Whether an operator gives the value as a sum over the rows of the step, and can add it to what is there. Rows
-  // themselves are not added up: that takes more memory than their sum, and no less time.
-  bool IsSumOverRows(int value) const {
+  // Whether an operator gives the value as a sum over the rows of the step, or knows of no rows, and can add it to what
+  // is there. Rows themselves are not added up: that takes more memory than their sum, and no less time.
+  bool IsNoRows(int value) const {
     const int producer = graph_.values[value].producer;
     if (producer < 0 || !IsFloatOrDouble(graph_.values[value].info.dtype)) return false;
     const StepNode& node = graph_.nodes[producer];
-    if (!node.IsOneOperator() || node.by_blobs || !node.call->schema().rows) return false;
+    if (!node.IsOneOperator() || node.by_blobs || !CanAdd(graph_, value)) return false;
+    const RowsRule& rule = node.call->schema().rows;
     const std::vector<TensorInfo> inputs = graph_.InfosOf(node.inputs);
-    const std::optional<RowOperands> rows = node.call->schema().rows(ShapeQuery(*node.call, inputs));
-    return rows && std::ranges::count(rows->outputs, IndexOf(node.outputs, value)) == 0 && CanAdd(graph_, value);
+    const std::optional<RowOperands> rows = rule ? rule(ShapeQuery(*node.call, inputs)) : std::nullopt;
+    return !rows || std::ranges::count(rows->outputs, IndexOf(node.outputs, value)) == 0;
   }
 
   void FindLinearNodes() {
@@ -93,10 +94,10 @@ class LinearNodes {
     }
   }
 
-  // Sums over rows are looked for here, where somebody reads them.
+  // What may be added up is looked for here, where somebody reads it.
   bool AreKnown(const std::vector<int>& values) {
     return std::ranges::all_of(values, [&](int value) {
-      if (of_[value] == Linearity::kOther && IsSumOverRows(value)) of_[value] = Linearity::kLinear;
+      if (of_[value] == Linearity::kOther && IsNoRows(value)) of_[value] = Linearity::kLinear;
       return of_[value] != Linearity::kOther;
     });
   }
@@ -161,7 +162,7 @@ class LinearNodes {
     return std::ranges::all_of(values_[last.home], [&](int term) {
       const StepValue& of = graph_.values[term];
       const bool is_first = of.producer == FirstProducer(last.home);
-      return IsSumOverRows(term) && of.added != is_first && of.producer <= last.producer && of.info == last.info &&
+      return IsNoRows(term) && of.added != is_first && of.producer <= last.producer && of.info == last.info &&
              (term == sum || readers_[term].empty());
     });
   }

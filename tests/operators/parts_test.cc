@@ -194,6 +194,11 @@ TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
   for (const Shape& like : {Shape({7}), Shape({5, 1}), Shape({3, 5, 7}), Shape({1})}) {
     cases.emplace_back(Def("SumReduceLike", 2, 1), std::vector{Random({3, 5, 7}, 1), Random(like, 2)});
   }
+  for (const Shape& b : {Shape({2, 5, 4}), Shape({1, 5, 4})}) {  // of the last one all rows of a are one matrix
+    OperatorDef def = Def("BatchMatMul", 2, 1);
+    AddInt(&def, "broadcast", 1);
+    cases.emplace_back(def, std::vector{Random({2, 3, 5}, 1), Random(b, 2)});
+  }
   // Rows that meet are added up first: 100 + 1e17 - 1e17 would be 96.
   cases.emplace_back(Def("SparseToDense", 3, 1),
                      std::vector{Tensor::Of<std::int32_t>({5}, {2, 0, 2, 3, 2}),

@@ -77,6 +77,21 @@ TEST(SumBeforeLinear, MovesMovesOfElementsProductsAndSums) {
                             "  at the end: no dw, no q\n")));
 }
 
+// As the gradient of what an attention reads, of which each step has a product for each item of the batch.
+TEST(SumBeforeLinear, AddsUpWhatKnowsOfNoRows) {
+  const auto product = [](const std::string& home) {
+    return StrCat("  v.1: float [2, 3, 4]", home,
+                  " = product a [2, 1, 3]^T * c [2, 1, 4] by BatchMatMul(a, c) @0 {arg { name: \"trans_a\" i: 1 }}\n");
+  };
+  const std::string inputs = "  a: float [2, 1, 3] at 5[24 * t]\n  c: float [2, 1, 4] at 6[32 * t]\n";
+  const std::string lines =
+      "  q.1: float [3, 2, 4] = region Transpose(v.1) @1 {arg { name: \"axes\" ints: 1 ints: 0 ints: 2 }}\n"
+      "  ^dq: float [3, 2, 4] added at 7 = q.1\n";
+  EXPECT_EQ(AfterLines(inputs + product("") + lines),
+            Backward(StrCat(kGiven, inputs, InStep(), product(" added summed"), Behind(), lines,
+                            "  at the end: no q, no v\n")));
+}
+
 // The sum may be of rows in any operator that can add it, and have several terms.
 TEST(SumBeforeLinear, AddsUpWhatIsASumOfRows) {
   const std::string b = "  b: float [4] at 5\n";
