@@ -229,8 +229,9 @@ class LinearNodes {
 // the weight, computes with it those of the parameters, and adds these up. What it computes is linear in the weight's
 // gradient where all else is the same in all steps, as formulas and expansions say (compiler/linearity.h), so the sum
 // may come first: steps add up the gradient of the weight, which form_stages can make one product of the rows of all
-// steps, and the gradients of the parameters follow from the sum, once, behind all steps. Rounds otherwise: terms are
-// added before and not after they are multiplied.
+// steps, and the gradients of the parameters follow from the sum, once, behind all steps. So it is with what steps read
+// of a capture, as the transpose of what an attention is over. Rounds otherwise: terms are added before and not after
+// they are multiplied.
 bool SumBeforeLinear(StepGraph* graph) { return graph->backward && LinearNodes(graph).Run(); }
 
 const PassRegistration registration(
