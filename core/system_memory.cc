@@ -26,11 +26,14 @@ std::int64_t PhysicalMemory() {
   return static_cast<std::int64_t>(pages) * page;
 }
 
-std::int64_t Addresses() {
+template <typename Resource>
+std::int64_t LimitOf(Resource resource) {
   rlimit limit = {};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur > static_cast<rlim_t>(kUnlimited)) return kUnlimited;
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur > static_cast<rlim_t>(kUnlimited)) return kUnlimited;
   return static_cast<std::int64_t>(limit.rlim_cur);
 }
+
+std::int64_t Addresses() { return LimitOf(RLIMIT_AS); }
 
 // The number in a file; "max", and whatever else is no number, limits nothing.
 std::int64_t LimitIn(const std::string& path) {
@@ -66,6 +69,11 @@ void LimitProcessMemory(std::int64_t bytes) {
   if (!is_known || __builtin_add_overflow(data * sysconf(_SC_PAGE_SIZE), bytes, &max_bytes)) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(max_bytes));
   setrlimit(RLIMIT_DATA, &limit);
+}
+
+bool MayRefuseMemory() {
+  static const bool is_promised_by_all = TextOfSystemFile("/proc/sys/vm/overcommit_memory").starts_with('2');
+  return is_promised_by_all || Addresses() != kUnlimited || LimitOf(RLIMIT_DATA) != kUnlimited;
 }
 
 void SaveAddresses() {

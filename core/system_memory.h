@@ -19,6 +19,11 @@ std::int64_t ControlGroupMemory(std::string_view groups, const std::string& moun
 // exceeds that is an allocation that fails. The limit of tensors (SetTensorMemoryLimit) says more and comes first.
 void LimitProcessMemory(std::int64_t bytes);
 
+// Whether the system may refuse memory that the process asks for: where addresses or data are limited (`ulimit -v`,
+// `ulimit -d`, LimitProcessMemory), or all processes together (Linux, vm.overcommit_memory = 2). Elsewhere it ends
+// processes that use what there is not.
+bool MayRefuseMemory();
+
 // Where addresses are limited (`ulimit -v`), keeps the C library from reserving a heap of 64 MB for each thread.
 void SaveAddresses();
 

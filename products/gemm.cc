@@ -240,7 +240,7 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T>
 
 void PrepareGemm() {
 #ifdef STEPNET_HAS_ONEDNN
-  PrepareOneDnn();
+  if (MayRefuseMemory()) PrepareOneDnn();
 #endif
 }
 

@@ -37,7 +37,8 @@ void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, Matri
 inline constexpr std::int64_t kProductsOfWork = 16;
 
 // To be called where a kernel that multiplies is made: a library that Gemm uses needs memory for its first product and
-// does not look whether it got it, so threads that run at that time must not take it away. Throws kOutOfMemory.
+// does not look whether it got it, so where the system may refuse it, threads that run at that time must not take it
+// away. Elsewhere the first product that is not small prepares the library, which takes 18 ms. Throws kOutOfMemory.
 void PrepareGemm();
 
 // In how many blocks a product is cut for several threads: of its columns, or of its rows where there are many.
