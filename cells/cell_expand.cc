@@ -8,6 +8,7 @@
 #include "stepnet/cells/cell_carry.h"
 #include "stepnet/cells/cell_layer.h"
 #include "stepnet/cells/finite_gradients.h"
+#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -455,8 +456,21 @@ class CellExpander {
   CellNet result_;
 };
 
+void BecomeDouble(CellNet* cell) {
+  cell->init_net = InDouble(cell->init_net);
+  cell->net = InDouble(cell->net);
+  const auto widen = [](DType& dtype) { dtype = dtype == DType::kFloat ? DType::kDouble : dtype; };
+  for (CellNetInput& input : cell->inputs) widen(input.dtype);
+  for (CellNetInput& start : cell->starts) widen(start.dtype);
+  std::ranges::for_each(cell->output_dtypes, widen);
+}
+
 }  // namespace
 
-CellNet ExpandCell(const CellSource& cell, const CellUse& use) { return CellExpander(cell, use).Run(); }
+CellNet ExpandCell(const CellSource& cell, const CellUse& use) {
+  CellNet net = CellExpander(cell, use).Run();
+  if (use.in_double) BecomeDouble(&net);
+  return net;
+}
 
 }  // namespace stepnet

@@ -21,8 +21,8 @@ struct CellUse {
   bool training = false;                           // dropout drops, zoneout draws
   bool carry =
       false;  // every state starts from an input and is given at the end, so that a sequence can be run in parts
-  bool outer_states = false;   // the same of whole sequences, in any direction
-  bool exact_numbers = false;  // those of the cell stay doubles, for InDouble (nets/double_net.h); otherwise floats
+  bool outer_states = false;  // the same of whole sequences, in any direction
+  bool in_double = false;     // what is float is double (nets/double_net.h), and the numbers of the cell are exact
   bool HasOuterStates() const { return carry || outer_states; }
 };
 

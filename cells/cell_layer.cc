@@ -183,7 +183,7 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   for (std::string& output : *op.mutable_output()) rename(&output);
   const OperatorSchema& schema = GetOperator(op.type());
   const bool has_expressions = !ExpressionsOf(op, SizesOf(cell())).empty();
-  ReplaceSizes(context_.sizes, context_.use->exact_numbers, &op);
+  ReplaceSizes(context_.sizes, context_.use->in_double, &op);
   if (has_expressions) ThrowFaultsOf(op);
   const bool drops =
       schema.FindArgument("is_test") != nullptr && schema.outputs.size() == 2 && schema.outputs[1].name == "mask";
@@ -332,7 +332,7 @@ void CellLayer::WriteParameters(CellNet* result) const {
     OpBuilder(&fill).Ints("shape", shape.ToVector());
     if (parameter.has_initializer()) {
       context_.cell->At(CellPart::kParameter, i, [&] {
-        ReplaceSizes(context_.sizes, context_.use->exact_numbers, &fill);
+        ReplaceSizes(context_.sizes, context_.use->in_double, &fill);
         ThrowFaultsOf(fill);
         CheckFill(fill, parameter);
       });
@@ -358,7 +358,7 @@ void CellLayer::WriteInitial(int i, CellNet* result) const {
   // One row, for every item of the batch.
   const Shape shape = item.Inserted(0, 1).Inserted(0, state.window());
   const double start = StartOf(state);
-  AddFill(name, shape, context_.use->exact_numbers ? start : static_cast<float>(start), &result->init_net);
+  AddFill(name, shape, context_.use->in_double ? start : static_cast<float>(start), &result->init_net);
 }
 
 void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {

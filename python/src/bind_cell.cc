@@ -28,13 +28,15 @@ namespace {
 std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& sizes,
                                nb::handle training, nb::handle carry, bool in_double, nb::handle threads,
                                nb::handle device, nb::handle opt_level, const nb::list& disable_pass, nb::handle seed) {
-  const CellUse use{
-      .sizes = SizesOf(sizes), .training = TruthOf("training", training), .carry = TruthOf("carry", carry)};
+  const CellUse use{.sizes = SizesOf(sizes),
+                    .training = TruthOf("training", training),
+                    .carry = TruthOf("carry", carry),
+                    .in_double = in_double};
   const RunRequest request = RunRequestOf(threads, device, opt_level, disable_pass, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
     const InOrderOf device({.device = options.device()});
-    return std::make_shared<Cell>(SourceOf(text_or_path, is_text), use, options, in_double);
+    return std::make_shared<Cell>(SourceOf(text_or_path, is_text), use, options);
   });
 }
 

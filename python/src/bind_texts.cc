@@ -11,7 +11,6 @@
 #include "stepnet/io/operator_library.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/completion.h"
-#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
@@ -102,12 +101,11 @@ nb::object Expand(const std::string& text_or_path, bool is_text, const nb::dict&
   const CellUse use{.sizes = SizesOf(sizes),
                     .training = TruthOf("training", training),
                     .carry = TruthOf("carry", carry),
-                    .exact_numbers = in_double};
+                    .in_double = in_double};
   const bool is_init = TruthOf("init", init);
   return StrOf(CallWithoutGil([&] {
     const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
-    const NetDef& net = is_init ? cell.init_net : cell.net;
-    return PrintMessageText(in_double ? InDouble(net) : net);
+    return PrintMessageText(is_init ? cell.init_net : cell.net);
   }));
 }
 

@@ -10,7 +10,6 @@
 #include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
-#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
@@ -21,13 +20,6 @@ namespace nb = nanobind;
 
 namespace stepnet::python {
 namespace {
-
-DType InPlaceOf(DType dtype, bool in_double) { return in_double && dtype == DType::kFloat ? DType::kDouble : dtype; }
-
-CellUse WithNumbers(CellUse use, bool exact) {
-  use.exact_numbers = exact;
-  return use;
-}
 
 const char* KindOf(const Cell::Argument& argument) {
   if (argument.is_parameter) return "parameter";
@@ -55,27 +47,22 @@ std::string OtherNamesHint(const nb::dict& given, const std::vector<std::string>
 
 }  // namespace
 
-Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& options, bool in_double)
+Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& options)
     : name_(source.def.name()),
       doc_(source.def.doc()),
       text_(LooksLikeText(source.text) ? source.text : PrintMessageText(source.def)),
       warnings_(WarningsOf(source)),
-      net_(ExpandCell(source, WithNumbers(use, in_double))),
+      net_(ExpandCell(source, use)),
       options_(options) {
   CheckBlobNames(net_.net);
   CheckBlobNames(net_.init_net);
-  if (in_double) {
-    net_.net = InDouble(net_.net);
-    net_.init_net = InDouble(net_.init_net);
-  }
   draws_ = DrawsRandomNumbers(net_.net);
   outputs_ = net_.outputs;
-  for (const DType dtype : net_.output_dtypes) output_dtypes_.push_back(InPlaceOf(dtype, in_double));
+  output_dtypes_ = net_.output_dtypes;
   Workspace filled;
   RunNetOnce(net_.init_net, filled, options_);
   const auto add = [&](const CellNetInput& input, bool is_parameter, bool is_start) {
     Argument argument{.input = input, .is_parameter = is_parameter, .is_start = is_start};
-    argument.input.dtype = InPlaceOf(input.dtype, in_double);
     if (is_parameter || is_start) {
       const Tensor tensor = filled.GetTensor(input.blob).To({});
       argument.input.dtype = tensor.dtype();
@@ -101,7 +88,7 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
   }
   for (const CarriedState& state : net_.states) {
     outputs_.push_back(state.last);
-    output_dtypes_.push_back(InPlaceOf(DType::kFloat, in_double));
+    output_dtypes_.push_back(use.in_double ? DType::kDouble : DType::kFloat);
   }
   program_ = std::make_shared<Program>(MakeProgramDef());
 }

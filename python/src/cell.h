@@ -19,9 +19,8 @@ namespace stepnet::python {
 
 class Cell {
  public:
-  // `in_double`: parameters, inputs and outputs that are float are double. Throws what ExpandCell and Net::Create
-  // throw.
-  Cell(const CellSource& source, const CellUse& use, const RunOptions& options, bool in_double);
+  // Throws what ExpandCell and Net::Create throw.
+  Cell(const CellSource& source, const CellUse& use, const RunOptions& options);
 
   // What a call is given: a parameter, an input, or what a state starts from.
   struct Argument {

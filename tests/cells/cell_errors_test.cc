@@ -320,7 +320,7 @@ TEST(CellErrors, OfParametersThatAreNoFloats) {
   for (const std::string fill : {"ConstantFill(value=2.0)", "ConstantFill(value=2, dtype=1)", "2", "ConstantFill()",
                                  "GivenTensorFill(values=[1, 2, 3])", "RangeFill()"}) {
     for (const bool exact : {false, true}) {
-      const CellNet net = ExpandCell(ParseCell(cell(fill), "c"), {.exact_numbers = exact});
+      const CellNet net = ExpandCell(ParseCell(cell(fill), "c"), {.in_double = exact});
       EXPECT_EQ(net.parameters.size(), 2U);
     }
   }

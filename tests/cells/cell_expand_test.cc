@@ -177,8 +177,8 @@ TEST(ExpandCell, ParametersStartAsExpressions) {
   EXPECT_EQ(filled.GetTensor("r").data<float>()[3], -0.375F);
 }
 
-// A float in a net for float is as ever; what exact_numbers leaves is what InDouble reads.
-TEST(ExpandCell, KeepsTheNumbersOfACellExactOnRequest) {
+// A float in a net for float is as ever; in double the numbers are those that were written.
+TEST(ExpandCell, HasTheNumbersOfACellExactInDouble) {
   const CellSource cell = Cell(
       "cell c(x[1]; h[1]) {\n  size K = 3\n  param p[1] = 1/K\n  state h initial=0.123456789012\n"
       "  h = 0.1 * x + x / 3 + 0.123456789012 * h + Scale(x, scale=1/K) * p\n  output h\n}\n");
@@ -202,9 +202,13 @@ TEST(ExpandCell, KeepsTheNumbersOfACellExactOnRequest) {
   EXPECT_EQ(numbers(step(rounded)), (Texts{"0.1", "0.33333334", "0.12345679", "0.33333334"}));
   EXPECT_EQ(numbers(rounded.init_net), (Texts{"0.33333334", "0.12345679"}));
   EXPECT_EQ(PrintMessageText(rounded.net).find("double_data"), std::string::npos);
-  const CellNet exact = ExpandCell(cell, {.exact_numbers = true});
+  const CellNet exact = ExpandCell(cell, {.in_double = true});
   EXPECT_EQ(numbers(step(exact)), (Texts{"0.1", "0.3333333333333333", "0.123456789012", "0.3333333333333333"}));
   EXPECT_EQ(numbers(exact.init_net), (Texts{"0.3333333333333333", "0.123456789012"}));
+  EXPECT_EQ(rounded.inputs.at(0).dtype, DType::kFloat);
+  EXPECT_EQ(exact.inputs.at(0).dtype, DType::kDouble);
+  EXPECT_EQ(exact.starts.at(0).dtype, DType::kDouble);
+  EXPECT_EQ(exact.output_dtypes, std::vector<DType>{DType::kDouble});
 }
 
 // Integers are shown too, 0 where the mask is false; they have no gradient.

@@ -18,6 +18,9 @@
 
 DEFINE_string(size, "", "sizes of a cell, in place of those that it declares: H=128,D=65");
 DEFINE_bool(training, false, "a cell as it is trained: dropout drops, zoneout draws; for cells that have either");
+DEFINE_string(
+    dtype, "float32",
+    "what a cell computes in: float32, or float64, with all parameters, inputs and the numbers written in it");
 DEFINE_int64(steps, 5, "steps of the inputs that are generated for a cell");
 DEFINE_int64(batch, 3, "batch of the inputs that are generated for a cell");
 
@@ -43,6 +46,13 @@ CellSizes SizesFromFlags() {
     }
   }
   return sizes;
+}
+
+bool IsInDoubleByFlag() {
+  const std::vector<std::string> names = {"float32", "float64"};
+  if (FLAGS_dtype == names[0] || FLAGS_dtype == names[1]) return FLAGS_dtype == names[1];
+  throw UsageError(
+      StrCat("no dtype \"", FLAGS_dtype, "\" of cells, must be ", Join(names, " or "), DidYouMean(FLAGS_dtype, names)));
 }
 
 // Which sequence an element of lengths or of a mask is of.
@@ -146,6 +156,14 @@ bool IsInDouble(const CellNet& cell, const Workspace& workspace) {
   });
 }
 
+// How an array becomes one of floats or doubles; "" for other dtypes.
+std::string HowToCast(const std::string& name, DType dtype) {
+  if (!IsFloatOrDouble(dtype)) return "";
+  const bool is_double = dtype == DType::kDouble;
+  return StrCat("; in NumPy ", name, ".astype(\"", is_double ? "float64" : "float32", "\") is it, in PyTorch ", name,
+                is_double ? ".double()" : ".float()");
+}
+
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
@@ -154,16 +172,18 @@ FlagUse CellSizeFlag() { return {.name = "size", .value = "NAME=N,…", .is_list
 
 FlagUse CellTrainingFlag() { return {.name = "training"}; }
 
+FlagUse CellDTypeFlag() { return {.name = "dtype", .value = "float32|float64"}; }
+
 std::vector<FlagUse> CellFlags() {
   return {CellSizeFlag(),
           CellTrainingFlag(),
+          CellDTypeFlag(),
           {.name = "steps", .value = "N", .min = 0},
           {.name = "batch", .value = "N", .min = 0}};
 }
 
 std::string AdviceOnOptions(const std::string& flag) {
   if (flag == "option" || flag == "options") return "options are lines of a cell's text: option layers = 2";
-  if (flag == "dtype") return "a cell computes in float";
   if (CellOptions::descriptor()->FindFieldByName(flag) == nullptr) return "";
   return StrCat("it is an option, a line of a cell's text: option ", flag, " = …");
 }
@@ -186,6 +206,7 @@ std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, cons
   }
   use.sizes = SizesFromFlags();
   use.training = FLAGS_training;
+  use.in_double = IsInDoubleByFlag();
   const CellSource source = ReadCell(path);
   use.batch = BatchOf(source.def, fed).value_or(use.batch);
   std::optional<CellNet> cell;
@@ -290,13 +311,9 @@ void CheckCellTypes(const CellNet& cell, const Workspace& workspace, bool become
     const bool fits = dtype == wanted || (is_lengths && dtype == DType::kInt64) ||
                       (wanted == DType::kFloat && dtype == DType::kDouble && may_be_double);
     if (fits) return;
-    const std::string as_float =
-        wanted == DType::kFloat
-            ? StrCat("; in NumPy ", name, ".astype(\"float32\") is it, in PyTorch ", name, ".float()")
-            : "";
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat("the ", kind, " ", Quoted(name), " is ", blob->GetTensor().Description(), "; it must be ",
-                       wanted, is_lengths ? " or int64" : "", as_float));
+                       wanted, is_lengths ? " or int64" : "", HowToCast(name, wanted)));
   };
   for (const CellNetInput& input : cell.inputs) {
     check(input.is_state ? "initial state" : "input", input.blob, input.dtype);

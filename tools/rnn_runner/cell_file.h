@@ -17,7 +17,9 @@ namespace stepnet::runner {
 FlagUse CellSizeFlag();
 // --training: the form of a cell that dropout and zoneout are for.
 FlagUse CellTrainingFlag();
-// --size, --training, and --steps and --batch of generated inputs.
+// --dtype: float or double.
+FlagUse CellDTypeFlag();
+// --size, --training, --dtype, and --steps and --batch of generated inputs.
 std::vector<FlagUse> CellFlags();
 
 // Command::unknown_flag is this where a command takes cells. Says where the option of a cell is said that was taken for

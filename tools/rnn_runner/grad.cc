@@ -128,6 +128,7 @@ const Command kGrad = {
         "rnn_runner grad examples/cells/lstm.cell --loss=h --gradient_requests=w=add,x=none > gradients.prototxt",
     .flags = WithCommonFlags({CellSizeFlag(),
                               CellTrainingFlag(),
+                              CellDTypeFlag(),
                               {.name = "loss",
                                .value = "BLOB,…",
                                .doc = "blobs; default: the net's outputs, of a cell those that are float",
