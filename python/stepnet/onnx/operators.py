@@ -231,11 +231,11 @@ def add_all(call: Call) -> Sequence[str]:
 
 @operator("Where")
 def where(call: Call) -> Sequence[str]:
-    condition, x, y = call.inputs
-    name, *names = call.operands()
+    condition, x, _ = call.inputs
+    name, of_x, of_y = call.operands()
     if call["broadcast_on_rows"]:
         name = call.graph.unsqueeze(condition.name, *range(condition.rank, x.rank))
-    return [choose(call, name, *names, x.dtype)]
+    return [choose(call, name, of_x, of_y, x.dtype)]
 
 
 def choose(call: Call, condition: str, x: str, y: str, dtype: str) -> str:
