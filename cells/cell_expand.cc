@@ -35,6 +35,7 @@ class CellExpander {
     repeats_first_ = (options().has_lengths() || options().has_mask()) && !HasFiniteGradients(cell_);
     if (use_.carry) CheckCarry(source_);
     ReadSizes();
+    sizes_of_first_layer_ = sizes_;
     result_.init_net.set_name(cell_.name() + "_init");
     result_.net.set_name(cell_.name());
     NameInputs();
@@ -399,22 +400,43 @@ class CellExpander {
     item_ = item;
     const CellInput& input = cell_.input(0);
     if (item.rank() != input.shape_size()) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  source_.Fault(CellPart::kInput, 0,
-                                StrCat("layers cannot be put on each other: an item of the first ", "output is ", item,
-                                       ", of the first input it has ", input.shape_size(), " dimensions")));
+      ThrowUnstackable(CellPart::kInput, 0,
+                       StrCat("an item of the first output is ", item, ", of the first input it has ",
+                              input.shape_size(), " dimensions"));
     }
     for (int i = 0; i < item.rank(); ++i) {
-      const std::string& dimension = input.shape(i);
-      if (sizes_.contains(dimension)) {
-        sizes_[dimension] = item[i];
-      } else if (SizeIn(source_, CellPart::kInput, 0, dimension, sizes_) != item[i]) {
-        throw Error(ErrorCode::kShapeMismatch,
-                    source_.Fault(CellPart::kInput, 0,
-                                  StrCat("layers cannot be put on each other: an item of the ", "first output is ",
-                                         item, ", and the first input has a size of ", dimension)));
-      }
+      if (sizes_.contains(input.shape(i))) sizes_[input.shape(i)] = item[i];
     }
+    for (int i = 0; i < item.rank(); ++i) {
+      if (SizeIn(source_, CellPart::kInput, 0, input.shape(i), sizes_) == item[i]) continue;
+      ThrowUnstackable(
+          CellPart::kInput, 0,
+          StrCat("an item of the first output is ", item, ", and the first input has a size of ", input.shape(i)));
+    }
+    for (int i = 1; i < cell_.input_size(); ++i) CheckSharedByLayers(CellPart::kInput, i, cell_.input(i));
+    for (int i = 0; i < cell_.capture_size(); ++i) CheckSharedByLayers(CellPart::kCapture, i, cell_.capture(i));
+  }
+
+  // All layers read the same further inputs and captures, whatever sizes the layer below gives the first input.
+  template <typename Message>
+  void CheckSharedByLayers(CellPart part, int index, const Message& message) const {
+    CellSizes first = sizes_of_first_layer_, here = sizes_;
+    first["B"] = here["B"] = 1;
+    for (const std::string& dimension : message.shape()) {
+      const std::int64_t size = SizeIn(source_, part, index, dimension, first);
+      const std::int64_t bound = SizeIn(source_, part, index, dimension, here);
+      if (size == bound) continue;
+      const std::string& input = cell_.input(0).name();
+      ThrowUnstackable(part, index,
+                       StrCat("all layers read the same \"", message.name(), "\", whose size ", dimension, " is ", size,
+                              " in the first one and ", bound, " where \"", input, "\" is what the layer below gives; ",
+                              "declare it by a size that \"", input, "\" does not have"));
+    }
+  }
+
+  [[noreturn]] void ThrowUnstackable(CellPart part, int index, const std::string& why) const {
+    throw Error(ErrorCode::kShapeMismatch,
+                source_.Fault(part, index, StrCat("layers cannot be put on each other: ", why)));
   }
 
   void ListExternals() {
@@ -442,7 +464,8 @@ class CellExpander {
   const CellSource& source_;
   const CellDef& cell_;
   const CellUse& use_;
-  CellSizes sizes_;
+  CellSizes sizes_;  // of the layer at hand
+  CellSizes sizes_of_first_layer_;
   NameSet names_;
   std::vector<std::string> sequences_;  // of the layer at hand
   Shape item_;                          // of its first sequence, from the second layer on

@@ -110,6 +110,46 @@ TEST(CellShapeErrors, OfShapes) {
       "shape mismatch: c:6:10: residual adds the input of layer 1, [4] an item, to its output, [8]");
 }
 
+// A second input or a capture is not bound to what the layer below gives, as the first input is.
+TEST(CellShapeErrors, OfWhatAllLayersRead) {
+  const auto cell = [](const std::string& header, const std::string& h, const std::string& options) {
+    return StrCat("cell c(", header, ") {\n  size D = 2\n  size H = 3\n  param w[H, D]\n  h = ", h,
+                  "\n  output h\n  option layers = 2\n", options, "}");
+  };
+  const std::string product = "Tanh((x * m) @ w + h)";
+  const std::string slice = "Tanh((x * Slice(m, starts=[0], ends=[1])) @ w + h)";
+  const std::string message =
+      "layers cannot be put on each other: all layers read the same \"m\", whose size D is 2 in the first one and 3 "
+      "where \"x\" is what the layer below gives; declare it by a size that \"x\" does not have";
+  ExpectFault(cell("x[D], m[D]; h[H]", product, ""), "shape mismatch: c:1:14: " + message);
+  ExpectFault(cell("x[D]; h[H]; m[2, B, D]", slice, ""), "shape mismatch: c:1:20: " + message);
+  // Where sizes are the same in all layers, whatever they are called, nothing is to be said.
+  EXPECT_EQ(ExpandCell(ParseCell(cell("x[D], m[D]; h[H]", product, ""), "c"), {.sizes = {{"D", 3}}}).inputs.size(), 2u);
+  EXPECT_EQ(ExpandCell(ParseCell(cell("x[D]; h[H]; m[2, B, D]", slice, ""), "c"), {.sizes = {{"D", 3}}}).inputs.size(),
+            2u);
+  // Two directions are twice as wide, also where D and H are one size.
+  ExpectFault(
+      cell("x[H], m[H]; h[H]", "Tanh(x @ Transpose(w, axes=[1, 0]) @ w + m + h)",
+           "  option direction = bidirectional\n"),
+      "shape mismatch: c:1:14: layers cannot be put on each other: all layers read the same \"m\", whose size H "
+      "is 3 in the first one and 6 where \"x\" is what the layer below gives; declare it by a size that \"x\" "
+      "does not have");
+}
+
+// A size that the first input has twice can be bound to one number alone.
+TEST(CellShapeErrors, OfASizeThatTheFirstInputHasTwice) {
+  ExpectFault(
+      "cell c(x[D, D]; ) {\n  size D = 2\n  y = Concat(x, x, axis=-1)\n  output y\n  option layers = 2\n}",
+      "shape mismatch: c:1:8: layers cannot be put on each other: an item of the first output is [2, 4], and the first "
+      "input has a size of D");
+  // A size that follows from one behind it is bound, too.
+  EXPECT_EQ(ExpandCell(ParseCell("cell c(x[2*D, D]; ) {\n  size D = 2\n  y = Concat(Concat(x, x, axis=2), Concat(x, x, "
+                                 "axis=2), axis=3)\n  output y\n  option layers = 2\n}",
+                                 "c"))
+                .output_items[0],
+            Shape({16, 8}));
+}
+
 TEST(CellShapeErrors, OfAWindowThatTheStepWrites) {
   ExpectFault(CellOf("param w[H, D]\nstate h window=4\nh = h + x @ w\noutput h"),
               "shape mismatch: c:6:1: the state \"h\" is declared as [H], which is float [1, B, 3] in a step of a "
