@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "stepnet/core/floating.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_arguments.h"
 
@@ -27,7 +29,7 @@ std::string FirstWordOf(std::string_view line) {
 
 // What a colon is for elsewhere.
 const char* AdviceOnColon(const SignPlace& place) {
-  if (place.next == '=') return "; a value is given by =, as in h = x";
+  if (place.behind.starts_with('=')) return "; a value is given by =, as in h = x";
   if (place.is_in_index) return "; parts of a value are Slice(x, starts=[…], ends=[…])";
   if (place.is_in_header) return "; the lines of a cell stand in braces: cell NAME(inputs; states) { … }";
   return "; types of values are not written";
@@ -59,24 +61,105 @@ const std::map<std::string, const char*>& OtherNames() {
                                                            {"repeat", "Tile"},
                                                            {"square", "Sqr"},
                                                            {"subtract", "Sub"},
+                                                           {"sum", "ReduceSum"},
+                                                           {"t", "Transpose"},
                                                            {"unsqueeze", "ExpandDims"},
                                                            {"view", "Reshape"},
                                                            {"zeroslike", "ConstantFill"}};
   return names;
 }
 
+// What is the greatest, and the least, of several elements.
+constexpr char kGreatest[] = "TopK(x, k=1) gives the greatest along the last dimension";
+constexpr char kLeast[] = "-TopK(-x, k=1) gives the least along the last dimension";
+
 // What to write for operators that there are not, by names as above.
 const std::map<std::string, const char*>& Recipes() {
   static const std::map<std::string, const char*> recipes = {
+      {"amax", kGreatest},
+      {"amin", kLeast},
+      {"max", kGreatest},
+      {"min", kLeast},
+      {"reducemax", kGreatest},
+      {"reducemin", kLeast},
       {"rmsnorm", "it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)"},
       {"cumsum", "a sum over the steps is a state, s = s + x"}};
   return recipes;
+}
+
+// A name in lower case and without underscores, as the lists above have it.
+std::string WithoutStyle(std::string_view name) {
+  std::string result = Lower(name);
+  std::erase(result, '_');
+  return result;
+}
+
+// The operator that people mean by such a name; "" for none.
+std::string TypeMeant(const std::string& name) {
+  const std::vector<std::string> types = OperatorTypes();
+  const auto same = std::ranges::find(types, name, Lower);
+  const auto other = OtherNames().find(name);
+  const std::string meant = other != OtherNames().end() ? other->second : same != types.end() ? *same : "";
+  return std::ranges::binary_search(types, meant) ? meant : "";
 }
 
 // Whether names of functions begin so elsewhere; names of other operators begin with that of their library.
 bool IsModule(const std::string& name) {
   constexpr std::array kModules = {"torch", "F", "nn", "np", "numpy", "jnp", "jax", "tf", "keras", "math"};
   return std::ranges::find(kModules, name) != kModules.end();
+}
+
+// The operator before k that writes the blob; -1 for none.
+int WriterBefore(const CellDef& cell, int k, const std::string& blob) {
+  int made = k - 1;
+  while (made >= 0 && std::ranges::find(cell.op(made).output(), blob) == cell.op(made).output().end()) --made;
+  return made;
+}
+
+// What operator k reads, as people wrote it: a part of an expression, `h.2`, has no name in the short form.
+std::string TextOf(const CellDef& cell, int k, const std::string& input) {
+  static const std::set<std::string> signs = {"Add", "ConstantFill", "Div", "FC", "Mul", "Negative", "Scale", "Sub"};
+  const size_t dot = input.rfind('.');
+  const bool is_part = dot != std::string::npos && dot + 1 < input.size() &&
+                       std::all_of(input.begin() + static_cast<std::ptrdiff_t>(dot) + 1, input.end(), IsDigit);
+  const int made = is_part ? WriterBefore(cell, k, input) : -1;
+  if (made < 0) return input;
+  return signs.contains(cell.op(made).type()) ? "…" : StrCat(cell.op(made).type(), "(…)");
+}
+
+// Whether the operator gives as much for any batch and cannot be told of dimensions.
+bool GivesOneForAll(const OperatorDef& op) {
+  const OperatorSchema& schema = GetOperator(op.type());
+  if (!schema.shapes || schema.FindArgument("axis") != nullptr || schema.FindArgument("axes") != nullptr) return false;
+  OperatorDef plain = op;
+  plain.clear_arg();
+  const auto given = [&](std::int64_t batch) {
+    const OperatorCall call(plain);
+    const std::vector<TensorInfo> inputs(op.input_size(), {.dtype = DType::kFloat, .shape = {1, batch, 2}});
+    return call.schema().shapes(ShapeQuery(call, inputs)).front();
+  };
+  try {
+    const TensorInfo first = given(/*batch=*/3), second = given(/*batch=*/4);
+    return first.dtype == DType::kFloat && first.shape == second.shape;
+  } catch (const Error&) {
+    return false;  // it needs other inputs, or is told more
+  } catch (const ValueUnknown&) {
+    return false;
+  }
+}
+
+// What to say to an operator that makes one number of all items of the batch: "" for others.
+std::string AdviceOnTotal(const OperatorDef& op) {
+  static const std::map<std::string, const char*> of_items = {
+      {"AveragedLoss", "ReduceMean(x, axes=[-1])"},
+      {"L1Distance", "ReduceSum(Abs(x - y), axes=[-1])"},
+      {"SquaredL2Distance", "ReduceSum(Sqr(x - y), axes=[-1]) / 2"},
+      {"SumElements", "ReduceSum(x, axes=[-1])"},
+      {"SumSqrElements", "ReduceSum(Sqr(x), axes=[-1])"}};
+  if (!GivesOneForAll(op)) return "";
+  const auto found = of_items.find(op.type());
+  return StrCat(op.type(), " gives one number for all of the batch",
+                found == of_items.end() ? "" : StrCat("; one for each item is ", found->second));
 }
 
 }  // namespace
@@ -112,6 +195,7 @@ std::string AdviceOnSign(char sign, const SignPlace& place) {
     case '&': return "; And(a, b) is true where both are";
     case '|': return "; Or(a, b) is true where one is";
     case ':': return AdviceOnColon(place);
+    case '.': return AdviceOnMethod(FirstWordOf(place.behind), "…");
     case '%': return "; Mod(x, divisor=2) is the rest of a division";
     default: return "";
   }
@@ -121,20 +205,26 @@ std::string AdviceOnType(const std::string& type) {
   const size_t dot = type.rfind('.');
   const bool is_of_module = dot != std::string::npos;
   if (is_of_module && !IsModule(type.substr(0, type.find('.')))) return "";
-  std::string name = Lower(std::string_view(type).substr(is_of_module ? dot + 1 : 0));
-  std::erase(name, '_');
-  const auto recipe = Recipes().find(name);
-  if (recipe != Recipes().end()) return StrCat("; ", recipe->second);
-  const std::vector<std::string> types = OperatorTypes();
-  const auto is_known = [&](const std::string& known) { return std::ranges::binary_search(types, known); };
-  const auto same = std::ranges::find(types, name, Lower);
-  const auto other = OtherNames().find(name);
-  std::string meant = other != OtherNames().end() ? other->second : same != types.end() ? *same : "";
-  // Sum is of several tensors, and that of a module along a dimension.
-  if (is_of_module && is_known("Reduce" + meant)) meant = "Reduce" + meant;
-  if (!is_known(meant)) return "";
+  const std::string name = WithoutStyle(std::string_view(type).substr(is_of_module ? dot + 1 : 0));
+  if (const auto recipe = Recipes().find(name); recipe != Recipes().end()) return StrCat("; ", recipe->second);
+  const std::string meant = TypeMeant(name);
+  if (meant.empty()) return "";
   if (meant == "FC") return "; did you mean `x @ w`, with a parameter w[N, D]?";
   return StrCat("; did you mean \"", meant, "\"?");
+}
+
+std::string AdviceOnMethod(std::string_view method, const std::string& value) {
+  const std::string name = WithoutStyle(method);
+  if (const auto recipe = Recipes().find(name); recipe != Recipes().end()) return StrCat("; ", recipe->second);
+  const std::string meant = TypeMeant(name);
+  if (meant == "FC") return StrCat("; products are written ", value, " @ w, with a parameter w[N, D]");
+  const OperatorSchema* const schema = FindOperator(meant);
+  const bool has_axis = schema != nullptr && schema->FindArgument("axis") != nullptr;
+  return StrCat("; operators stand before what they are given, as in ", meant.empty() ? "Tanh" : meant, "(", value,
+                meant.starts_with("Reduce") ? ", axes=[-1]"
+                : has_axis                  ? ", axis=-1"
+                                            : "",
+                ")");
 }
 
 std::string AdviceOnBatch(const std::string& name) {
@@ -189,29 +279,74 @@ std::string AdviceOnAxis(const OperatorDef& op) {
                   " is over all dimensions where no axes are given, and the batch is one of them; over the last ",
                   "one it is axes=[-1]");
   }
+  if (const std::string advice = AdviceOnTotal(op); !advice.empty()) return advice;
   const ArgumentSpec* axis = schema.FindArgument("axis");
   if (axis == nullptr || axis->default_value.i != 1 || FindArgument(op, "axis") != nullptr) return "";
   if (FindArgument(op, "order") != nullptr) return "";
   return StrCat(op.type(), " has axis=1 where it is not given, and that is the batch; the last dimension is axis=-1");
 }
 
-std::string AdviceOnTypes(const CellDef& cell, int k) {
+std::string AdviceOnOneInput(const OperatorDef& op) {
+  static const std::map<std::string, std::string> meant = {
+      {"Concat", ""},
+      {"Max", StrCat("; ", kGreatest)},
+      {"Min", StrCat("; ", kLeast)},
+      {"Sum", "; ReduceSum(x, axes=[-1]) sums over the last dimension"}};
+  const auto found = meant.find(op.type());
+  if (found == meant.end() || op.input_size() != 1) return "";
+  return StrCat(op.type(), " of one input is that input", found->second);
+}
+
+std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes) {
+  const auto is_float = [](std::optional<DType> dtype) { return dtype && IsFloatOrDouble(*dtype); };
+  static const std::set<std::string> of_truths = {"And", "Or", "Xor"};
+  const bool is_beside_floats = std::ranges::any_of(dtypes, is_float) && !of_truths.contains(cell.op(k).type());
   std::string advice;
-  for (const std::string& input : cell.op(k).input()) {
-    int made = k - 1;
-    while (made >= 0 && std::ranges::find(cell.op(made).output(), input) == cell.op(made).output().end()) --made;
-    if (made < 0) continue;
-    const OperatorDef& op = cell.op(made);
+  for (int i = 0; i < cell.op(k).input_size(); ++i) {
+    const std::string& input = cell.op(k).input(i);
+    const int made = WriterBefore(cell, k, input);
+    const OperatorDef op = made < 0 ? OperatorDef() : cell.op(made);
     const Argument* const value = FindArgument(op, "value");
+    const Argument* const to = FindArgument(op, "to");
+    const bool is_other = is_beside_floats && dtypes[i] && !is_float(dtypes[i]);
     if (op.type() == "ConstantFill" && value != nullptr && value->has_i() && FindArgument(op, "dtype") == nullptr) {
       advice += StrCat("\n  ConstantFill makes int64 of value=", value->i(), " and floats of value=", value->i(), ".0");
-    }
-    const Argument* const to = FindArgument(op, "to");
-    if (op.type() == "Cast" && to != nullptr && (Lower(to->s()) == "double" || to->i() == TensorProto::DOUBLE)) {
+    } else if (op.type() == "Cast" && to != nullptr && (Lower(to->s()) == "double" || to->i() == TensorProto::DOUBLE)) {
       advice += "\n  Cast(…, to=\"float\") gives what the cell computes in, which is double where it is one of float64";
+    } else if (is_other) {
+      advice += StrCat("\n  Cast(", TextOf(cell, k, input), ", to=\"float\") makes floats of ", *dtypes[i]);
     }
   }
   return advice;
+}
+
+std::string AdviceOnOuterProduct(const CellDef& cell, int k, const ShapeOfBlob& shape_of) {
+  const OperatorDef& op = cell.op(k);
+  const auto is_outer = [&](const std::string& a, const std::string& b, const Shape& wanted) {
+    const std::optional<Shape> left = shape_of(a), right = shape_of(b);
+    return left && right && left->rank() == 3 && right->rank() == 3 && wanted == left->Inserted(3, (*right)[2]);
+  };
+  const auto advice = [&](int product, const Shape& wanted) -> std::string {
+    const std::string &a = cell.op(product).input(0), &b = cell.op(product).input(1);
+    if (!is_outer(a, b, wanted)) return "";
+    return StrCat("\n  a * b is element by element; the outer product of each item is ExpandDims(",
+                  TextOf(cell, product, a), ", dims=[3]) * ExpandDims(", TextOf(cell, product, b), ", dims=[2])");
+  };
+  if (op.input_size() != 2) return "";
+  if (op.type() == "Mul") {
+    for (const CellState& state : cell.state()) {
+      const std::optional<Shape> wanted = shape_of(PreviousOf(state));
+      const std::string text = wanted ? advice(k, *wanted) : "";
+      if (!text.empty()) return text;
+    }
+  }
+  for (const int i : {0, 1}) {
+    const int product = WriterBefore(cell, k, op.input(i));
+    const std::optional<Shape> wanted = shape_of(op.input(1 - i));
+    if (product < 0 || cell.op(product).type() != "Mul" || !wanted) continue;
+    if (const std::string text = advice(product, *wanted); !text.empty()) return text;
+  }
+  return "";
 }
 
 std::string AdviceOnFill(const OperatorDef& fill, const CellParameter& parameter) {

@@ -36,6 +36,7 @@ class CellChecker {
     CheckStates();
     CheckOptions();
     CheckEffects();
+    if (problems_.empty()) CheckUseOfSizes();  // a misspelled size is one that nothing uses, too
     if (problems_.empty()) return;
     if (more_ > 0) problems_.push_back(MoreText(more_));
     throw Error(CodeOfFaults(), Join(problems_, "\n"));
@@ -83,6 +84,13 @@ class CellChecker {
     }
   }
 
+  void CheckUseOfSizes() {
+    for (int i = 0; i < cell_.size_size(); ++i) {
+      if (used_sizes_.contains(cell_.size(i).name())) continue;
+      Report(CellPart::kSize, i, StrCat("nothing uses the size ", cell_.size(i).name()));
+    }
+  }
+
   template <typename Message>
   void CheckShape(CellPart part, int index, const Message& message) {
     std::set<std::string> names;
@@ -124,6 +132,7 @@ class CellChecker {
   static std::set<std::string> Set(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
   void CheckSizeNames(CellPart part, int index, const std::string& what, const std::set<std::string>& names) {
+    used_sizes_.insert(names.begin(), names.end());
     for (const std::string& name : names) {
       if (sizes_.contains(name)) continue;
       const std::string hint = Hint(name, sizes_);
@@ -216,9 +225,10 @@ class CellChecker {
     const std::set<std::string> given = known_;
     for (int k = 0; k < cell_.op_size(); ++k) {
       const OperatorDef& op = cell_.op(k);
+      std::set<std::string> missing;
       for (const std::string& input : op.input()) {
         read_.insert(input);
-        if (known_.contains(input)) continue;
+        if (known_.contains(input) || !missing.insert(input).second) continue;
         Report(
             CellPart::kOperator, k,
             StrCat("`", OperatorText(op), "` reads \"", input, "\", which is no input, state or parameter and which ",
@@ -242,8 +252,12 @@ class CellChecker {
       places.push_back(k);
     }
     for (const NetProblem& problem : CheckNet(step)) {
-      Report(CellPart::kOperator, problem.op_index < 0 ? 0 : places[problem.op_index],
-             problem.op_text.empty() ? problem.message : StrCat("`", problem.op_text, "`: ", problem.message));
+      const int k = problem.op_index < 0 ? 0 : places[problem.op_index];
+      const std::string advice = AdviceOnOneInput(cell_.op(k));  // as to Max(x, axis=-1)
+      Report(CellPart::kOperator, k,
+             problem.op_text.empty()
+                 ? problem.message
+                 : StrCat("`", problem.op_text, "`: ", problem.message, advice.empty() ? "" : "; ", advice));
     }
   }
 
@@ -408,9 +422,10 @@ class CellChecker {
   const CellSource& source_;
   const CellDef& cell_;
   std::set<std::string> sizes_;
-  std::set<std::string> names_;    // declared
-  std::set<std::string> known_;    // that an operator may read
-  std::set<std::string> written_;  // by operators
+  std::set<std::string> used_sizes_;  // by shapes and arguments
+  std::set<std::string> names_;       // declared
+  std::set<std::string> known_;       // that an operator may read
+  std::set<std::string> written_;     // by operators
   std::set<std::string> read_;
   std::vector<std::string> problems_;
   size_t more_ = 0;  // problems beyond kMaxShown
@@ -437,6 +452,8 @@ std::vector<std::string> WarningsOf(const CellSource& cell) {
     const OperatorDef& op = cell.def.op(k);
     if (std::ranges::none_of(op.output(), is_read)) {
       warn(k, StrCat("nothing reads what `", OperatorText(op), "` writes"));
+    } else if (const std::string advice = AdviceOnOneInput(op); !advice.empty()) {
+      warn(k, advice);
     } else if (std::ranges::any_of(op.input(), is_of_the_step)) {
       if (const std::string advice = AdviceOnAxis(op); !advice.empty()) warn(k, advice);
     }

@@ -103,7 +103,10 @@ class CellLayer {
   void CheckSlices(const StepGraph& graph) const;
   void CheckStateWrites(const StepGraph& graph) const;
   void CheckBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const;
-  [[noreturn]] void ThrowAtOperator(const Error& error) const;
+  StepGraph GraphBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const;
+  std::string AdviceOn(int k, const Error& error, const std::map<std::string, TensorInfo>& inputs) const;
+  [[noreturn]] void ThrowAtOperator(const Error& error, const std::map<std::string, TensorInfo>& inputs) const;
+  void SayWhereMatrices(const StepGraph& graph);
   void WriteParameters(CellNet* result) const;
   void WriteInitial(int state, CellNet* result) const;
   void WriteStates(CellNet* result);

@@ -7,6 +7,7 @@
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {
@@ -145,32 +146,73 @@ void CellLayer::CheckStateWrites(const StepGraph& graph) const {
   }
 }
 
+// What operators of the step make of it before this one.
+StepGraph CellLayer::GraphBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const {
+  NetDef before = step_;
+  before.mutable_op()->DeleteSubrange(op_index, before.op_size() - op_index);
+  return ImportStep(before, inputs);
+}
+
 // Throws where the operators before this one give what they themselves accept and a cell may not have: an error behind
 // them follows from that.
 void CellLayer::CheckBefore(int op_index, const std::map<std::string, TensorInfo>& inputs) const {
   if (op_index < first_op_ || op_index >= step_.op_size()) return;
-  NetDef before = step_;
-  before.mutable_op()->DeleteSubrange(op_index, before.op_size() - op_index);
-  const StepGraph graph = ImportStep(before, inputs);
+  const StepGraph graph = GraphBefore(op_index, inputs);
   CheckSlices(graph);
   if (op_index >= first_op_ + cell().op_size()) CheckStateWrites(graph);
 }
 
+// What to write in place of operator k of the cell, of which the error is.
+std::string CellLayer::AdviceOn(int k, const Error& error, const std::map<std::string, TensorInfo>& inputs) const {
+  if (error.code() != ErrorCode::kShapeMismatch && error.code() != ErrorCode::kTypeMismatch) return "";
+  const StepGraph graph = GraphBefore(first_op_ + k, inputs);
+  const auto info_of = [&](const std::string& blob) -> std::optional<TensorInfo> {
+    const std::string& name = blob == "timestep" ? blob : renamed_.at(blob);
+    if (const auto value = graph.last.find(name); value != graph.last.end()) return graph.values[value->second].info;
+    const auto input = inputs.find(name);
+    return input == inputs.end() ? std::nullopt : std::optional(input->second);
+  };
+  const OperatorDef& op = cell().op(k);
+  if (error.code() == ErrorCode::kTypeMismatch) {
+    std::vector<std::optional<DType>> dtypes(op.input_size());
+    for (int i = 0; i < op.input_size(); ++i) {
+      const DType dtype = info_of(op.input(i))->dtype;
+      const std::string said = StrCat(step_.op(first_op_ + k).input(i), " is ", dtype);
+      if (error.message().find(said) != std::string::npos) dtypes[i] = dtype;
+    }
+    return AdviceOnTypes(cell(), k, dtypes);
+  }
+  const std::string on_axis = AdviceOnAxis(op);
+  const ShapeOfBlob shape_of = [&](const std::string& blob) -> std::optional<Shape> {
+    const std::optional<TensorInfo> info = info_of(blob);
+    return info ? std::optional(info->shape) : std::nullopt;
+  };
+  return AdviceOnProduct(*context_.cell, k) + (on_axis.empty() ? "" : "\n  " + on_axis) +
+         AdviceOnOuterProduct(cell(), k, shape_of);
+}
+
 // Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
-void CellLayer::ThrowAtOperator(const Error& error) const {
+void CellLayer::ThrowAtOperator(const Error& error, const std::map<std::string, TensorInfo>& inputs) const {
   const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
   const bool is_of_cell = k >= 0 && k < cell().op_size();
   const CellPart part = is_of_cell ? CellPart::kOperator : CellPart::kCell;
   const int index = is_of_cell ? k : 0;
-  std::string advice;
-  if (is_of_cell && error.code() == ErrorCode::kShapeMismatch) {
-    const std::string on_axis = AdviceOnAxis(cell().op(k));
-    advice = AdviceOnProduct(*context_.cell, k) + (on_axis.empty() ? "" : "\n  " + on_axis);
-  }
-  if (is_of_cell && error.code() == ErrorCode::kTypeMismatch) advice = AdviceOnTypes(cell(), k);
+  const std::string advice = is_of_cell ? AdviceOn(k, error, inputs) : "";
   Error told(error.code(), error.message() + advice + context_.cell->Line(part, index));
   for (const Place& place : error.places()) told.At(place);
   throw told.At({.file = context_.cell->Place(part, index)});
+}
+
+// A product that multiplies no vectors has a gradient also where matrices are repeated, if that is said of it.
+void CellLayer::SayWhereMatrices(const StepGraph& graph) {
+  for (const StepNode& node : graph.nodes) {
+    OperatorDef& op = *step_.mutable_op(node.op_index);
+    if (op.type() != "BatchMatMul" || FindArgument(op, "broadcast") == nullptr) continue;
+    const auto is_vector = [&](int value) { return graph.values[value].info.shape.rank() < 2; };
+    if (FindArgument(op, "matrices") == nullptr && std::ranges::none_of(node.inputs, is_vector)) {
+      OpBuilder(&op).Int("matrices", 1);
+    }
+  }
 }
 
 // Stands for B a number that is no other size, so that dimensions are not mistaken for it; what is wrong is said of the
@@ -220,11 +262,12 @@ void CellLayer::InferShapesOfBatch() {
     graph = ImportStep(step_, inputs);
   } catch (const Error& error) {
     if (!error.places().empty()) CheckBefore(error.places().front().op_index, inputs);
-    ThrowAtOperator(error);
+    ThrowAtOperator(error, inputs);
   }
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   CheckSlices(graph);
   CheckStateWrites(graph);
+  SayWhereMatrices(graph);
   output_blobs_.clear();
   output_infos_.clear();
   output_items_.clear();

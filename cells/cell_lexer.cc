@@ -90,7 +90,7 @@ class Lexer {
   }
   SignPlace Here() const {
     return {.line = std::string_view(text_).substr(line_start_, at_ - line_start_),
-            .next = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0',
+            .behind = std::string_view(text_).substr(at_ + 1),
             .is_in_index = !open_.empty() && open_.back().bracket == '[',
             .is_in_header = open_.empty()};
   }

@@ -315,9 +315,11 @@ class CellParser : private CellArgumentReader {
 
   void CheckType(const CellToken& token) const {
     if (FindOperator(token.text) != nullptr) return;
-    if (const std::string advice = AdviceOnType(token.text); !advice.empty()) {
-      FailAt(token, StrCat("no operator type \"", token.text, "\"", advice));
-    }
+    const size_t dot = token.text.rfind('.');
+    const std::string value = dot == std::string::npos ? "" : token.text.substr(0, dot);
+    const std::string advice =
+        step_.Has(value) ? AdviceOnMethod(token.text.substr(dot + 1), value) : AdviceOnType(token.text);
+    if (!advice.empty()) FailAt(token, StrCat("no operator type \"", token.text, "\"", advice));
     At(token, [&] { GetOperator(token.text); });
   }
 
@@ -448,6 +450,7 @@ class CellParser : private CellArgumentReader {
     bool ends = false;
     while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
+      if (token.Is('[')) Fail(StrCat("the inputs of ", type.text, " are no list: ", type.text, "(a, b, …)"));
       const StepOperand input = Sum(depth + 1);
       if (input.kind == StepOperand::kNumber && type.text == "Sqrt") FailAt(token, "the root of a number is sqrt(…)");
       const bool is_filled = input.kind == StepOperand::kNumber && takes_numbers;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/strings.h"
@@ -46,8 +47,8 @@ void CellReader::SkipNewlines() {
 
 void CellReader::TakeSeparator() {
   if (Next().kind != CellToken::kNewline && !Next().Is(';')) {
-    const char* const advice =
-        Next().kind == CellToken::kName ? "; the next one begins in a new line or behind ';'" : "";
+    std::string advice = Next().kind == CellToken::kName ? AdviceOnWord(Next().text) : "";
+    if (advice.empty() && Next().kind == CellToken::kName) advice = "; the next one begins in a new line or behind ';'";
     Fail(StrCat("the end of the statement is expected, not ", Next().Description(), advice));
   }
   Take();
@@ -58,7 +59,8 @@ void CellReader::SkipLineBreaks() {
 }
 
 void CellReader::Expect(char c) {
-  if (!Next().Is(c)) Fail(StrCat("'", c, "' is expected, not ", Next().Description()));
+  const std::string advice = Next().kind == CellToken::kName ? AdviceOnWord(Next().text) : "";
+  if (!Next().Is(c)) Fail(StrCat("'", c, "' is expected, not ", Next().Description(), advice));
   Take();
 }
 
@@ -75,6 +77,9 @@ std::string CellReader::ExpectNumber() {
 
 std::int64_t CellReader::ExpectInteger() {
   const CellToken& first = Next();
+  if (first.kind == CellToken::kName) {
+    Fail(StrCat("an integer is expected, not ", first.Description(), ": sizes cannot stand here, as they may change"));
+  }
   const std::string text = ExpectNumber();
   const std::optional<std::int64_t> value = IntegerOf(text);
   if (!value) FailAt(first, StrCat("an integer is expected, not ", text));

@@ -312,14 +312,17 @@ std::string StepWriter::AsBlob(const StepOperand& value) {
 void StepWriter::Assign(const StepOperand& value, const std::vector<std::string>& names) {
   const std::string blob = AsBlob(value);
   const bool is_new = !ops_.empty() && ops_.back().output(0) == blob && blob.starts_with(target_ + ".");
+  const std::string advice = StrCat("; Split(…, axis=-1) cuts a value into ", names.size());
   if (!is_new && names.size() > 1) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("one value cannot be given to ", names.size(), " names"));
+    throw Error(ErrorCode::kInvalidArgument, StrCat("one value cannot be given to ", names.size(), " names", advice));
   }
   if (!is_new) Add("Copy", {blob});
   OperatorDef& op = ops_.back();
-  if (static_cast<int>(names.size()) > GetOperator(op.type()).max_outputs()) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has at most ", GetOperator(op.type()).max_outputs(),
-                                                    " outputs, not ", names.size()));
+  const int most = GetOperator(op.type()).max_outputs();
+  if (static_cast<int>(names.size()) > most) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(op.type(), " has ", most == 1 ? "one output" : StrCat("at most ", most, " outputs"), ", not ",
+                       names.size(), most == 1 ? advice : ""));
   }
   // The names between that the operator has so far are free again.
   const Known written = KnownOf(StepOperand::Blob(op.output(0)));

@@ -40,13 +40,25 @@ namespace {
                                                 " and ", names[b], " is ", query.In(b).shape, hint));
 }
 
+// In how many ways the dimensions of b from `from_b` on, but for those of 1, stand for as many of a from `from_a` on,
+// in their order.
+int WaysToLie(const Shape& b, int from_b, const Shape& a, int from_a) {
+  while (from_b < b.rank() && b[from_b] == 1) ++from_b;
+  if (from_b == b.rank()) return 1;
+  int ways = 0;
+  for (int i = from_a; i < a.rank(); ++i) {
+    if (a[i] == b[from_b]) ways += WaysToLie(b, from_b + 1, a, i + 1);
+  }
+  return ways;
+}
+
 // What to write where shapes cannot be repeated over each other; "" where nothing helps.
 std::string AxisHint(const std::string& type, const Shape& a, const Shape& b) {
   for (int axis = 0; axis < a.rank() - b.rank(); ++axis) {
-    if (IsRunOf(b, a, axis)) {
-      return StrCat("; ", type, "(first, second, broadcast=1, axis=", axis,
-                    ") repeats the second over the first, whose dimensions from ", axis, " on it has");
-    }
+    if (!IsRunOf(b, a, axis)) continue;
+    if (WaysToLie(b, 0, a, 0) > 1) return "; ExpandDims gives the second a size of 1 where it shall be repeated";
+    return StrCat("; ", type, "(first, second, broadcast=1, axis=", axis,
+                  ") repeats the second over the first, whose dimensions from ", axis, " on it has");
   }
   return "";
 }

@@ -121,8 +121,9 @@ class Checker {
       const char* const is_listed = net_.external_input_size() > 0 && !options_.ignores_external_input
                                         ? " and is no external_input of the net"
                                         : "";
+      std::unordered_set<std::string_view> missing;
       for (const std::string& input : op.input()) {
-        if (Exists(input)) continue;
+        if (Exists(input) || !missing.insert(input).second) continue;
         Report(i, StrCat("\"", input, "\" is read before anything writes it", is_listed, Nearest(input)));
       }
     }

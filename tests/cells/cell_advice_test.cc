@@ -46,6 +46,8 @@ TEST(CellAdvice, OfStatementsOfOtherLanguages) {
   ExpectFault(
       "return (h)",
       "4:1: \"return\" is no statement; nothing is returned; blobs that shall be seen outside are listed: output h");
+  ExpectFault("h = h if timestep else x", "4:7: the end of the statement is expected, not 'if'; " + where);
+  ExpectFault("h = (h if timestep else x)", "4:8: ')' is expected, not 'if'; " + where);
   ExpectFault("let h = x", "4:1: \"let\" is no statement; a value needs no word before its name: h = …");
   ExpectFault("for = x\nh = y", "5:5: there is no blob \"y\" so far; if it is a parameter, add: param y[…]");
 }
@@ -78,7 +80,58 @@ TEST(CellAdvice, OfComparisons) {
 
 TEST(CellAdvice, OfLists) {
   ExpectFault("h = ReduceSum(h, axes=-1)", "4:23: the argument axes takes a list: axes=[-1]");
+  ExpectFault("h = Concat([x, h], axis=-1)", "4:12: the inputs of Concat are no list: Concat(a, b, …)");
   ExpectFault("h = Reshape(h, shape=2*H)", "4:22: the argument shape takes a list: shape=[2*H]");
+}
+
+TEST(CellAdvice, OfSeveralNames) {
+  ExpectFault("i, h = x + h", "4:1: Add has one output, not 2; Split(…, axis=-1) cuts a value into 2");
+  ExpectFault("i, f, h = x", "4:1: one value cannot be given to 3 names; Split(…, axis=-1) cuts a value into 3");
+}
+
+TEST(CellAdvice, OfMethods) {
+  const std::string before = "operators stand before what they are given, as in ";
+  ExpectFault("h = (x + h).tanh()", "4:12: '.' has no meaning here; " + before + "Tanh(…)");
+  ExpectFault("h = (x + h).T", "4:12: '.' has no meaning here; " + before + "Transpose(…)");
+  ExpectFault("h = (x + h).flap()", "4:12: '.' has no meaning here; " + before + "Tanh(…)");
+  ExpectFault("h = x.tanh()", "4:5: no operator type \"x.tanh\"; " + before + "Tanh(x)");
+  // Without an axis it would mix the batch.
+  ExpectFault("h = x.sum(-1)", "4:5: no operator type \"x.sum\"; " + before + "ReduceSum(x, axes=[-1])");
+  ExpectFault("h = x.softmax(-1)", "4:5: no operator type \"x.softmax\"; " + before + "Softmax(x, axis=-1)");
+  ExpectFault("h = x.matmul(w)",
+              "4:5: no operator type \"x.matmul\"; products are written x @ w, with a parameter w[N, D]");
+}
+
+TEST(CellAdvice, OfTheGreatest) {
+  const std::string greatest = "; TopK(x, k=1) gives the greatest along the last dimension";
+  const std::string least = "; -TopK(-x, k=1) gives the least along the last dimension";
+  ExpectFault("h = ReduceMax(x, axes=[-1])", "4:5: no operator type \"ReduceMax\"" + greatest);
+  ExpectFault("h = torch.min(x)", "4:5: no operator type \"torch.min\"" + least);
+  ExpectFault("h = x.max()", "4:5: no operator type \"x.max\"" + greatest);
+  ExpectFault("h = Max(x, axis=-1)\noutput h",
+              "4:5: `h = Max(x)`: Max has no argument \"axis\"; Max of one input is that input" + greatest);
+  EXPECT_EQ(FaultOf(CellOf("y = TopK(x, k=1) - -TopK(-x, k=1)\nh = h + y\noutput h")), "nothing");
+}
+
+TEST(CellAdvice, OfOuterProducts) {
+  const auto fault = [](const std::string& header, const std::string& c) {
+    return FaultOf("cell c(" + header + ") {\n  C = " + c + "\n  output C\n}\n");
+  };
+  const std::string outer =
+      "\n  a * b is element by element; the outer product of each item is ExpandDims(v, dims=[3]) * ExpandDims(k, "
+      "dims=[2])";
+  const auto advice = [](const std::string& text) { return text.substr(std::min(text.find('\n'), text.size())); };
+  EXPECT_EQ(advice(fault("v[4], k[4]; C[4, 4]", "C + v * k")), outer);
+  EXPECT_EQ(advice(fault("v[4], k[4]; C[4, 4]", "v * k - C")), outer);
+  EXPECT_EQ(advice(fault("v[4], k[5]; C[4, 5]", "C + v * k")), outer);
+  EXPECT_EQ(
+      advice(fault("v[4], k[5]; C[4, 5]", "C + (v + 1) * k")),
+      "\n  a * b is element by element; the outer product of each item is ExpandDims(…, dims=[3]) * ExpandDims(k, "
+      "dims=[2])");
+  EXPECT_EQ(fault("v[4], k[4]; C[4, 4]", "C + ExpandDims(v, dims=[3]) * ExpandDims(k, dims=[2])"), "nothing");
+  // Where there is no matrix that it could be, it is not what somebody meant.
+  EXPECT_EQ(advice(fault("v[4], k[5]; C[4, 4]", "C + ExpandDims(v * k, dims=[3])")), "");
+  EXPECT_EQ(advice(fault("v[4], k[4]; C[4, 4]", "C + v + 0 * k")), "");
 }
 
 TEST(CellAdvice, OfTypes) {
@@ -91,12 +144,18 @@ TEST(CellAdvice, OfTypes) {
     return text.substr(std::min(text.find('\n'), text.size()));
   };
   EXPECT_EQ(advice("ConstantFill(h, value=0)"), "\n  ConstantFill makes int64 of value=0 and floats of value=0.0");
-  EXPECT_EQ(advice("ConstantFill(h, value=0, dtype=2)"), "");
+  EXPECT_EQ(advice("ConstantFill(h, value=0, dtype=2)"), "\n  Cast(…, to=\"float\") makes floats of int32");
   const std::string own =
       "\n  Cast(…, to=\"float\") gives what the cell computes in, which is double where it is one of float64";
   EXPECT_EQ(advice("Cast(h, to=\"double\")"), own);
   EXPECT_EQ(advice("Cast(h, to=13)"), own);
-  EXPECT_EQ(advice("Cast(h, to=\"int32\")"), "");
+  EXPECT_EQ(advice("timestep"), "\n  Cast(timestep, to=\"float\") makes floats of int32");
+  EXPECT_EQ(advice("GT(h, 0)"), "\n  Cast(GT(…), to=\"float\") makes floats of bool");
+  EXPECT_EQ(FaultOf(CellOf("h = Where(GT(x, 0), x, timestep)\noutput h")),
+            "Where needs inputs of one type; x_t is float [1, B, 2] and timestep is int32 [1]\n"
+            "  Cast(timestep, to=\"float\") makes floats of int32");
+  EXPECT_EQ(FaultOf(CellOf("h = Where(And(GT(x, 0), x), x, x)\noutput h")),
+            "And needs inputs of one type; h.2 is bool [1, B, 2] and x_t is float [1, B, 2]");
 }
 
 TEST(CellAdvice, OfFills) {
@@ -130,6 +189,7 @@ TEST(CellAdvice, NamesFillsThatAreThere) {
 TEST(CellAdvice, OfOperatorsOfModules) {
   ExpectFault("h = torch.tanh(x)", "4:5: no operator type \"torch.tanh\"; did you mean \"Tanh\"?");
   ExpectFault("h = F.layer_norm(x)", "4:5: no operator type \"F.layer_norm\"; did you mean \"LayerNorm\"?");
+  ExpectFault("h = sum(x)", "4:5: no operator type \"sum\"; did you mean \"ReduceSum\"?");
   ExpectFault("h = torch.sum(x)", "4:5: no operator type \"torch.sum\"; did you mean \"ReduceSum\"?");
   ExpectFault("h = Mean(x)", "4:5: no operator type \"Mean\"; did you mean \"ReduceMean\"?");
   ExpectFault("h = np.matmul(x)",
@@ -249,7 +309,36 @@ TEST(CellAdvice, WarnsOfOperatorsThatMixTheBatch) {
         << warnings("x * " + type + "(h)");
     EXPECT_EQ(warnings(type + "(h, axes=[-1], keepdims=1)"), "");
   }
-  EXPECT_EQ(warnings("x * ReduceSum(w) + h * Softmax(w)"), "");  // of what has no batch
+  const auto total = [&](const std::string& call, const std::string& of_items) {
+    const std::string type = call.substr(0, call.find('('));
+    EXPECT_TRUE(
+        warnings("h * " + call)
+            .starts_with(StrCat("c:6:9: ", type, " gives one number for all of the batch; one for each item is ",
+                                of_items, "\n")))
+        << warnings("h * " + call);
+  };
+  total("SumElements(h, average=1)", "ReduceSum(x, axes=[-1])");
+  total("SumSqrElements(h)", "ReduceSum(Sqr(x), axes=[-1])");
+  total("AveragedLoss(h)", "ReduceMean(x, axes=[-1])");
+  total("L1Distance(h, h)", "ReduceSum(Abs(x - y), axes=[-1])");
+  total("SquaredL2Distance(h, h)", "ReduceSum(Sqr(x - y), axes=[-1]) / 2");
+  EXPECT_EQ(warnings("x * ReduceSum(w) + h * Softmax(w) * SumElements(w)"), "");  // of what has no batch
+  EXPECT_EQ(warnings("h @ Transpose(w, axes=[1, 0]) + TopK(x, k=1) * timestep"), "");
+}
+
+TEST(CellAdvice, WarnsOfOperatorsOfOneInputThatDoNothing) {
+  const auto warnings = [](const std::string& value) {
+    const std::vector<std::string> told = WarningsOf(ParseCell(CellOf("h = h + " + value + "\noutput h"), "c"));
+    return Join(told, "\n");
+  };
+  EXPECT_TRUE(warnings("Sum(x)").starts_with(
+      "c:4:9: Sum of one input is that input; ReduceSum(x, axes=[-1]) sums over the last dimension\n"));
+  EXPECT_TRUE(warnings("Max(x)").starts_with(
+      "c:4:9: Max of one input is that input; TopK(x, k=1) gives the greatest along the last dimension\n"));
+  EXPECT_TRUE(warnings("Min(x)").starts_with(
+      "c:4:9: Min of one input is that input; -TopK(-x, k=1) gives the least along the last dimension\n"));
+  EXPECT_TRUE(warnings("Concat(x, axis=-1)").starts_with("c:4:9: Concat of one input is that input\n"));
+  EXPECT_EQ(warnings("Sum(x, x) + Max(x, 0) + Tanh(x)"), "");
 }
 
 TEST(CellAdvice, OfTheBatchInPlaceOfASize) {

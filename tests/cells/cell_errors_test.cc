@@ -102,8 +102,7 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h, h = Split(x)", "4:1: \"h\" is written twice; give the second value a name of its own");
   ExpectSyntaxFault("x = h", "4:1: \"x\" is given to the step, which cannot write it");
   ExpectSyntaxFault("h_prev = x", "4:1: \"h_prev\" is given to the step, which cannot write it");
-  ExpectSyntaxFault("h, y = Tanh(x)", "4:1: Tanh has at most 1 outputs, not 2");
-  ExpectSyntaxFault("a, y = x", "4:1: one value cannot be given to 2 names");
+  ExpectSyntaxFault("a, b, h = Dropout(x)", "4:1: Dropout has at most 2 outputs, not 3");
   ExpectSyntaxFault("h = Print(x)", "4:5: Print has no output, so it is no value");
   ExpectSyntaxFault("h = Add(x, x, axis=1, axis=2)", "4:23: the argument axis is given twice");
   ExpectSyntaxFault("h = H",
@@ -165,6 +164,13 @@ TEST(CellErrors, DoNotNestForEver) {
 TEST(CellErrors, OfWhatACellLacks) {
   ExpectFault("cell c(x[2]; ) {}", "syntax error: c:1:1: the cell has no output\nc:1:8: nothing reads the input \"x\"");
   ExpectSyntaxFault("param w[H, D]\nh = Tanh(x)\noutput h", "4:7: nothing reads the parameter \"w\"");
+  ExpectSyntaxFault("size Q = 7\nh = Tanh(x)\noutput h", "4:6: nothing uses the size Q");
+  for (const std::string use :
+       {"h = Tanh(x) * Q", "h = Slice(x, starts=[0, 0, 0], ends=[1, 1, Q])", "param b[D] = 1/Q\nh = x * b",
+        "param w[Q]\nh = x + ReduceSum(w)", "h = ConstantFill(x, value=1.0/Q)"}) {
+    const CellSource cell = ParseCell(CellOf("size Q = 7\n" + use + "\noutput h"), "c");
+    EXPECT_NO_THROW(CheckCell(cell)) << use;
+  }
   ExpectFault("cell c(x[2]; h, c[2]) {\n  h = Tanh(x)\n  output h\n}",
               "syntax error: c:1:17: the state \"c\" is written by no operator");
   ExpectFault("cell c(x[2]; h[2]; keys[S, B]) {\n  size S = 2\n  h = Tanh(x)\n  output h\n}",
@@ -188,6 +194,8 @@ TEST(CellErrors, OfWhatACellLacks) {
 
 TEST(CellErrors, OfValues) {
   const std::string step = kStep;
+  ExpectSyntaxFault("state h window=H - 1",
+                    "4:16: an integer is expected, not 'H': sizes cannot stand here, as they may change");
   ExpectSyntaxFault(step + "option layers = 0", "7:8: layers is 0, must be between 1 and 1000");
   ExpectSyntaxFault(step + "option layers = 1001", "7:8: layers is 1001, must be between 1 and 1000");
   ExpectSyntaxFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");

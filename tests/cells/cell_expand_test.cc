@@ -8,6 +8,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/op_builder.h"
@@ -105,6 +106,23 @@ TEST(ExpandCell, NamesLayersOfOneStepNet) {
                    "layer0/h_prev", "layer0/x_t", "layer1/h_prev", "mask_t"}));
   EXPECT_EQ(Names(step.external_output().begin(), step.external_output().end()),
             (Names{"layer0/h_t", "layer1/h_t", "layer1/h_t_masked"}));
+}
+
+// Shapes say so, and without it a product that repeats matrices has no gradient.
+TEST(ExpandCell, SaysWhereProductsMultiplyNoVectors) {
+  const auto product = [](const std::string& parameter, const std::string& call, const std::string& output) {
+    CellNet net = ExpandCell(Cell(StrCat("cell c(x[2, 3]; h[2, 3]) {\n  param r", parameter, "\n  y = ", call,
+                                         "\n  h = ", output, "\n  output h\n}\n")));
+    const NetDef step = FindArgument(net.net.op(0), "step_net")->n();
+    const auto op = std::ranges::find(step.op(), "BatchMatMul", [](const OperatorDef& op) { return op.type(); });
+    const bool is_said = FindArgument(*op, "matrices") != nullptr;
+    if (is_said) AddBackwardStepNets(&net.net);  // throws where there is no gradient
+    return is_said;
+  };
+  const std::string sum = "Squeeze(y, dims=[4]) + x";
+  EXPECT_TRUE(product("[2, 3, 3]", "BatchMatMul(r, ExpandDims(h, dims=[4]), broadcast=1)", sum));
+  EXPECT_FALSE(product("[3]", "BatchMatMul(h, r, broadcast=1)", "ExpandDims(y, dims=[3]) + x")) << "r is a vector";
+  EXPECT_FALSE(product("[3, 2]", "BatchMatMul(h, h, trans_b=1)", "y @ r + x")) << "nothing is repeated";
 }
 
 TEST(ExpandCell, ParametersAreFilledAsTheySay) {

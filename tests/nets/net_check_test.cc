@@ -130,6 +130,8 @@ TEST(NetCheck, FindsBlobsThatNothingWrites) {
   const std::string open = "op { type: 'test.Unary' input: 'x' output: 'y' }";
   EXPECT_EQ(Problems(open), Messages{});
   EXPECT_EQ(Problems(open, {.all_inputs_known = true}), Messages{"\"x\" is read before anything writes it"});
+  const std::string twice = "op { type: 'Sum' input: ['x', 'x'] output: 'y' }";
+  EXPECT_EQ(Problems(twice, {.all_inputs_known = true}), Messages{"\"x\" is read before anything writes it"});
 }
 
 TEST(NetCheck, FindsOtherDevices) {

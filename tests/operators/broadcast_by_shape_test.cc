@@ -204,6 +204,14 @@ TEST(BroadcastByShape, NamesBothShapes) {
       "Mul(first, second, broadcast=1, axis=0) repeats the second over the first, whose dimensions from 0 on it has\n"
       "  at op 0 `output0 = Mul(a, b)` with a float [5, 3], b float [5]\n"
       "  in net \"test\"");
+  // Where b may be meant as one or the other of two dimensions, nothing says which.
+  ExpectError(
+      [] {
+        OpTest("Add").Random("a", {2, 4, 4}, 1).Random("b", {2, 4}, 2).Run();
+      },
+      "…shape mismatch: Add needs sizes that are equal or 1, from the last dimension on; a is [2, 4, 4] and b is [2, "
+      "4]; "
+      "ExpandDims gives the second a size of 1 where it shall be repeated\n");
   ExpectError(
       [] {
         OpTest("Max").Random("a", {3}, 1).Random("b", {2, 1}, 2).Random("c", {4}, 3).Run();
