@@ -95,13 +95,13 @@ CellSource ParseShortCell(const std::string& text, const std::string& what);
 std::string PrintShortCell(const CellDef& cell);
 
 // Throws kSyntaxError that lists everything that is wrong with the cell and can be known without sizes: names that are
-// missing, taken or unknown, parameters that nothing reads, states that nothing writes, unknown operators, arity and
-// arguments, values of options. For a cell that was not read from a text it is kInvalidNet, for options from elsewhere
-// kInvalidArgument.
+// missing, taken or unknown, parameters and sizes that nothing uses, states that nothing writes, unknown operators,
+// arity and arguments, values of options. For a cell that was not read from a text it is kInvalidNet, for options from
+// elsewhere kInvalidArgument.
 void CheckCell(const CellSource& cell);
 
-// What is allowed, and most likely a mistake: operators of which nothing is read, and those that mix the items of a
-// batch as nothing was said of dimensions. One text each, with its place.
+// What is allowed, and most likely a mistake: operators of which nothing is read, those that mix the items of a batch
+// as nothing was or can be said of dimensions, and those of one input that do nothing. One text each, with its place.
 std::vector<std::string> WarningsOf(const CellSource& cell);
 
 // The blob that holds a state before the step.

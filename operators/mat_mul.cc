@@ -300,7 +300,9 @@ const Registration batch_mat_mul =
         .Output("y", "[..., M, N]")
         .Arg("trans_a", false, "a holds the transposes of what is multiplied")
         .Arg("trans_b", false, "b holds the transposes of what is multiplied")
-        .Arg("broadcast", false, "outer dimensions may differ; there is no gradient then, unless with matrices")
+        .Arg("broadcast", false,
+             "outer dimensions may differ; there is no gradient then, unless with matrices, which cells say by "
+             "themselves")
         .Arg("matrices", false, "neither input is a vector")
         .Shapes(BatchMatMulShapes)
         .CostIs(BatchMatMulCost)
@@ -311,7 +313,7 @@ const Registration batch_mat_mul =
             throw Error(
                 ErrorCode::kInvalidNet,
                 "BatchMatMul has no gradient with broadcast = 1, unless matrices = 1 says that it multiplies no "
-                "vectors");
+                "vectors; ExpandDims makes a matrix of a vector");
           }
           AddProductGradients(g, broadcasts);
         })

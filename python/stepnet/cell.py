@@ -319,7 +319,7 @@ def cell(
 
     Warns:
         CellWarning: of what is most likely a mistake: operators that mix the sequences of a batch, since no dimension is
-            said, and those of which nothing is read.
+            said, those of which nothing is read, and those of one input that do nothing, as ``Sum(x)``.
     """
     made = Cell(
         source,

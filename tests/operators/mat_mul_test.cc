@@ -203,7 +203,8 @@ TEST(BatchMatMul, RefusesShapesThatDoNotFit) {
       [] {
         OpTest("BatchMatMul").Arg("broadcast", 1).Random("a", {2, 2}, 1).Random("b", {2, 2}, 2).GradientMatches();
       },
-      "…BatchMatMul has no gradient with broadcast = 1, unless matrices = 1 says that it multiplies no vectors");
+      "…BatchMatMul has no gradient with broadcast = 1, unless matrices = 1 says that it multiplies no vectors; "
+      "ExpandDims makes a matrix of a vector");
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ const Command kCheck = {
         "needed. Each problem is printed with its net, operator and blob; the exit status is 1 when there are any.\n"
         "Operators of a cell of which nothing is read are a warning, and those that go over the whole batch because "
         "no\n"
-        "axis is given.",
+        "axis is given or as they cannot do otherwise, and those of one input that do nothing, as Sum(x).",
     .example = "rnn_runner check net.pbtxt",
     .flags = CheckFlags(),
     .min_operands = 1,
