@@ -188,6 +188,37 @@ def test_cells_warn_of_what_mixes_the_batch(tmp_path):
             function(text.replace("Softmax(x)", "Softmax(x, axis=-1)").replace("ReduceMean(x)", "ReduceMean(x, axes=[-1])"))
 
 
+def test_cells_warn_of_totals_and_of_what_does_nothing():
+    text = "cell c(x[3]; h[3]) {\n  h = (h + Max(x)) / Sqrt(SumSqrElements(x) + 1)\n  output h\n}"
+    for function in (stepnet.cell, stepnet.check):
+        with pytest.warns(stepnet.CellWarning) as warned:
+            function(text)
+        assert [str(each.message).partition("\n")[0] for each in warned] == [
+            "<text>:2:12: Max of one input is that input; TopK(x, k=1) gives the greatest along the last dimension",
+            "<text>:2:27: SumSqrElements gives one number for all of the batch; one for each item is "
+            "ReduceSum(Sqr(x), axes=[-1])",
+        ]
+
+
+def test_layers_that_cannot_be_put_on_each_other_are_refused_alike():
+    text = """cell two(x[D], m[D]; h[H]) {
+      size D = 2
+      size H = 3
+      param w[H, D]
+      h = Tanh((x * m) @ w + h)
+      output h
+      option layers = 2
+    }"""
+    why = "layers cannot be put on each other: all layers read the same \"m\", whose size D is 2 in the first one and 3"
+    with pytest.raises(stepnet.ShapeMismatchError) as refused:
+        stepnet.cell(text)
+    assert why in str(refused.value)
+    (problem,) = stepnet.check(text)
+    assert why in problem
+    assert stepnet.check(text, D=3) == []
+    assert [each.shape for each in stepnet.cell(text, D=3).inputs[:2]] == ["[T, B, 3]"] * 2
+
+
 def test_what_is_said_of_cells_is_refused_of_nets(tmp_path):
     net = 'op { type: "Relu" input: "x" output: "y" } external_output: "y"'
     (tmp_path / "net.pbtxt").write_text(net)
