@@ -322,15 +322,20 @@ std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::opt
 
 std::string AdviceOnOuterProduct(const CellDef& cell, int k, const ShapeOfBlob& shape_of) {
   const OperatorDef& op = cell.op(k);
+  // Whether the outer product of a, [1, B, V], and b, [1, B, K], is [1, B, V, K].
   const auto is_outer = [&](const std::string& a, const std::string& b, const Shape& wanted) {
     const std::optional<Shape> left = shape_of(a), right = shape_of(b);
-    return left && right && left->rank() == 3 && right->rank() == 3 && wanted == left->Inserted(3, (*right)[2]);
+    if (!left || !right || left->rank() != 3 || right->rank() != 3 || wanted.rank() != 4) return false;
+    return std::ranges::equal(left->dims(), wanted.dims().first(3)) && (*right)[1] == wanted[1] &&
+           (*right)[2] == wanted[3];
   };
   const auto advice = [&](int product, const Shape& wanted) -> std::string {
     const std::string &a = cell.op(product).input(0), &b = cell.op(product).input(1);
-    if (!is_outer(a, b, wanted)) return "";
+    const bool is_column = is_outer(a, b, wanted);  // a; otherwise b is
+    if (!is_column && !is_outer(b, a, wanted)) return "";
     return StrCat("\n  a * b is element by element; the outer product of each item is ExpandDims(",
-                  TextOf(cell, product, a), ", dims=[3]) * ExpandDims(", TextOf(cell, product, b), ", dims=[2])");
+                  TextOf(cell, product, a), ", dims=[", is_column ? 3 : 2, "]) * ExpandDims(", TextOf(cell, product, b),
+                  ", dims=[", is_column ? 2 : 3, "])");
   };
   if (op.input_size() != 2) return "";
   if (op.type() == "Mul") {

@@ -176,9 +176,10 @@ std::string CellLayer::AdviceOn(int k, const Error& error, const std::map<std::s
   if (error.code() == ErrorCode::kTypeMismatch) {
     std::vector<std::optional<DType>> dtypes(op.input_size());
     for (int i = 0; i < op.input_size(); ++i) {
-      const DType dtype = info_of(op.input(i))->dtype;
-      const std::string said = StrCat(step_.op(first_op_ + k).input(i), " is ", dtype);
-      if (error.message().find(said) != std::string::npos) dtypes[i] = dtype;
+      const std::optional<TensorInfo> info = info_of(op.input(i));
+      const std::string& name = step_.op(first_op_ + k).input(i);
+      const bool is_meant = info && error.message().find(StrCat(name, " is ", info->dtype)) != std::string::npos;
+      if (is_meant) dtypes[i] = info->dtype;
     }
     return AdviceOnTypes(cell(), k, dtypes);
   }
@@ -206,6 +207,7 @@ void CellLayer::ThrowAtOperator(const Error& error, const std::map<std::string, 
 // A product that multiplies no vectors has a gradient also where matrices are repeated, if that is said of it.
 void CellLayer::SayWhereMatrices(const StepGraph& graph) {
   for (const StepNode& node : graph.nodes) {
+    if (node.op_index < 0) continue;
     OperatorDef& op = *step_.mutable_op(node.op_index);
     if (op.type() != "BatchMatMul" || FindArgument(op, "broadcast") == nullptr) continue;
     const auto is_vector = [&](int value) { return graph.values[value].info.shape.rank() < 2; };

@@ -125,6 +125,10 @@ TEST(CellAdvice, OfOuterProducts) {
   EXPECT_EQ(advice(fault("v[4], k[4]; C[4, 4]", "v * k - C")), outer);
   EXPECT_EQ(advice(fault("v[4], k[5]; C[4, 5]", "C + v * k")), outer);
   EXPECT_EQ(
+      advice(fault("v[4], k[5]; C[5, 4]", "C + v * k")),
+      "\n  a * b is element by element; the outer product of each item is ExpandDims(v, dims=[2]) * ExpandDims(k, "
+      "dims=[3])");
+  EXPECT_EQ(
       advice(fault("v[4], k[5]; C[4, 5]", "C + (v + 1) * k")),
       "\n  a * b is element by element; the outer product of each item is ExpandDims(…, dims=[3]) * ExpandDims(k, "
       "dims=[2])");
