@@ -195,7 +195,10 @@ std::string AdviceOnSign(char sign, const SignPlace& place) {
     case '&': return "; And(a, b) is true where both are";
     case '|': return "; Or(a, b) is true where one is";
     case ':': return AdviceOnColon(place);
-    case '.': return AdviceOnMethod(FirstWordOf(place.behind), "…");
+    case '.': {
+      const auto* const end = std::ranges::find_if_not(place.behind, IsWordPart);
+      return AdviceOnMethod({place.behind.begin(), end}, "…");
+    }
     case '%': return "; Mod(x, divisor=2) is the rest of a division";
     default: return "";
   }

@@ -94,6 +94,7 @@ TEST(CellAdvice, OfMethods) {
   ExpectFault("h = (x + h).tanh()", "4:12: '.' has no meaning here; " + before + "Tanh(…)");
   ExpectFault("h = (x + h).T", "4:12: '.' has no meaning here; " + before + "Transpose(…)");
   ExpectFault("h = (x + h).flap()", "4:12: '.' has no meaning here; " + before + "Tanh(…)");
+  ExpectFault("h = (x + h).log_softmax(-1)", "4:12: '.' has no meaning here; " + before + "LogSoftmax(…, axis=-1)");
   ExpectFault("h = x.tanh()", "4:5: no operator type \"x.tanh\"; " + before + "Tanh(x)");
   // Without an axis it would mix the batch.
   ExpectFault("h = x.sum(-1)", "4:5: no operator type \"x.sum\"; " + before + "ReduceSum(x, axes=[-1])");
