@@ -405,7 +405,10 @@ class Explainer {
 
   // Instructions of the loop that read what this one leaves in memory: why they are two. Products are so always.
   void AddWhatIsNotFused(int i, const Stage& stage, std::vector<std::string>* notes) const {
-    const auto is_product = [&](int node) { return graph_.nodes[node].kind == StepNode::Kind::kProduct; };
+    const auto is_product = [&](int n) {
+      const StepNode& node = graph_.nodes[n];
+      return node.kind == StepNode::Kind::kProduct || IsOfParts(node, plan_.instructions[n]);
+    };
     if (stage.steps_at_once != 1 || !graph_.nodes[i].RunsOperators() || is_product(i)) return;
     std::vector<std::pair<std::string, std::vector<int>>> readers;  // by why they are apart
     for (int reader = i + 1; reader < stage.end; ++reader) {

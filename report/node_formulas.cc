@@ -115,6 +115,9 @@ class Printer {
       case StepNode::Kind::kMove: return {MoveText()};
       default: break;
     }
+    if (node_.IsOneOperator()) {
+      if (std::vector<std::string> products = ProductsOfParts(); !products.empty()) return products;
+    }
     std::vector<Call> calls;
     if (node_.IsOneOperator()) calls.push_back({node_.call.get(), node_.inputs, node_.outputs});
     for (const RegionCall& call : node_.calls()) {
@@ -165,6 +168,40 @@ class Printer {
       formulas.push_back(StrCat(NameOf(node_.outputs[o]), Gives(node_.outputs[o]), text));
     }
     return formulas;
+  }
+
+  // Several products that are computed as one have no Product. Empty for other operators.
+  std::vector<std::string> ProductsOfParts() const {
+    const std::string& type = node_.call->type();
+    const std::span<const int> inputs(node_.inputs), outputs(node_.outputs);
+    if (type == "FCGradientOfParts") return GradientsOfParts(inputs, outputs);
+    const bool has_bias = type == "FCOfPartsWithBias";
+    if (!has_bias && type != "FCOfParts") return {};
+    const std::string bias = has_bias ? StrCat(" + ", NameOf(inputs[1])) : "";
+    return {StrCat(NameOf(outputs[0]), Gives(outputs[0]), NameOf(inputs[0]), " @ ",
+                   OneBelowTheOther(inputs.subspan(has_bias ? 2 : 1)), "^T", bias)};
+  }
+
+  // Of weights, of biases and of what all of them multiply, as far as they are wanted.
+  std::vector<std::string> GradientsOfParts(std::span<const int> inputs, std::span<const int> outputs) const {
+    const std::string x = NameOf(inputs[0]), dy = NameOf(inputs[1]);
+    const size_t count = node_.call->Ints("parts").size();
+    std::vector<std::string> formulas;
+    const auto add = [&](std::span<const int> values, const std::string& text) {
+      if (values.empty() || std::ranges::count(values, kNoValue) > 0) return;
+      formulas.push_back(StrCat(OneBelowTheOther(values), Gives(values[0]), text));
+    };
+    add(outputs.first(count), StrCat(dy, "^T @ ", x));
+    if (!node_.call->Bool("no_bias")) add(outputs.subspan(count, count), StrCat("sum over the rows of ", dy));
+    if (inputs.size() > 2) add(outputs.last(1), StrCat(dy, " @ ", OneBelowTheOther(inputs.subspan(2))));
+    return formulas;
+  }
+
+  // "[a; b]", as matrices that lie below each other are written.
+  std::string OneBelowTheOther(std::span<const int> values) const {
+    std::vector<std::string> names;
+    for (const int value : values) names.push_back(NameOf(value));
+    return values.size() == 1 ? names[0] : StrCat("[", Join(names, "; "), "]");
   }
 
   // "y = Cast(x, to=int32)"
