@@ -16,9 +16,10 @@ std::string InTermsOfBatch(std::string_view digits) {
   constexpr std::int64_t kMaxBeside = 4096;
   std::int64_t number = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const std::int64_t times = number / kAnyBatch + (number % kAnyBatch > kAnyBatch / 2 ? 1 : 0);
+  const std::int64_t rest = number % kAnyBatch;
+  const bool is_less = rest > kAnyBatch / 2;
+  const std::int64_t times = number / kAnyBatch + (is_less ? 1 : 0), beside = is_less ? rest - kAnyBatch : rest;
   if (failure != std::errc() || times == 0) return std::string(digits);
-  const std::int64_t beside = number - times * kAnyBatch;
   if (beside > kMaxBeside || beside < -kMaxBeside) return std::string(digits);
   return StrCat("B", times == 1 ? "" : StrCat("*", times),
                 beside > 0   ? StrCat(" + ", beside)
