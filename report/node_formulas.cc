@@ -182,7 +182,7 @@ class Printer {
                    OneBelowTheOther(inputs.subspan(has_bias ? 2 : 1)), "^T", bias)};
   }
 
-  // Of weights, of biases and of what all of them multiply, as far as they are wanted.
+  // Those of weights, of biases and of what all of them multiply, as far as they are wanted.
   std::vector<std::string> GradientsOfParts(std::span<const int> inputs, std::span<const int> outputs) const {
     const std::string x = NameOf(inputs[0]), dy = NameOf(inputs[1]);
     const size_t count = node_.call->Ints("parts").size();
