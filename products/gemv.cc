@@ -68,9 +68,9 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
 
 // Short rows are multiplied together, where there are registers for the sums: x is loaded once for all of them, and the
 // next row's loads hide what the last sums of a row wait for (rows of 128: 0.9 of the time of one after the other).
-// Long rows are multiplied one after the other: the order of memory asks for fewer lines at a time, which is as fast on
-// a core of its own and takes 0.8 to 0.95 where another thread of the core waits for memory, too (768 rows of 256 and
-// 4096 of 1024). Rows of bfloat16 are always together: as many behind them come into the first cache meanwhile
+// Long rows are multiplied one after the other, which asks for fewer lines of memory at a time: on a machine that
+// others used as well 0.8 to 0.95 of the time of four together (768 rows of 256 and 4096 of 1024), at other moments the
+// same. Rows of bfloat16 are always together: as many behind them come into the first cache meanwhile
 // (Target::max_bytes_to_fetch).
 constexpr std::int64_t kBytesOfLongRow = 1024;
 #if HWY_MAX_BYTES >= 64

@@ -61,7 +61,7 @@ class LinearNodes {
 
   // Whether an operator gives the value as a sum over the rows of the step, or knows of no rows, and can add it to what
   // is there. Rows themselves are not added up: that takes more memory than their sum, and no less time.
-  bool IsNoRows(int value) const {
+  bool IsSummable(int value) const {
     const int producer = graph_.values[value].producer;
     if (producer < 0 || !IsFloatOrDouble(graph_.values[value].info.dtype)) return false;
     const StepNode& node = graph_.nodes[producer];
@@ -97,7 +97,7 @@ class LinearNodes {
   // What may be added up is looked for here, where somebody reads it.
   bool AreKnown(const std::vector<int>& values) {
     return std::ranges::all_of(values, [&](int value) {
-      if (of_[value] == Linearity::kOther && IsNoRows(value)) of_[value] = Linearity::kLinear;
+      if (of_[value] == Linearity::kOther && IsSummable(value)) of_[value] = Linearity::kLinear;
       return of_[value] != Linearity::kOther;
     });
   }
@@ -162,7 +162,7 @@ class LinearNodes {
     return std::ranges::all_of(values_[last.home], [&](int term) {
       const StepValue& of = graph_.values[term];
       const bool is_first = of.producer == FirstProducer(last.home);
-      return IsNoRows(term) && of.added != is_first && of.producer <= last.producer && of.info == last.info &&
+      return IsSummable(term) && of.added != is_first && of.producer <= last.producer && of.info == last.info &&
              (term == sum || readers_[term].empty());
     });
   }

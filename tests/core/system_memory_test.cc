@@ -1,6 +1,7 @@
 #include "stepnet/core/system_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -60,6 +61,24 @@ TEST(ControlGroupMemory, WhatIsNotThereLimitsNothing) {
 TEST(SystemMemory, IsSomeAndNoMoreThanTheMachineHas) {
   EXPECT_GT(SystemMemory(), 0);
   EXPECT_LT(SystemMemory(), kNone);
+}
+
+// Where it may, libraries are prepared before threads run.
+TEST(SystemMemory, MayBeRefusedWhereThereIsALimit) {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit before = {};
+    ASSERT_EQ(getrlimit(resource, &before), 0);
+    if (before.rlim_cur != RLIM_INFINITY) {
+      EXPECT_TRUE(MayRefuseMemory());
+      continue;
+    }
+    const bool may_refuse = MayRefuseMemory();
+    const rlimit limited = {.rlim_cur = rlim_t{1} << 60, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(resource, &limited), 0);
+    EXPECT_TRUE(MayRefuseMemory());
+    ASSERT_EQ(setrlimit(resource, &before), 0);
+    EXPECT_EQ(MayRefuseMemory(), may_refuse);
+  }
 }
 
 TEST(LargePages, AreAskedForWhereTensorsAreLarge) {
