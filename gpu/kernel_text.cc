@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/stored_float.h"
@@ -146,6 +147,26 @@ std::vector<const ExprNode*> RegionNodes::Below(std::span<const ExprNode* const>
 
 std::vector<const ExprNode*> RegionNodes::ReductionsOf(std::span<const ExprNode* const> roots) const {
   return Reached(all, roots, OperandsHere, IsRowReduction);
+}
+
+std::vector<const ExprNode*> RegionNodes::SharedBy(std::span<const std::vector<const ExprNode*>> loops) const {
+  std::unordered_set<const ExprNode*> computed, shared;
+  for (const std::vector<const ExprNode*>& wanted : loops) {
+    const auto share = [&](const ExprNode* node) {
+      if (node->op == ExprOp::kInput ? Varies(node) : computed.contains(node)) shared.insert(node);
+    };
+    const std::vector<const ExprNode*> here =
+        Reached(all, wanted, OperandsHere, [&](const ExprNode& node) { return Varies(&node); });
+    std::ranges::for_each(wanted, share);
+    for (const ExprNode* node : here) {
+      if (!computed.contains(node)) std::ranges::for_each(OperandsHere(*node), share);
+    }
+    std::ranges::copy_if(here, std::inserter(computed, computed.end()),
+                         [](const ExprNode* node) { return node->op != ExprOp::kIndex; });
+  }
+  std::vector<const ExprNode*> nodes;
+  std::ranges::copy_if(all, std::back_inserter(nodes), [&](const ExprNode* node) { return shared.contains(node); });
+  return nodes;
 }
 
 KernelText::KernelText(const Region& region, const RegionSourceOptions& options, const RegionNodes& nodes,
@@ -307,18 +328,38 @@ void KernelText::DeclareAs(const ExprNode* node, const std::string& value) {
   declared_.back().insert(node);
 }
 
+static std::string KeptName(const std::string& name) { return StrCat(name, "_kept"); }
+
+void KernelText::Keep(std::span<const ExprNode* const> nodes, int count) {
+  for (const ExprNode* node : nodes) {
+    Line(StrCat(DeviceTypeName(node->dtype), " ", KeptName(NameOf(node)), "[", count, "];"));
+    kept_.emplace(node, false);
+  }
+}
+
+bool KernelText::IsKnown(const ExprNode* node) const {
+  const auto found = kept_.find(node);
+  return found != kept_.end() && found->second;
+}
+
 void KernelText::Declare(std::span<const ExprNode* const> wanted, bool of_rows_only) {
   std::unordered_set<const ExprNode*> needed;
   std::vector<const ExprNode*> left(wanted.begin(), wanted.end());
   while (!left.empty()) {
     const ExprNode* node = left.back();
     left.pop_back();
-    if (IsDeclared(node) || !needed.insert(node).second) continue;
+    if (IsDeclared(node) || !needed.insert(node).second || IsKnown(node)) continue;
     left.insert(left.end(), OperandsHere(*node).begin(), OperandsHere(*node).end());
   }
   for (const ExprNode* node : nodes_.all) {
     if (!needed.contains(node) || node->op == ExprOp::kConstant || node->op == ExprOp::kRequire) continue;
-    if (!of_rows_only || !nodes_.Varies(node)) DeclareAs(node, ValueText(*node));
+    if (of_rows_only && nodes_.Varies(node)) continue;
+    const auto kept = kept_.find(node);
+    const std::string place = kept == kept_.end() ? "" : StrCat(KeptName(NameOf(node)), "[j]");
+    DeclareAs(node, IsKnown(node) ? place : ValueText(*node));
+    if (kept == kept_.end() || kept->second) continue;
+    Line(StrCat(place, " = ", NameOf(node), ";"));
+    kept->second = true;
   }
 }
 

@@ -38,6 +38,9 @@ struct RegionNodes {
   std::vector<const ExprNode*> Below(std::span<const ExprNode* const> roots) const;
   // The reductions that are computed before `roots` are.
   std::vector<const ExprNode*> ReductionsOf(std::span<const ExprNode* const> roots) const;
+  // What loops over a row, which compute these one after the other, need to know of each element so that none of them
+  // reads or computes what an earlier one has: inputs, and what a later loop begins with.
+  std::vector<const ExprNode*> SharedBy(std::span<const std::vector<const ExprNode*>> loops) const;
 };
 
 class KernelText {
@@ -64,6 +67,9 @@ class KernelText {
   void InsertIndices(int mark, std::span<const SpaceDim> dims, const std::string& number);
   std::string IndexName(const SpaceDim& dim);
 
+  // Has each thread keep the values of `nodes` for `count` elements: in a loop over `j`, Declare computes one that no
+  // loop before has computed, and reads it from then on.
+  void Keep(std::span<const ExprNode* const> nodes, int count);
   // Declares what `wanted` need and no brace around has declared: all of it, or what is the same in all of a row.
   void Declare(std::span<const ExprNode* const> wanted, bool of_rows_only = false);
   void DeclareAs(const ExprNode* node, const std::string& value);
@@ -84,6 +90,7 @@ class KernelText {
   std::string InputText(const ExprNode& node);
   std::string ValueText(const ExprNode& node);
   bool IsDeclared(const ExprNode* node) const;
+  bool IsKnown(const ExprNode* node) const;  // from a loop before
   bool IsValue(int input) const;
   void AddOperands();
   void AddOperand(const std::string& type, const std::string& name);
@@ -103,6 +110,7 @@ class KernelText {
   std::vector<Member> members_;
   std::vector<std::string> lines_;
   std::vector<std::set<const ExprNode*>> declared_;  // by open braces
+  std::map<const ExprNode*, bool> kept_;             // whether a loop has computed it
   std::set<int> used_dims_;
   std::map<std::string, std::string> types_;  // of the memory of operands
   std::set<std::string> used_operands_;

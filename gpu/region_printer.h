@@ -21,6 +21,7 @@ struct KernelWork {
   bool checks = false;    // requirements
   Nodes to_scratch = {};  // reductions, one after the other
   int threads_of_row = kWarp;
+  int kept = 0;  // elements of a row of which each thread keeps what it knows; 0: none
 };
 
 class RegionPrinter {
@@ -44,11 +45,15 @@ class RegionPrinter {
   void PrintMain(const KernelWork& work);
   void PrintElements(const KernelWork& work);
   void PrintRows(KernelWork work);
-  void PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const;
   bool TakesBlocks(const Nodes& reductions) const;
+  std::vector<Nodes> PhasesOf(const Nodes& reductions) const;
+  void KeepElements(KernelText& text, KernelWork& work, const std::vector<Nodes>& phases) const;
+  void OpenColumns(KernelText& text, const KernelWork& work) const;
+  std::int64_t OpenTiles(KernelText& text, const KernelWork& work, std::int64_t max_size) const;
   void PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
-  void PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
-  void PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions, const Nodes& operands) const;
+  void PrintByWarp(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
+  void PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
+  void PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const;
   void PrintColumns(KernelText& text, const KernelWork& work) const;
   void PrintSums(const KernelWork& work);
   void PrintByThread(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;

@@ -9,30 +9,12 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/regions/region_sums.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/cuda_target.h"
 #include "stepnet/gpu/region_printer.h"
 
 namespace stepnet {
 namespace {
 
-// Sizes of blocks are how kernels are written: what a block shares is declared by them.
 constexpr int kThreadsOfElements = 256;
-constexpr int kThreadsOfRows = 128;                              // a warp a row
-constexpr int kThreadsOfLongRow = 256, kThreadsOfFewRows = 512;  // a block a row
-// Bytes of a long row that a block computes before they are added, and how many such fit into shared memory.
-constexpr int kTileBytes = 8 << 10;
-constexpr int kMaxTiles = 4;
-
-// Additions wait for each other, loads need not.
-constexpr const char* kUnroll = "#pragma unroll 4";
-
-// What partial results of a reduction start from, and how an element comes to them.
-std::string FirstPart(const ExprNode& node) {
-  return node.op == ExprOp::kRowSum ? "0" : StrCat("Lowest<", DeviceTypeName(node.dtype), ">()");
-}
-std::string WithPart(const ExprNode& node, const std::string& part, const std::string& value) {
-  return StrCat(part, " = ", node.op == ExprOp::kRowSum ? "Add(" : "Max(", part, ", ", value, ");");
-}
 
 }  // namespace
 
@@ -141,155 +123,6 @@ std::string RegionPrinter::ScratchOf(KernelText& text, const ExprNode* reduction
   const std::string offset = text.Parameter("long long", StrCat("scratch", slot),
                                             static_cast<std::uint64_t>(slot * region_.NumRows()) * sizeof(double));
   return StrCat("reinterpret_cast<", DeviceTypeName(reduction->dtype), "*>(p.scratch + ", offset, ")[", row, "]");
-}
-
-// Whether a block takes a row.
-bool RegionPrinter::TakesBlocks(const Nodes& reductions) const {
-  return !reductions.empty() && std::ssize(reductions) <= kMaxTiles && region_.sizes[3] >= kCudaRegions.block_row &&
-         region_.NumRows() < kCudaRegions.max_block_rows;
-}
-
-// Prints one phase; those before it are done.
-void RegionPrinter::PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const {
-  Nodes operands;
-  for (const ExprNode* node : reductions) operands.push_back(node->operands[0]);
-  text.Declare(operands, /*of_rows_only=*/true);
-  work.threads_of_row == kWarp ? PrintByWarp(text, reductions, operands)
-                               : PrintByBlock(text, work, reductions, operands);
-}
-
-void RegionPrinter::PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const {
-  const auto parts = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_parts"); };
-  for (const ExprNode* node : reductions) {
-    const std::string first = FirstPart(*node);
-    text.Line(StrCat(DeviceTypeName(node->dtype), " ", parts(node), "[2] = {", first, ", ", first, "};"));
-  }
-  const std::string columns = text.Count("columns", region_.sizes[3]);
-  text.Line(kUnroll);
-  text.Open(StrCat("for (Index first = lane; first < ", columns, "; first += ", 2 * kWarp, ") {"));
-  text.Line("#pragma unroll");
-  text.Open("for (int half = 0; half < 2; ++half) {");
-  text.Line(StrCat("const Index i3 = first + ", kWarp, " * half;"));
-  text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
-  text.Declare(operands);
-  for (const ExprNode* node : reductions) {
-    text.Line(WithPart(*node, StrCat(parts(node), "[half]"), text.NameOf(node->operands[0])));
-  }
-  text.Close();
-  text.Close();
-  for (const ExprNode* node : reductions) {
-    const char* const reduce = node->op == ExprOp::kRowSum ? "RowSum(" : "RowMax(";
-    text.DeclareAs(node, StrCat(reduce, parts(node), "[0], ", parts(node), "[1])"));
-  }
-}
-
-// All threads compute elements, and 64 add them, each its own in their order.
-void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions,
-                                 const Nodes& operands) const {
-  const auto part = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_part"); };
-  const auto tile = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_tile"); };
-  for (int k = 0; k < std::ssize(reductions); ++k) {
-    const ExprNode* node = reductions[k];
-    const char* const type = DeviceTypeName(node->dtype);
-    text.Line(StrCat(type, "* const ", tile(node), " = reinterpret_cast<", type, "*>(tiles[", k, "]);"));
-    text.Line(StrCat(type, " ", part(node), " = ", FirstPart(*node), ";"));
-  }
-  const std::string columns = text.Count("columns", region_.sizes[3]);
-  std::int64_t bytes = 0;  // of an element
-  for (const ExprNode* node : reductions) bytes = std::max(bytes, DTypeBytes(node->dtype));
-  const std::int64_t tile_size = kTileBytes / bytes;
-  text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", tile_size, ") {"));
-  text.Line("__syncthreads();");
-  text.Line("#pragma unroll");
-  text.Open(StrCat("for (int k = lane; k < ", tile_size, "; k += ", work.threads_of_row, ") {"));
-  text.Line("const Index i3 = first + k;");
-  text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
-  text.Declare(operands);
-  for (const ExprNode* node : reductions) {
-    text.Line(StrCat(tile(node), "[k] = ", text.NameOf(node->operands[0]), ";"));
-  }
-  text.Close();
-  text.Line("__syncthreads();");
-  text.Line(StrCat("if (lane >= ", kExprPartials, ") continue;"));
-  text.Line("#pragma unroll");  // additions wait for each other, loads need not
-  text.Open(StrCat("for (int k = 0; k < ", tile_size, "; k += ", kExprPartials, ") {"));
-  text.Line(StrCat("if (first + k + lane >= ", columns, ") continue;"));
-  for (const ExprNode* node : reductions) text.Line(WithPart(*node, part(node), StrCat(tile(node), "[k + lane]")));
-  text.Close();
-  text.Close();
-  for (const ExprNode* node : reductions) {
-    const char* const reduce = node->op == ExprOp::kRowSum ? "BlockSum(" : "BlockMax(";
-    text.DeclareAs(node, StrCat(reduce, part(node), ", ", tile(node), ")"));
-  }
-}
-
-// What is written once a row.
-void RegionPrinter::PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const {
-  if (of_rows.empty()) return;
-  text.Declare(of_rows);
-  text.Open("if (lane == 0) {");
-  for (const ExprNode* node : work.to_scratch) {
-    text.Line(StrCat(ScratchOf(text, node, "row"), " = ", text.NameOf(node), ";"));
-  }
-  for (const int o : work.outputs) {
-    if (region_.outputs[o].kind == RegionOutputKind::kRows) text.Store(o, region_.outputs[o].value.node());
-  }
-  text.Close();
-}
-
-// What is written and checked for each element of a row.
-void RegionPrinter::PrintColumns(KernelText& text, const KernelWork& work) const {
-  const Nodes wanted = WantedOf(work, true);
-  if (wanted.empty()) return;
-  text.Declare(wanted, /*of_rows_only=*/true);
-  const std::string columns = text.Count("columns", region_.sizes[3]);
-  text.Open(StrCat("for (Index i3 = lane; i3 < ", columns, "; i3 += ", work.threads_of_row, ") {"));
-  text.Declare(wanted);
-  if (work.checks) text.CheckRequirements("static_cast<long long>(row) * p.columns + i3");
-  for (const int o : work.outputs) {
-    if (region_.outputs[o].kind == RegionOutputKind::kElements) text.Store(o, region_.outputs[o].value.node());
-  }
-  text.Close();
-}
-
-void RegionPrinter::PrintRows(KernelWork work) {
-  const Nodes of_rows = WantedOf(work, false);
-  Nodes wanted = of_rows;
-  std::ranges::copy(WantedOf(work, true), std::back_inserter(wanted));
-  Nodes reductions = nodes_.Below(wanted);
-  std::erase_if(reductions, [](const ExprNode* node) { return !IsRowReduction(*node); });
-  if (TakesBlocks(reductions)) {
-    work.threads_of_row = region_.NumRows() <= kCudaRegions.few_block_rows ? kThreadsOfFewRows : kThreadsOfLongRow;
-  }
-
-  KernelText text(region_, options_, nodes_, work.kind);
-  const std::vector<SpaceDim> rows = JoinDims(region_.sizes, 0, 3, StridesOf(work), UsedIndices(work));
-  std::vector<SpaceDim> space = rows;
-  space.push_back({.dim = 3, .size = region_.sizes[3]});
-  const std::int64_t threads = region_.NumRows() * work.threads_of_row;
-  const int threads_of_block = std::max(kThreadsOfRows, work.threads_of_row);
-  text.SetSpace(space, IsNarrow(space, work, threads));
-  if (work.threads_of_row > kWarp) {
-    text.Line(StrCat("__shared__ unsigned long long tiles[", reductions.size(), "][",
-                     kTileBytes / sizeof(unsigned long long), "];"));
-  }
-  text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", work.threads_of_row, ";"));
-  text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", threads_of_block / work.threads_of_row,
-                   " + static_cast<Index>(threadIdx.x) / ", work.threads_of_row, ";"));
-  text.Line(StrCat("if (row >= ", text.Count("rows", region_.NumRows()), ") return;"));
-  const int mark = text.Mark();
-  while (!reductions.empty()) {
-    const int phase = nodes_.phase.at(reductions.front());
-    Nodes of_phase;
-    std::ranges::copy_if(reductions, std::back_inserter(of_phase),
-                         [&](const ExprNode* node) { return nodes_.phase.at(node) == phase; });
-    PrintReductions(text, work, of_phase);
-    std::erase_if(reductions, [&](const ExprNode* node) { return nodes_.phase.at(node) == phase; });
-  }
-  PrintOfRows(text, work, of_rows);
-  PrintColumns(text, work);
-  if (threads > 0) text.InsertIndices(mark, rows, "row");
-  Add(text, threads, threads_of_block, /*threads_exchange=*/true);
 }
 
 void RegionPrinter::PrintMain(const KernelWork& work) {

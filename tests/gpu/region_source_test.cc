@@ -160,16 +160,43 @@ TEST_F(RegionSourceOnHost, ComputesEveryPrimitive) {
 TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
   const Expr e = Exp(x - RowMax(x));
   std::vector<Region> regions;
-  for (const std::int64_t columns :
-       {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 1023, 1024, 1025, 1279, 2048, 2500}) {
-    const Dense dense{.rows = 5, .columns = columns};
+  const auto add = [&](std::int64_t rows, std::int64_t columns) {
+    const Dense dense{.rows = rows, .columns = columns};
     regions.push_back({.sizes = dense.Sizes(),
                        .inputs = {dense.Elements()},
                        .outputs = {{.value = e / RowSum(e), .memory = dense.Elements()},
                                    {.value = RowSum(e), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}},
                        .in_place = {{.input = 0, .output = 0}}});
+  };
+  for (const std::int64_t columns : {0,   1,   2,   31,   32,   33,   63,   64,   65,   127,  128,  129,
+                                     256, 257, 511, 1000, 1023, 1024, 1025, 1279, 2048, 2500, 4096, 4097}) {
+    add(/*rows=*/5, columns);
   }
+  // More rows have blocks of fewer threads.
+  for (const std::int64_t columns : {256, 257, 1100, 2048, 2049}) add(/*rows=*/130, columns);
   ExpectLikeDefinition(regions);
+}
+
+// Reductions and what is written read the same elements: from registers, while a thread has few.
+TEST(RegionSource, ReadsAndComputesElementsOfRowsOnce) {
+  const Expr e = Exp(x - RowMax(x));
+  const auto text_of = [&](std::int64_t columns) {
+    const Dense dense{.rows = 5, .columns = columns};
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements()},
+                        .outputs = {{.value = e / RowSum(e), .memory = dense.Elements()}}};
+    return PrintRegion(region, {.name = "Softmax"}).kernels;
+  };
+  const auto count = [](const std::string& text, const std::string& what) {
+    int found = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+    return found;
+  };
+  for (const std::int64_t columns : {1, 256, 4096}) {
+    EXPECT_EQ(count(text_of(columns), "p.in0["), 1) << columns << "\n" << text_of(columns);
+    EXPECT_EQ(count(text_of(columns), "Exp("), 1) << columns;
+  }
+  EXPECT_EQ(count(text_of(4097), "p.in0["), 3) << "too many for registers";
 }
 
 // Sums over rows of what a whole row says: through scratch memory, before what is in place is written, or after.
