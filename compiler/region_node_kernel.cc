@@ -148,7 +148,7 @@ RegionNodeKernel::ForShapes::ForShapes(const RegionNodeKernelSpec& spec, std::sp
     } else {
       const auto& problem = std::get<CompositionObstacle>(result);
       obstacle = {problem.part, StrCat(spec.calls[problem.part].call->Text(), ": ", problem.what),
-                  problem.kind == CompositionObstacle::Kind::kRepeats};
+                  problem.kind == CompositionObstacle::Kind::kRepeats, problem.region_elements};
     }
   }
 }

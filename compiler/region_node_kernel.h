@@ -37,6 +37,7 @@ struct RegionObstacle {
   int call = 0;  // that it is about
   std::string what = {};
   bool repeats = false;  // the call would be computed too often, because others have more elements than it has
+  std::int64_t region_elements = 0;  // the call has others than the region, which has so many; 0: something else is why
 };
 
 class RegionNodeKernel {

@@ -221,13 +221,21 @@ class LoopFuser {
     }
   }
 
-  // What stands in the way; where that is the first node, what would compute it too often, or the last one.
+  // What stands in the way; where that is the first node, from which the group grows, what would compute it too often,
+  // or the last one. Of two numbers of elements that do not go together all nodes of the one stay.
   void LeaveOut(const RegionObstacle& obstacle, const std::vector<int>& group, std::set<int>* left_out) const {
     const int at = group[obstacle.call];
+    const bool is_like_first = elements_[at] == elements_[group[0]];
+    const std::int64_t others = is_like_first ? obstacle.region_elements : elements_[at];
     const auto is_larger = [&](int n) { return elements_[n] > elements_[at]; };
-    // The first one stays: the group grows from it.
-    if (obstacle.repeats && elements_[at] == elements_[group[0]] && std::ranges::any_of(group, is_larger)) {
-      std::ranges::copy_if(group, std::inserter(*left_out, left_out->end()), is_larger);
+    const auto is_other = [&](int n) { return elements_[n] == others; };
+    const auto leave_out = [&](const auto& is) {
+      std::ranges::copy_if(group, std::inserter(*left_out, left_out->end()), is);
+    };
+    if (obstacle.repeats && is_like_first && std::ranges::any_of(group, is_larger)) {
+      leave_out(is_larger);
+    } else if (obstacle.region_elements > 0 && !is_other(group[0]) && std::ranges::any_of(group, is_other)) {
+      leave_out(is_other);
     } else {
       left_out->insert(obstacle.call > 0 ? at : group.back());
     }

@@ -341,6 +341,13 @@ class FormulaCompiler {
       if ((has_own ? shared : own).contains(read.input)) return;
     }
     if (rows.inputs.empty()) return;  // what the outputs have as many rows as is not read
+    // What only has to have a shape has it with the rows of the others.
+    const OperatorSchema& schema = query_.op().schema();
+    for (int i = 0; i < query_.num_inputs(); ++i) {
+      const Shape& shape = query_.In(i).shape;
+      const bool is_like_rows = shape.rank() == shape_.rank() && shape[0] == shape_[0];
+      if (schema.ReadsShapeAlone(i) && schema.sum_like != i && is_like_rows) rows.inputs.push_back(i);
+    }
     // The gradient of what all rows share is a sum over them, also where there is one row.
     const auto is_of_shared = [&](int read) { return shared.contains(formula_.reads_[read].input); };
     for (int i = 0; i < query_.op().num_outputs(); ++i) {

@@ -121,7 +121,9 @@ class Composer {
 
   // Obstacles are no exceptions: plans try many compositions that meet one.
   void Refuse(Kind kind, int part, const std::string& what) {
-    if (!obstacle_) obstacle_ = {.kind = kind, .part = part, .what = what};
+    const bool is_about_sizes = kind == Kind::kSizes || kind == Kind::kRows;
+    const std::int64_t elements = is_about_sizes ? domain_.NumElements() : 0;
+    if (!obstacle_) obstacle_ = {.kind = kind, .part = part, .what = what, .region_elements = elements};
   }
 
   // Makes result_, or obstacle_.

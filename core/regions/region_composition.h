@@ -73,6 +73,7 @@ struct CompositionObstacle {
   Kind kind = Kind::kSizes;
   int part = 0;  // that it is about
   std::string what = {};
+  std::int64_t region_elements = 0;  // those over which the part does not go; 0: something else is why
 };
 
 // The parts run in their order. REQUIRES: CheckRegion of each; a tensor is written by one part at most, before others

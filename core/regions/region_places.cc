@@ -65,6 +65,12 @@ Domain::Domain(const RegionIndex& of, bool has_row) : has_row(has_row) {
   if (has_row) sizes.push_back(of[kRegionDims - 1]);
 }
 
+std::int64_t Domain::NumElements() const {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : sizes) elements *= size;
+  return elements;
+}
+
 std::int64_t Domain::NumValues(const PartIndex& index) const {
   const auto moves = [&](size_t d) {
     return sizes[d] != 1 && std::ranges::any_of(index, [&](const Affine& along) { return along.strides[d] != 0; });

@@ -44,6 +44,7 @@ struct Domain {
   Domain() = default;
   Domain(const RegionIndex& of, bool has_row);
 
+  std::int64_t NumElements() const;
   int NumOuter() const { return static_cast<int>(sizes.size()) - (has_row ? 1 : 0); }  // dimensions but the row
   // How often a part is computed at this index: once an element, once a row where the column does not matter, or once.
   std::int64_t NumValues(const PartIndex& index) const;

@@ -33,6 +33,22 @@ TEST(FormStages, KeepsWhatIsPassedWhereThereAreNoBlocks) {
   EXPECT_EQ(After("form_stages", step("", "", "")), step("  for 64 steps at once:\n", " kept", "  in each step:\n"));
 }
 
+// The elements of the mean and of x are not read: they may lie anywhere, without a row for each step.
+TEST(FormStages, WhatIsReadForItsShapeAloneNeedsNoRows) {
+  const std::string inputs =
+      "  dy: float [1, 1, 8] at 0[32 * t]\n"
+      "  y: float [1, 1, 8] at 1[32 * t]\n"
+      "  mean: float [1, 1, 1] at 0\n"
+      "  std: float [1, 1, 1] at 2[4 * t]\n"
+      "  x: float [1, 1, 8] at 0\n"
+      "  h_prev: float [1, 1, 8] at 3[32 * t]\n";
+  const std::string gradient = " = LayerNormGradient(dy, y, mean, std, x) @0 {arg { name: \"axis\" i: 2 }}\n";
+  const std::string loop = "  h.1: float [1, 1, 8] at 3[32 * (t + 1)] = Sum(dx.1, h_prev) @1 {}\n";
+  EXPECT_EQ(
+      After("form_stages", Step(inputs + "  dx.1: float [1, 1, 8]" + gradient + loop), &kCallsCostMore),
+      Step(inputs + "  for 64 steps at once:\n  dx.1: float [1, 1, 8] passed" + gradient + "  in each step:\n" + loop));
+}
+
 // 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.
 TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
   const auto step = [](int rows, const std::string& title, const std::string& passed, const std::string& loop) {

@@ -210,6 +210,28 @@ TEST(FuseRegions, WhatFewRowsShareIsComputedInEach) {
                  "  }\n"));
 }
 
+// Softmax reads whole rows: of 16 columns, then of 8, so that no operator of one length can be beside one of the other.
+TEST(FuseRegions, OperatorsOverTheSameElementsStayTogetherWhereTwoNumbersMeet) {
+  const auto step = [](bool is_fused) {
+    const auto line = [&](const char* value, bool is_local, const char* call) {
+      return StrCat(is_fused ? "    " : "  ", value, is_fused && is_local ? " local" : "",
+                    is_fused ? " = " : " = region ", call, "\n");
+    };
+    const std::string open = is_fused ? "  region {\n" : "", close = is_fused ? "  }\n" : "";
+    const std::string halves =
+        is_fused ? "p.1: float [3, 8] local, q.1: float [3, 8]" : "p.1: float [3, 8], q.1: float [3, 8]";
+    return Step(
+        StrCat("  x: float [3, 16] at 0[192 * t]\n", open, line("a.1: float [3, 16]", true, "Softmax(x) @0 {}"),
+               line("b.1: float [3, 16]", true, "Erf(a.1) @1 {}"), line("c.1: float [3, 16]", true, "Gelu(b.1) @2 {}"),
+               line("d.1: float [3, 16]", false, "Mul(c.1, x) @3 {}"), close, open,
+               line(halves.c_str(), true, "Split(d.1) @4 {arg { name: \"axis\" i: 1 }}"),
+               line("e.1: float [3, 8]", true, "Softmax(p.1) @5 {}"), line("f.1: float [3, 8]", true, "Erf(e.1) @6 {}"),
+               line("g.1: float [3, 8]", true, "Softmax(q.1) @7 {}"),
+               line("h.1: float [3, 8] kept", false, "Mul(f.1, g.1) @8 {}"), close));
+  };
+  EXPECT_EQ(After(step(false)), step(true));
+}
+
 // No two of these can be one region beyond the halves of a: Softmax reads whole rows.
 TEST(FuseRegions, WhereManyCannotBeOneSomeAre) {
   constexpr int kTimes = 12;
