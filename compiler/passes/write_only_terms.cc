@@ -52,7 +52,7 @@ class RowsOutside {
 };
 
 // Where a row of memory outside is zeros until a step of a backward run adds a term, and that is the only one, the
-// operator that gives the term writes it there.
+// operator that gives the term writes it there, and what else reads the term reads the row.
 bool WriteOnlyTerms(StepGraph* graph) {
   const Uses uses(*graph);
   const RowsOutside rows(*graph);
@@ -61,8 +61,11 @@ bool WriteOnlyTerms(StepGraph* graph) {
     const StepNode& node = graph->nodes[n];
     if (!AddsTermOutside(*graph, node)) continue;
     const int term = node.inputs[0], row = node.outputs[0];
-    if (!uses.HasOneReader(term) || !rows.IsWrittenOnce(row)) continue;
+    if (!uses.IsApart(term) || !rows.IsWrittenOnce(row)) continue;
     std::ranges::replace(graph->nodes[graph->values[term].producer].outputs, term, row);
+    if (uses.NumReaders(term) > 1) {
+      for (StepNode& reader : graph->nodes) std::ranges::replace(reader.inputs, term, row);
+    }
     graph->values[row].added = false;
     graph->ForgetLast(term);
     gone[n] = true;
