@@ -12,6 +12,7 @@
 #include "stepnet/compiler/conflicts.h"
 #include "stepnet/compiler/dependencies.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/machine_limits.h"
 
 namespace stepnet {
@@ -90,6 +91,17 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
   const OperandBytes bytes(instruction);
   return target.takes_all_over_time || bytes.shared >= target.min_shared_ratio * bytes.own ||
          (bytes.shared > bytes.own && bytes.own <= target.small_step_bytes);
+}
+
+// A pointwise operator that repeats an input, as the gain of a norm, is a part of a region in a loop: over time it
+// would be a call and an array more.
+bool RepeatsAnInput(const Instruction& instruction) {
+  if (instruction.call == nullptr || !IsElementwise(instruction.call->schema())) return false;
+  const auto elements = [](const Operand& operand) { return operand.info.shape.size(); };
+  const auto is_larger = [&](std::int64_t size) {
+    return std::ranges::any_of(instruction.inputs, [&](const Operand& input) { return elements(input) < size; });
+  };
+  return std::ranges::any_of(instruction.outputs, is_larger, elements);
 }
 
 // A large second cache keeps what else a loop reads again when such weights are out of it. Over time, where steps pack
@@ -201,7 +213,7 @@ class StageFinder {
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_take_steps) return Kind::kLoop;
     if (IsAsFastInLoop(instruction, plan_)) return Kind::kOpensLoop;
-    if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
+    if (!GainsOverTime(instruction, *plan_.target) || RepeatsAnInput(instruction)) return Kind::kEither;
     const bool has_rows =
         std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;

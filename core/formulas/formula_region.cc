@@ -57,7 +57,7 @@ class FormulaCompiler {
     FindInPlace();
     CheckRegion(result_.region);
     FindElementwise();
-    if (!result_.is_elementwise) FindRows();
+    if (!result_.is_elementwise || RepeatsInputs()) FindRows();
     result_.follows_inputs = !formula_.asks_for_shapes_ && !formula_.over_ && formula_.rows_from_ < 0 && !has_position_;
     return std::move(result_);
   }
@@ -316,6 +316,13 @@ class FormulaCompiler {
     result_.is_elementwise = !has_rows_ && !has_position_ && formula_.rows_from_ < 0 && !formula_.over_ &&
                              std::ranges::all_of(formula_.reads_, is_element) &&
                              std::ranges::all_of(*formula_.outputs_, is_whole);
+  }
+
+  // Whether an input is smaller than what is computed, as NumPy broadcasts it.
+  bool RepeatsInputs() const {
+    return std::ranges::any_of(formula_.reads_, [&](const Read& read) {
+      return read.access == Access::kElement && query_.In(read.input).shape != shape_;
+    });
   }
 
   // Nothing where the rows of an operand are not those of the first dimension.

@@ -49,6 +49,31 @@ TEST(FormStages, WhatIsReadForItsShapeAloneNeedsNoRows) {
       Step(inputs + "  for 64 steps at once:\n  dx.1: float [1, 1, 8] passed" + gradient + "  in each step:\n" + loop));
 }
 
+// A gain is repeated over time between what goes over time, and otherwise in the loop.
+TEST(FormStages, InputsAreRepeatedOverTimeWhereOthersAreThere) {
+  const std::string inputs =
+      "  x: float [1, 2, 8] at 0[64 * t]\n"
+      "  w: float [8, 8] at 1\n"
+      "  gain: float [8] at 2\n"
+      "  h_prev: float [1, 2, 8] at 3[64 * t]\n";
+  const std::string first = " = FCTransposed(x, w) @0 {arg { name: \"axis\" i: 2 }}\n";
+  const std::string gain = " = region Mul(p.1, gain) @1 {}\n";
+  const std::string second = " = FCTransposed(s.1, w) @2 {arg { name: \"axis\" i: 2 }}\n";
+  const std::string loop = "  h.1: float [1, 2, 8] at 3[64 * (t + 1)] = Sum(q.1, h_prev) @3 {}\n";
+  EXPECT_EQ(
+      After("form_stages",
+            Step(inputs + "  p.1: float [1, 2, 8]" + first + "  s.1: float [1, 2, 8]" + gain +
+                 "  q.1: float [1, 2, 8]" + second + loop),
+            &kCallsCostMore),
+      Step(inputs + "  for 32 steps at once:\n  p.1: float [1, 2, 8] passed" + first + "  s.1: float [1, 2, 8] passed" +
+           gain + "  q.1: float [1, 2, 8] passed" + second + "  in each step:\n" + loop));
+  const std::string rest =
+      "  s.1: float [1, 2, 8]" + gain + "  h.1: float [1, 2, 8] at 3[64 * (t + 1)] = Sum(s.1, h_prev) @2 {}\n";
+  EXPECT_EQ(
+      After("form_stages", Step(inputs + "  p.1: float [1, 2, 8]" + first + rest), &kCallsCostMore),
+      Step(inputs + "  for 32 steps at once:\n  p.1: float [1, 2, 8] passed" + first + "  in each step:\n" + rest));
+}
+
 // 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.
 TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
   const auto step = [](int rows, const std::string& title, const std::string& passed, const std::string& loop) {
