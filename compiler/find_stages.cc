@@ -97,11 +97,10 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
 // would be a call and an array more.
 bool RepeatsAnInput(const Instruction& instruction) {
   if (instruction.call == nullptr || !IsElementwise(instruction.call->schema())) return false;
-  const auto elements = [](const Operand& operand) { return operand.info.shape.size(); };
-  const auto is_larger = [&](std::int64_t size) {
-    return std::ranges::any_of(instruction.inputs, [&](const Operand& input) { return elements(input) < size; });
-  };
-  return std::ranges::any_of(instruction.outputs, is_larger, elements);
+  std::int64_t elements = 0;
+  for (const Operand& output : instruction.outputs) elements = std::max(elements, output.info.shape.size());
+  return std::ranges::any_of(
+      instruction.inputs, [&](const Operand& input) { return !input.has_rows || input.info.shape.size() < elements; });
 }
 
 // A large second cache keeps what else a loop reads again when such weights are out of it. Over time, where steps pack

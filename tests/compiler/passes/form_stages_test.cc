@@ -49,29 +49,29 @@ TEST(FormStages, WhatIsReadForItsShapeAloneNeedsNoRows) {
       Step(inputs + "  for 64 steps at once:\n  dx.1: float [1, 1, 8] passed" + gradient + "  in each step:\n" + loop));
 }
 
-// A gain is repeated over time between what goes over time, and otherwise in the loop.
+// A gain is repeated over time between what goes over time, and otherwise in the loop, whether a step has one row or
+// two.
 TEST(FormStages, InputsAreRepeatedOverTimeWhereOthersAreThere) {
-  const std::string inputs =
-      "  x: float [1, 2, 8] at 0[64 * t]\n"
-      "  w: float [8, 8] at 1\n"
-      "  gain: float [8] at 2\n"
-      "  h_prev: float [1, 2, 8] at 3[64 * t]\n";
-  const std::string first = " = FCTransposed(x, w) @0 {arg { name: \"axis\" i: 2 }}\n";
-  const std::string gain = " = region Mul(p.1, gain) @1 {}\n";
-  const std::string second = " = FCTransposed(s.1, w) @2 {arg { name: \"axis\" i: 2 }}\n";
-  const std::string loop = "  h.1: float [1, 2, 8] at 3[64 * (t + 1)] = Sum(q.1, h_prev) @3 {}\n";
-  EXPECT_EQ(
-      After("form_stages",
-            Step(inputs + "  p.1: float [1, 2, 8]" + first + "  s.1: float [1, 2, 8]" + gain +
-                 "  q.1: float [1, 2, 8]" + second + loop),
-            &kCallsCostMore),
-      Step(inputs + "  for 32 steps at once:\n  p.1: float [1, 2, 8] passed" + first + "  s.1: float [1, 2, 8] passed" +
-           gain + "  q.1: float [1, 2, 8] passed" + second + "  in each step:\n" + loop));
-  const std::string rest =
-      "  s.1: float [1, 2, 8]" + gain + "  h.1: float [1, 2, 8] at 3[64 * (t + 1)] = Sum(s.1, h_prev) @2 {}\n";
-  EXPECT_EQ(
-      After("form_stages", Step(inputs + "  p.1: float [1, 2, 8]" + first + rest), &kCallsCostMore),
-      Step(inputs + "  for 32 steps at once:\n  p.1: float [1, 2, 8] passed" + first + "  in each step:\n" + rest));
+  for (const int rows : {1, 2}) {
+    const std::string shape = StrCat(": float [1, ", rows, ", 8]"), at = StrCat("[", 32 * rows, " * t]\n");
+    const std::string next = StrCat("[", 32 * rows, " * (t + 1)]");
+    const std::string inputs = StrCat("  x", shape, " at 0", at, "  w: float [8, 8] at 1\n  gain: float [8] at 2\n",
+                                      "  h_prev", shape, " at 3", at);
+    const std::string first = " = FCTransposed(x, w) @0 {arg { name: \"axis\" i: 2 }}\n";
+    const std::string gain = " = region Mul(p.1, gain) @1 {}\n";
+    const std::string second = " = FCTransposed(s.1, w) @2 {arg { name: \"axis\" i: 2 }}\n";
+    const std::string chunks = StrCat("  for ", 64 / rows, " steps at once:\n"), loop = "  in each step:\n";
+    const auto over_time = [&](const std::string& title, const std::string& home, const std::string& last) {
+      return Step(StrCat(inputs, title, "  p.1", shape, home, first, "  s.1", shape, home, gain, "  q.1", shape, home,
+                         second, last, "  h.1", shape, " at 3", next, " = Sum(q.1, h_prev) @3 {}\n"));
+    };
+    EXPECT_EQ(After("form_stages", over_time("", "", ""), &kCallsCostMore), over_time(chunks, " passed", loop));
+    const auto in_loop = [&](const std::string& title, const std::string& home, const std::string& last) {
+      return Step(StrCat(inputs, title, "  p.1", shape, home, first, last, "  s.1", shape, gain, "  h.1", shape,
+                         " at 3", next, " = Sum(s.1, h_prev) @2 {}\n"));
+    };
+    EXPECT_EQ(After("form_stages", in_loop("", "", ""), &kCallsCostMore), in_loop(chunks, " passed", loop));
+  }
 }
 
 // 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.

@@ -368,6 +368,17 @@ TEST(RegionsApart, SayThatWhatIsKeptHasOtherRows) {
   EXPECT_EQ(WhyApart(with(""), 0, 1), "the two could be, but what is near them had to be cut into small regions");
 }
 
+TEST(RegionsApart, SayWhatElseIsNear) {
+  const std::string lines =
+      "  y: float [3, 16] at 2[192 * t]\n"
+      "  a.1: float [3, 16] = region Gelu(y) @0 {}\n"
+      "  p.1: float [3, 8] kept, q.1: float [3, 8] kept = region Split(a.1) @1 {arg { name: \"axis\" i: 1 }}\n"
+      "  s.1: float [3, 16] kept = region Softmax(a.1) @2 {}\n";
+  EXPECT_EQ(WhyApart(lines, 0, 2),
+            "the two could be, but a region is made of all that is near, and with 1, which reads 0, too: Split: a part "
+            "over [1, 1, 3, 8] in a region over [3, 16]");
+}
+
 TEST(RegionsApart, SayThatTheyAreTooMany) {
   const std::string lines =
       "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
