@@ -145,6 +145,7 @@ class Emitter {
     }
     instruction->by_blobs = node.by_blobs;
     if (node.by_blobs) return;
+    instruction->only_copies = node.kind == StepNode::Kind::kRegion && !schema.formula;
     const bool may_be_cut = schema.formula || !kernel.max_parts;
     instruction->by_elements = may_be_cut && IsByElements(*instruction) &&
                                IsElementwise(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)));

@@ -93,9 +93,10 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
          (bytes.shared > bytes.own && bytes.own <= target.small_step_bytes);
 }
 
-// A pointwise operator that repeats an input, as the gain of a norm, is a part of a region in a loop: over time it
-// would be a call and an array more.
-bool RepeatsAnInput(const Instruction& instruction) {
+// What copies, or is pointwise and repeats an input, as the gain of a norm, is a part of a region in a loop: over time
+// it would be a call and an array more.
+bool IsPartOfRegions(const Instruction& instruction) {
+  if (instruction.only_copies) return true;
   if (instruction.call == nullptr || !IsElementwise(instruction.call->schema())) return false;
   std::int64_t elements = 0;
   for (const Operand& output : instruction.outputs) elements = std::max(elements, output.info.shape.size());
@@ -212,7 +213,7 @@ class StageFinder {
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_take_steps) return Kind::kLoop;
     if (IsAsFastInLoop(instruction, plan_)) return Kind::kOpensLoop;
-    if (!GainsOverTime(instruction, *plan_.target) || RepeatsAnInput(instruction)) return Kind::kEither;
+    if (!GainsOverTime(instruction, *plan_.target) || IsPartOfRegions(instruction)) return Kind::kEither;
     const bool has_rows =
         std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;

@@ -52,6 +52,7 @@ struct Instruction {
   bool names_operators = false;  // its kernel adds to errors and faults which operator of the step net they are of
   Cost cost = {};                // estimate for one step, also where a run is for many
   int max_parts = 1;             // into how many parts, which may run at the same time, it can be cut
+  bool only_copies = false;      // it copies and fills (core/expansion.h), and so may be a part of a region for nothing
   bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::int64_t batch_rows = 0;   // rows of the batch that it keeps apart (compiler/batch_rows.h); 0: it does not
   std::int64_t units = 0;        // that a region can be cut into (compiler/unit_parts.h); 0: it cannot

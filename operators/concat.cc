@@ -231,6 +231,14 @@ void SplitGradient(GradientBuilder& g) {
   g.Add(std::move(concat));
 }
 
+// Sizes that an input holds are not known where plans ask.
+std::optional<RowOperands> SplitRows(const ShapeQuery& query) {
+  if (query.num_inputs() > 1 || query.In(0).shape.CanonicalAxis(AxisArgument(query.op())) == 0) return {};
+  RowOperands rows{.inputs = {0}, .outputs = {}};
+  for (int o = 0; o < query.op().num_outputs(); ++o) rows.outputs.push_back(o);
+  return rows;
+}
+
 const Registration split =
     Operator("Split")
         .Doc("Cuts a tensor into parts along a dimension: y_i[:, j, :] = x[:, offset_i + j, :].")
@@ -244,6 +252,7 @@ const Registration split =
         .ShapesReadValues({1})
         .Check(CheckBy(ExpectSizesOnce))
         .Shapes(SplitShapes)
+        .Rows(SplitRows)
         .Expands(ExpandSplit)
         .Gradient(SplitGradient)
         .Cpu(SplitKernel());

@@ -94,6 +94,12 @@ void ExpandConstantFill(Expansion& e) {
   e.Fill(0, dtype, shape.size(), *number);
 }
 
+// What has the shape of an input has as many rows.
+std::optional<RowOperands> ConstantFillRows(const ShapeQuery& query) {
+  if (query.num_inputs() == 0 || query.op().Bool("input_as_shape") || query.In(0).shape.rank() == 0) return {};
+  return RowOperands{.inputs = {0}, .outputs = {0}};
+}
+
 Operator ConstantFillOperator() {
   Operator op = FillOperator("ConstantFill");
   op.Doc("A tensor of equal elements.")
@@ -106,6 +112,7 @@ Operator ConstantFillOperator() {
         ForDType(y.dtype, [&](auto zero) { ConstantAs<decltype(zero)>(query.op().Any("value")); });
         return {std::move(y)};
       })
+      .Rows(ConstantFillRows)
       .Expands(ExpandConstantFill)
       .Cpu([](const OperatorCall& op) -> RunFn {
         return [value = op.Any("value")](const OpRun& run) {

@@ -138,6 +138,12 @@ std::vector<std::int64_t> DimsArgument(const ShapeQuery& query, std::int64_t ran
   return dims;
 }
 
+// Where the first dimension stays. `rank`: of the tensor that has the dimensions.
+std::optional<RowOperands> RowsBesideDims(const ShapeQuery& query, std::int64_t rank) {
+  if (query.In(0).shape.rank() == 0 || std::ranges::count(DimsArgument(query, rank), 0) > 0) return {};
+  return RowOperands{.inputs = {0}, .outputs = {0}};
+}
+
 void CheckDimsGiven(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (op.Ints("dims").empty()) problems->push_back({.message = op.type() + " needs at least one dimension in dims"});
 }
@@ -173,6 +179,7 @@ const Registration squeeze =
     Reshaping("Squeeze", "Removes dimensions of size 1.", "any shape and dtype, of size 1 in dims",
               "the shape of x without dims", SqueezeShapes)
         .RequiredArg("dims", ArgumentType::kInts, "dimensions of x to remove; negative counts from the end")
+        .Rows([](const ShapeQuery& query) { return RowsBesideDims(query, query.In(0).shape.rank()); })
         .Check(CheckDimsGiven)
         .InPlace({{0, 0}})
         .Gradient("ExpandDims", {"dy"}, {"dx"});
@@ -181,6 +188,7 @@ const Registration expand_dims =
     Reshaping("ExpandDims", "Adds dimensions of size 1.", "any shape and dtype",
               "the shape of x with a 1 at each of dims", ExpandDimsShapes)
         .RequiredArg("dims", ArgumentType::kInts, "dimensions of y that are new; negative counts from the end")
+        .Rows([](const ShapeQuery& query) { return RowsBesideDims(query, ExpandDimsShapes(query)[0].shape.rank()); })
         .Check(CheckDimsGiven)
         .InPlace({{0, 0}})
         .Gradient("Squeeze", {"dy"}, {"dx"});

@@ -74,6 +74,23 @@ TEST(FormStages, InputsAreRepeatedOverTimeWhereOthersAreThere) {
   }
 }
 
+// Copies of what goes over time, for what does: halves of a projection, a number of its shape, a dimension more.
+TEST(FormStages, CopiesGoOverTimeBetweenOthers) {
+  const auto step = [](const std::string& title, const std::string& home, const std::string& last) {
+    const std::string ints = "{arg { name: \"dims\" ints: 2 }}\n", axis = "{arg { name: \"axis\" i: 2 }}\n";
+    return Step(
+        StrCat("  x: float [1, 2, 8] at 0[64 * t]\n  w: float [8, 8] at 1\n  h_prev: float [1, 2, 1, 4] at 2[32 * t]\n",
+               title, "  p.1: float [1, 2, 8]", home, " = FCTransposed(x, w) @0 ", axis, "  q.1: float [1, 2, 4]", home,
+               ", k.1: float [1, 2, 4]", home, " = region Split(p.1) @1 ", axis, "  n.1: float [1, 2, 4]", home,
+               " = region ConstantFill(k.1) @2 {arg { name: \"value\" f: 2 }}\n  s.1: float [1, 2, 4]", home,
+               " = region Add(k.1, n.1) @3 {}\n  e.1: float [1, 2, 1, 4]", home, " = region ExpandDims(s.1) @4 ", ints,
+               "  g.1: float [1, 2, 1, 4]", home, " = region Tanh(e.1) @5 {}\n", last,
+               "  h.1: float [1, 2, 1, 4] at 2[32 * (t + 1)] = Sum(g.1, h_prev) @6 {}\n"));
+  };
+  EXPECT_EQ(After("form_stages", step("", "", ""), &kCallsCostMore),
+            step("  for 32 steps at once:\n", " passed", "  in each step:\n"));
+}
+
 // 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.
 TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
   const auto step = [](int rows, const std::string& title, const std::string& passed, const std::string& loop) {
