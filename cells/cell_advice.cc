@@ -70,8 +70,8 @@ const std::map<std::string, const char*>& OtherNames() {
 }
 
 // What is the greatest, and the least, of several elements.
-constexpr char kGreatest[] = "TopK(x, k=1) gives the greatest along the last dimension";
-constexpr char kLeast[] = "-TopK(-x, k=1) gives the least along the last dimension";
+constexpr char kGreatest[] = "ReduceMax(x, axes=[-1]) gives the greatest along the last dimension";
+constexpr char kLeast[] = "ReduceMin(x, axes=[-1]) gives the least along the last dimension";
 
 // What to write for operators that there are not, by names as above.
 const std::map<std::string, const char*>& Recipes() {
@@ -80,8 +80,7 @@ const std::map<std::string, const char*>& Recipes() {
       {"amin", kLeast},
       {"max", kGreatest},
       {"min", kLeast},
-      {"reducemax", kGreatest},
-      {"reducemin", kLeast},
+      {"norm", "ReduceL2(x, axes=[-1]) gives the norm along the last dimension"},
       {"rmsnorm", "it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)"},
       {"cumsum", "a sum over the steps is a state, s = s + x"}};
   return recipes;

@@ -14,12 +14,13 @@ namespace {
 const std::set<std::string>& FiniteTypes() {
   static const std::set<std::string> types = {
       // sums and products
-      "Add", "BatchMatMul", "Conv", "ElementwiseLinear", "FC", "FCTransposed", "MatMul", "Mul", "Negative",
-      "ReduceMean", "ReduceSum", "Scale", "Sqr", "Sub", "Sum", "SumElements", "SumReduceLike", "WeightedSum",
+      "Add", "BatchMatMul", "Conv", "ElementwiseLinear", "FC", "FCTransposed", "MatMul", "Mul", "Negative", "ReduceL1",
+      "ReduceL2", "ReduceMean", "ReduceSum", "Scale", "Sqr", "Sub", "Sum", "SumElements", "SumReduceLike",
+      "WeightedSum",
       // functions
       "Abs", "Clip", "Cos", "Elu", "Erf", "GRUUnit", "Gelu", "HardSigmoid", "LSTMStateClip", "LSTMUnit", "LeakyRelu",
-      "LogSoftmax", "Max", "Min", "Mish", "Relu", "Selu", "Sigmoid", "Sign", "Silu", "Sin", "Softmax", "Softplus",
-      "Softsign", "Swish", "Tanh",
+      "LogSoftmax", "Max", "Min", "Mish", "ReduceMax", "ReduceMin", "Relu", "Selu", "Sigmoid", "Sign", "Silu", "Sin",
+      "Softmax", "Softplus", "Softsign", "Swish", "Tanh",
       // what moves and chooses elements
       "Alias", "Cast", "Concat", "Copy", "Dropout", "ExpandDims", "Flatten", "FlattenToVec", "Gather", "Reshape",
       "ResizeLike", "Slice", "Split", "Squeeze", "Tile", "TopK", "Transpose", "Where",

@@ -3,6 +3,8 @@
 // because it is as fast for all dimensions, where choosing between both would take longer than summing 64 elements.
 // Their gradients are no formulas: they repeat along any number of dimensions, and fill what a region would compute in
 // blocks and copy from there.
+//
+// ReduceMax, ReduceMin, ReduceL1, ReduceL2 are formulas alone, over the last dimensions, which a Transpose puts there.
 #include <algorithm>
 
 #include "stepnet/core/formulas/formula.h"
@@ -89,28 +91,39 @@ void Repeat(const DimGroups& groups, const TensorView& dx, const std::byte* dy) 
   CopyBox(dx.dtype, std::span(box).first(groups.count), dy, At(dx, 0));
 }
 
-Operator Reduction(const std::string& type, const std::string& doc, bool average) {
+// The shape of y.
+std::vector<TensorInfo> ReducedShape(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
+  const auto& [dtype, x, value] = query.In(0);
+  const SummedDims reduced = ReducedDims(query.op().Ints("axes"), x);
+  Shape y = x;
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    if (reduced[i]) y = query.op().Bool("keepdims") ? y.With(i, 1) : y.Without(i);
+  }
+  return {{.dtype = dtype, .shape = y}};
+}
+
+// What all of them declare; the rest is up to the caller.
+Operator Reduction(const std::string& type, const std::string& doc, const std::string& x) {
   Operator op(type);
   op.Doc(doc)
-      .Input("x", "any shape; in 16 bits the last dimensions alone are reduced")
+      .Input("x", x)
       .Output("y", "the shape of x with the reduced dimensions 1, or without them")
       .Arg("axes", std::vector<std::int64_t>{}, "the dimensions that are reduced, negative from the end; none: all")
-      .Arg("keepdims", true, "reduced dimensions stay, with size 1")
-      .Shapes([](const ShapeQuery& query) {
-        const DType dtype = query.In(0).dtype;
-        const Shape& x = query.In(0).shape;
-        if (IsStoredFloat(dtype) && !AreRowsReduced(query.op(), dtype, x)) {
-          throw WrongInputs(query, {0}, StrCat("in ", dtype, " reduces the last dimensions alone"),
-                            ErrorCode::kTypeMismatch);
-        }
-        ExpectFloat(query, 0);
-        const SummedDims reduced = ReducedDims(query.op().Ints("axes"), x);
-        Shape y = x;
-        for (int i = x.rank() - 1; i >= 0; --i) {
-          if (reduced[i]) y = query.op().Bool("keepdims") ? y.With(i, 1) : y.Without(i);
-        }
-        return std::vector<TensorInfo>{{.dtype = dtype, .shape = y}};
-      })
+      .Arg("keepdims", true, "reduced dimensions stay, with size 1");
+  return op;
+}
+
+Operator SumOrMean(const std::string& type, const std::string& doc, bool average) {
+  Operator op = Reduction(type, doc, "any shape; in 16 bits the last dimensions alone are reduced");
+  op.Shapes([](const ShapeQuery& query) {
+      const DType dtype = query.In(0).dtype;
+      if (IsStoredFloat(dtype) && !AreRowsReduced(query.op(), dtype, query.In(0).shape)) {
+        throw WrongInputs(query, {0}, StrCat("in ", dtype, " reduces the last dimensions alone"),
+                          ErrorCode::kTypeMismatch);
+      }
+      return ReducedShape(query);
+    })
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
       .Expands([average](Expansion& e) {
         if (IsStoredFloat(e.In(0).dtype)) return;
@@ -126,7 +139,7 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
   return op;
 }
 
-Operator ReductionGradient(const std::string& type, const std::string& doc, bool average) {
+Operator SumOrMeanGradient(const std::string& type, const std::string& doc, bool average) {
   Operator op(type + "Gradient");
   op.Doc(doc)
       .Input("dy", "the shape of y")
@@ -164,13 +177,69 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
   return op;
 }
 
-const Registration reduce_sum = Reduction("ReduceSum", "Sums over dimensions.", /*average=*/false);
+const Registration reduce_sum = SumOrMean("ReduceSum", "Sums over dimensions.", /*average=*/false);
 const Registration reduce_sum_gradient =
-    ReductionGradient("ReduceSum", "dx = dy, repeated over the reduced dimensions.", /*average=*/false);
+    SumOrMeanGradient("ReduceSum", "dx = dy, repeated over the reduced dimensions.", /*average=*/false);
 const Registration reduce_mean =
-    Reduction("ReduceMean", "Averages over dimensions; 0 where there is nothing to average.", /*average=*/true);
+    SumOrMean("ReduceMean", "Averages over dimensions; 0 where there is nothing to average.", /*average=*/true);
 const Registration reduce_mean_gradient =
-    ReductionGradient("ReduceMean", "dx = dy / n, repeated over the n elements that were averaged.", /*average=*/true);
+    SumOrMeanGradient("ReduceMean", "dx = dy / n, repeated over the n elements that were averaged.", /*average=*/true);
+
+// One element for each row of x, which the dimensions from the first reduced one on are.
+Operator OfEachRow(const std::string& type, const std::string& doc, Expr (*of_row)(const Expr& x)) {
+  Operator op = Reduction(type, doc, "any shape; its last dimensions alone are reduced");
+  op.Shapes([](const ShapeQuery& query) {
+      const std::vector<TensorInfo> y = ReducedShape(query);
+      if (!AreRowsReduced(query.op(), query.In(0).dtype, query.In(0).shape)) {
+        throw WrongInputs(query, {0},
+                          StrCat("reduces the last dimensions alone, and axes are ",
+                                 Join(query.op().Ints("axes"), ", "), "; Transpose puts others there"),
+                          ErrorCode::kInvalidArgument);
+      }
+      return y;
+    }).Formula([of_row](Formula& f) {
+    f.RowsFrom("x", FirstReduced(f.Ints("axes"), f.ShapeOf("x")));
+    f.Out({OfRows(of_row(f.In("x")))});
+  });
+  return op;
+}
+
+const Registration reduce_max =
+    OfEachRow("ReduceMax", "The greatest element over dimensions; NaN where one is NaN, -infinity of none.", RowMax)
+        .DerivedGradient({"x", "y", "dy"}, {"dx"},
+                         "dx = dy where x is the greatest, also where several are; 0 elsewhere.");
+const Registration reduce_min =
+    OfEachRow("ReduceMin", "The least element over dimensions; NaN where one is NaN, infinity of none.",
+              [](const Expr& x) { return -RowMax(-x); })
+        .DerivedGradient({"x", "y", "dy"}, {"dx"},
+                         "dx = dy where x is the least, also where several are; 0 elsewhere.");
+const Registration reduce_l1 =
+    OfEachRow("ReduceL1", "The sum of the magnitudes over dimensions.", [](const Expr& x) {
+      return RowSum(Abs(x));
+    }).DerivedGradient({"x", "dy"}, {"dx"}, "dx = dy where x > 0, -dy where x < 0, 0 where x is 0.");
+
+// Its derivative at 0, which a square root does not have, is 0.
+const Registration reduce_l2 =
+    OfEachRow("ReduceL2", "The root of the sum of the squares over dimensions: the length of a vector.",
+              [](const Expr& x) { return Sqrt(RowSum(x * x)); })
+        .Gradient("ReduceL2Gradient", {"x", "y", "dy"}, {"dx"});
+const Registration reduce_l2_gradient = Operator("ReduceL2Gradient")
+                                            .Doc("dx = dy x / y, and 0 where y is 0.")
+                                            .Input("x", "input of ReduceL2")
+                                            .Input("y", "output of ReduceL2")
+                                            .Input("dy", "the shape of y")
+                                            .Output("dx", "the shape of x")
+                                            .Arg("axes", std::vector<std::int64_t>{}, "as in ReduceL2")
+                                            .Arg("keepdims", true, "as in ReduceL2")
+                                            .Shapes([](const ShapeQuery& query) {
+                                              ExpectFloats(query);
+                                              return SameAsInput(0)(query);
+                                            })
+                                            .Formula([](Formula& f) {
+                                              f.RowsFrom("x", FirstReduced(f.Ints("axes"), f.ShapeOf("x")));
+                                              const Expr y = f.Row("y");
+                                              f.Out({f.In("x") * Where(Equal(y, 0), 0, f.Row("dy") / y)});
+                                            });
 
 }  // namespace
 }  // namespace stepnet

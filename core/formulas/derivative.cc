@@ -189,18 +189,24 @@ class Derivation {
     }
   }
 
-  // What stands for a node. Where a stored output selects between two, it is the one that is selected; so it stands for
-  // that one if nothing reads it but where it is selected.
+  // What stands for a node. A stored output that negates stands, negated, for what it negates. Where one selects
+  // between two, it is the one that is selected; so it stands for that one if nothing reads it but where it is
+  // selected.
   std::unordered_map<const ExprNode*, Expr> StoredNodes(std::span<const ExprNode* const> nodes) const {
     std::unordered_map<const ExprNode*, Expr> stored;
     for (const DerivativeOutput& output : outputs_) {
       if (!output.stored.defined()) continue;
-      stored.emplace(output.value.node(), output.stored);
-      if (output.value->op != ExprOp::kWhere) continue;
+      const ExprNode& value = *output.value;
+      stored.emplace(&value, output.stored);
+      const auto is_computed = [&](int operand) {
+        return value.operands[operand]->op != ExprOp::kInput && value.operands[operand]->op != ExprOp::kConstant;
+      };
+      if (value.op == ExprOp::kNegate && is_computed(0)) stored.emplace(value.operands[0], -output.stored);
+      if (value.op != ExprOp::kWhere) continue;
       for (const int branch : {1, 2}) {
-        const ExprNode* of = output.value->operands[branch];
-        const bool is_computed = of->op != ExprOp::kInput && of->op != ExprOp::kConstant;
-        if (is_computed && IsReadUnder(nodes, of, output.value->operands[0], branch)) stored.emplace(of, output.stored);
+        const bool is_under =
+            is_computed(branch) && IsReadUnder(nodes, value.operands[branch], value.operands[0], branch);
+        if (is_under) stored.emplace(value.operands[branch], output.stored);
       }
     }
     return stored;

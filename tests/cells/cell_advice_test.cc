@@ -104,14 +104,16 @@ TEST(CellAdvice, OfMethods) {
 }
 
 TEST(CellAdvice, OfTheGreatest) {
-  const std::string greatest = "; TopK(x, k=1) gives the greatest along the last dimension";
-  const std::string least = "; -TopK(-x, k=1) gives the least along the last dimension";
-  ExpectFault("h = ReduceMax(x, axes=[-1])", "4:5: no operator type \"ReduceMax\"" + greatest);
+  const std::string greatest = "; ReduceMax(x, axes=[-1]) gives the greatest along the last dimension";
+  const std::string least = "; ReduceMin(x, axes=[-1]) gives the least along the last dimension";
   ExpectFault("h = torch.min(x)", "4:5: no operator type \"torch.min\"" + least);
   ExpectFault("h = x.max()", "4:5: no operator type \"x.max\"" + greatest);
   ExpectFault("h = Max(x, axis=-1)\noutput h",
               "4:5: `h = Max(x)`: Max has no argument \"axis\"; Max of one input is that input" + greatest);
-  EXPECT_EQ(FaultOf(CellOf("y = TopK(x, k=1) - -TopK(-x, k=1)\nh = h + y\noutput h")), "nothing");
+  ExpectFault("h = torch.norm(x)",
+              "4:5: no operator type \"torch.norm\"; ReduceL2(x, axes=[-1]) gives the norm along the last dimension");
+  const std::string all = "ReduceMax(x, axes=[-1]) + ReduceMin(x, axes=[-1]) + ReduceL2(x, axes=[-1])";
+  EXPECT_EQ(FaultOf(CellOf("h = h + " + all + "\noutput h")), "nothing");
 }
 
 TEST(CellAdvice, OfOuterProducts) {
@@ -305,7 +307,7 @@ TEST(CellAdvice, WarnsOfOperatorsThatMixTheBatch) {
         << warnings(type + "(h)");
     EXPECT_EQ(warnings(type + "(h, axis=1)") + warnings(type + "(h, axis=-1)"), "");
   }
-  for (const std::string type : {"ReduceSum", "ReduceMean"}) {
+  for (const std::string type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2"}) {
     EXPECT_TRUE(
         warnings("x * " + type + "(h)")
             .starts_with("c:6:9: " + type +
@@ -339,9 +341,9 @@ TEST(CellAdvice, WarnsOfOperatorsOfOneInputThatDoNothing) {
   EXPECT_TRUE(warnings("Sum(x)").starts_with(
       "c:4:9: Sum of one input is that input; ReduceSum(x, axes=[-1]) sums over the last dimension\n"));
   EXPECT_TRUE(warnings("Max(x)").starts_with(
-      "c:4:9: Max of one input is that input; TopK(x, k=1) gives the greatest along the last dimension\n"));
+      "c:4:9: Max of one input is that input; ReduceMax(x, axes=[-1]) gives the greatest along the last dimension\n"));
   EXPECT_TRUE(warnings("Min(x)").starts_with(
-      "c:4:9: Min of one input is that input; -TopK(-x, k=1) gives the least along the last dimension\n"));
+      "c:4:9: Min of one input is that input; ReduceMin(x, axes=[-1]) gives the least along the last dimension\n"));
   EXPECT_TRUE(warnings("Concat(x, axis=-1)").starts_with("c:4:9: Concat of one input is that input\n"));
   EXPECT_EQ(warnings("Sum(x, x) + Max(x, 0) + Tanh(x)"), "");
 }

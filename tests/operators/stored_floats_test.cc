@@ -59,6 +59,8 @@ const std::vector<Case> kCases = {
     {"DivGradient", {Shape({5}), Shape({300, 5}), Shape({300, 5})}, 2},
     {"ReduceSum", {Shape({3, 700})}},
     {"ReduceMean", {Shape({2, 3, 5})}},
+    {"ReduceMax", {Shape({3, 700})}},
+    {"ReduceL2", {Shape({3, 700})}},
     {"SumElements", {Shape({3, 700})}},
     {"SumElements", {Shape({0, 3})}},
     {"SumSqrElements", {Shape({2, 3000})}},

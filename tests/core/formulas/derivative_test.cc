@@ -451,5 +451,13 @@ TEST(Derivative, ReadsStoredSelections) {
   EXPECT_TRUE(gradient(Where(selects, 0, u)).Is(Where(selects, dy, dz * (1 - u * u)) * 3));
 }
 
+// What is stored of -u stands for u.
+TEST(Derivative, ReadsStoredNegations) {
+  const Expr greatest = RowMax(-x);
+  const DerivativeOutput output[] = {{.value = -greatest, .gradient = RowSum(dy), .stored = RowMax(y), .is_row = true}};
+  const Expr dx = Differentiate(output, {{x}})[0].value;
+  EXPECT_TRUE(dx.Is(Where(Equal(-x, -RowMax(y)), RowSum(dy), 0))) << ExprSummary(dx);
+}
+
 }  // namespace
 }  // namespace stepnet
