@@ -39,6 +39,7 @@ NETS = {
     **{op_type: of(op_type, "x", "w", "b") for op_type in ("FC", "FCTransposed")},
     **{op_type: of(op_type, "x", axis=1) for op_type in ("ArgMax", "ArgMin", "LogSoftmax", "Softmax")},
     **{op_type: of(op_type, "x", axes=[1], keepdims=1) for op_type in ("ReduceMean", "ReduceSum")},
+    **{op_type: of(op_type, "x") for op_type in ("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin")},
     "SoftmaxWithLoss": of("SoftmaxWithLoss", "x", "l", outputs=2),
     "TopK": of("TopK", "x", outputs=2, k=2),
     "LSTMStateClip": of("LSTMStateClip", "x", min=-1.0, max=1.0),

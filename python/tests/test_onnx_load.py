@@ -332,6 +332,49 @@ def test_cells_come_back(name, options, random, tmp_path):
             expect_equal(got, outputs[output])
 
 
+def instructions(plans):
+    return sum(len(stage["instructions"]) for plan in json.loads(plans) for stage in plan["stages"])
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_what_comes_back_is_fused_as_the_cell_is(name, random, tmp_path):
+    cell = cell_with(name)
+    params, inputs = params_of(cell, random), inputs_of(cell, random, 20, 4, with_states=False)
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
+    loops = stepnet.onnx.load(tmp_path / "cell.onnx").explain(inputs, format="json")
+    of_windows = 1 if "window=" in cell.text else 0  # rows of a state with a window are carried as one
+    assert instructions(loops) == instructions(cell.explain(params, inputs, format="json")) + of_windows
+
+
+def test_a_state_that_is_also_an_output_is_there_once(random, tmp_path):
+    """A state that is no row ``[1, …]`` itself, a constant beside it, and items that are one row of the scanned input."""
+    nodes = [
+        helper.make_node("Mul", ["h_in", "half"], ["less"]),
+        helper.make_node("Add", ["less", "x_t"], ["h_out"]),
+        helper.make_node("Identity", ["h_out"], ["y"]),
+    ]
+    state, x = {"h": random.standard_normal((2, 3)).astype("float32")}, {"x": draw(5, 2, 3)}
+    half = helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(numpy.array(0.5, "float32")))
+    model, inputs = scan([half, *nodes], state, x, {"y": named(floats(2, 3), "y")}, random)
+    (loop,) = json.loads(loaded(model, tmp_path).explain(inputs, format="json"))
+    (instruction,) = (each for stage in loop["stages"] for each in stage["instructions"])
+    assert instruction["formulas"] == ['y = "h_last state at t" * 0.5 + "x at t"']
+    expect_as_runtime(model, inputs, tmp_path)
+
+
+def test_transposed_matrices_are_those_of_a_product(tmp_path):
+    nodes = [
+        helper.make_node("Transpose", ["a"], ["a_t"], perm=[0, 2, 1]),
+        helper.make_node("Transpose", ["b"], ["b_t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["a_t", "b_t"], ["y"]),
+        helper.make_node("MatMul", ["a_t", "a"], ["z"]),
+    ]
+    inputs = {"a": draw(2, 4, 3), "b": draw(2, 5, 4)}
+    model = model_of(nodes, inputs, {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT})
+    assert "Transpose" not in loaded(model, tmp_path)._text
+    expect_as_runtime(model, inputs, tmp_path)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_golden_nets_come_back(case, tmp_path):
     manifest = json.loads((GOLDEN / case / "manifest.json").read_text())

@@ -167,7 +167,9 @@ class Step:
             if op.type == "Mul":
                 return [joined("mul", *(of(blob) for blob in op.inputs))]
             return [joined("add", *(self.term(blob) for blob in op.inputs))]
-        if op.type == "ConstantFill" and op.inputs and not arguments["input_as_shape"] and not arguments["extra_shape"]:
+        if op.type == "ConstantFill" and not arguments["input_as_shape"] and not arguments["extra_shape"]:
+            if not op.inputs and arguments["shape"]:
+                raise Unknown  # it is no number that is repeated
             return [("number", arguments["value"] or 0)]
         if op.type == "Sub" and not arguments["broadcast"] and of(op.inputs[0]) == ("number", 1):
             return [("rest", of(op.inputs[1]))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Sequence
 
 import onnx
@@ -27,7 +28,7 @@ def add_shapes(scope: Scope) -> str:
     """
     model, refusal = light_model(scope), ""
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except REFUSALS as error:
         refusal = refusal_of(scope, error)
         inferred = infer(scope, model)
@@ -46,8 +47,10 @@ def add_shapes(scope: Scope) -> str:
 
 
 def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
+    with contextlib.suppress(*REFUSALS):
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
     try:
-        return onnx.shape_inference.infer_shapes(model)
+        return onnx.shape_inference.infer_shapes(model)  # which says less, and reads nodes that are malformed
     except REFUSALS as error:
         raise fault(scope.model.path, refusal_of(scope, error)) from None
 

@@ -50,6 +50,7 @@ class Graph(Net):
         self.arguments = arguments
         """The inputs with dtype, shape, and whether they may be left out; sizes that are not known are called ``?``."""
         self.inputs = tuple(each.name for each in arguments)
+        self._sizes = {each.name: sizes_of_argument(each) for each in arguments}
         self._inputs_read = set(net.inputs)
         self.defaults = dict(defaults)
         """What optional inputs are where they are left out."""
@@ -143,6 +144,7 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
         arguments.append(argument._replace(optional=array is not None))
         scope.rebind(info.name, info.name)
     read_nodes(scope)
+    check_once("output", (each.name for each in graph.output), file)
     for info in graph.output:
         bind_output(scope, info.name)
     net.inputs = [each.name for each in arguments]
@@ -163,11 +165,11 @@ def bind_output(scope: Scope, name: str) -> None:
         blob = scope.blob(name)
     except Unsupported:
         raise fault(scope.model.path, f'the output "{name}" is given by no node') from None
-    if name in scope.net.outputs:
-        raise fault(scope.model.path, f'the output "{name}" is there twice')
-    if blob != name:
+    if blob == name or scope.net.call(blob, name):
+        scope.net.outputs.append(blob)
+    else:
         scope.net.add("Copy", [blob], [name])
-    scope.net.outputs.append(name)
+        scope.net.outputs.append(name)
 
 
 # Nodes.
@@ -254,45 +256,53 @@ def argument_of(info: onnx.ValueInfoProto, file: Path) -> Argument:
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
-    for name in inputs:
-        if name not in graph.inputs:
-            hint = ": it is a parameter, which net.restore changes" if name in graph._parameters else ""
-            raise InvalidArgumentError(
-                f'invalid argument: the graph "{graph.name}" has no input "{name}"{hint}; its inputs are '
-                + ", ".join(graph.inputs)
-            )
+    if not inputs.keys() <= graph._sizes.keys():
+        name = next(name for name in inputs if name not in graph._sizes)
+        hint = ": it is a parameter, which net.restore changes" if name in graph._parameters else ""
+        raise InvalidArgumentError(
+            f'invalid argument: the graph "{graph.name}" has no input "{name}"{hint}; its inputs are '
+            + ", ".join(graph.inputs)
+        )
     named: dict[str, tuple[int, str]] = {}
     for each in graph.arguments:
-        if each.name not in inputs:
-            if each.optional:
-                continue
+        if each.name in inputs:
+            check_input(graph, each, inputs[each.name], named)
+        elif not each.optional:
             raise InvalidArgumentError(
                 f'invalid argument: the input "{each.name}" of "{graph.name}" is missing; it is {each.dtype}'
                 f" {each.shape}"
             )
-        check_input(graph, each, inputs[each.name], named)
+
+
+def sizes_of_argument(argument: Argument) -> list[int | str] | None:
+    """The sizes of an input, or their names; None for an input of any shape."""
+    if argument.shape == "?":
+        return None
+    text = argument.shape.strip("[]")
+    return [int(size) if size.isdigit() else size for size in text.split(", ")] if text else []
 
 
 def check_input(graph: Graph, argument: Argument, array: Array, named: dict[str, tuple[int, str]]) -> None:
     """Sizes of one name are the same in all inputs."""
-    what = f'the input "{argument.name}" of "{graph.name}"'
-    dtype, shape = str(getattr(array, "dtype", "")).replace("torch.", ""), list(getattr(array, "shape", ()))
+    dtype, shape = str(getattr(array, "dtype", "")).replace("torch.", ""), getattr(array, "shape", ())
     if dtype != argument.dtype:
         raise TypeMismatchError(
-            f"type mismatch: {what} is {dtype or type(array).__name__}; it must be {argument.dtype}"
+            f'type mismatch: the input "{argument.name}" of "{graph.name}" is {dtype or type(array).__name__}; it must be '
+            f"{argument.dtype}"
         )
-    if argument.shape == "?":
+    sizes = graph._sizes[argument.name]
+    if sizes is None:
         return
-    text = argument.shape.strip("[]")
-    sizes = text.split(", ") if text else []
-    fits = len(sizes) == len(shape) and all(not s.isdigit() or int(s) == size for s, size in zip(sizes, shape))
-    if not fits:
-        raise ShapeMismatchError(f"shape mismatch: {what} is {shape}; it must be {argument.shape}")
+    if len(sizes) != len(shape) or any(isinstance(s, int) and s != size for s, size in zip(sizes, shape)):
+        raise ShapeMismatchError(
+            f'shape mismatch: the input "{argument.name}" of "{graph.name}" is {list(shape)}; it must be {argument.shape}'
+        )
     for name, size in zip(sizes, shape):
-        if name.isdigit() or name == "?":
+        if isinstance(name, int) or name == "?":
             continue
         first, of = named.setdefault(name, (size, argument.name))
         if first != size:
             raise ShapeMismatchError(
-                f'shape mismatch: {what} is {shape}, of {name} = {size}; {name} is {first} in the input "{of}"'
+                f'shape mismatch: the input "{argument.name}" of "{graph.name}" is {list(shape)}, of {name} = {size}; '
+                f'{name} is {first} in the input "{of}"'
             )

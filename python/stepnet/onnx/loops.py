@@ -19,6 +19,8 @@ class Loop:
         """The operator's inputs with their places."""
         self.links: list[tuple[str, str, int]] = []
         self.states: dict[str, int] = {}
+        self.next_rows: dict[str, str] = {}
+        """States by the blob that becomes their next row."""
         self.aliases: list[tuple[str, str, int]] = []
         self.step_outputs: list[tuple[str, str]] = []
 
@@ -49,9 +51,13 @@ class Loop:
         self.states[name] = self.inputs.setdefault(initial, len(self.inputs))
         return name
 
-    def next_row(self, state: str, blob: str) -> None:
-        """Says which blob of the step, one that no other state has, becomes the state's next row."""
+    def next_row(self, state: str, blob: str) -> str:
+        """Makes a blob the state's next row, which it gives: that of the step itself, or a copy of any other."""
+        if blob not in self.step.given or blob in self.next_rows:
+            blob = self.step.emit("Copy", blob)
+        self.next_rows[blob] = state
         self.links.append((blob, state, 1))
+        return blob
 
     def every_row(self, state: str) -> str:
         return self._alias(state, 1)
@@ -66,6 +72,11 @@ class Loop:
 
     def output(self, blob: str) -> str:
         """A blob of the step, ``[1, …]``, of all steps, ``[T, …]``."""
+        if blob in self.next_rows:
+            return self.every_row(self.next_rows[blob])
+        if blob not in self.step.given:
+            blob = self.step.emit("Copy", blob)
+        self.step.shown.add(blob)
         output = self.outer.names.unique(self.outer.hint)
         self.step_outputs.append((blob, output))
         return output
@@ -74,9 +85,11 @@ class Loop:
         """Adds the operator to the net outside."""
         outputs = [*(alias[1] for alias in self.aliases), *(pair[1] for pair in self.step_outputs)]
         record = self.outer.names.unique(f"{self.outer.hint} record")
-        internal, external, offset = transposed(self.links)
+        self.step.outputs = list(self.next_rows)
+        read = self.step.blobs_read()
+        self.step.inputs = [blob for blob in self.step.inputs if blob in read]
+        internal, external, offset = transposed([link for link in self.links if link[0] in read])
         source, destination, from_row = transposed(self.aliases)
-        self.step.outputs = list(dict.fromkeys([blob for blob, _, row in self.links if row == 1]))
         self.outer.add(
             "RecurrentNetwork",
             list(self.inputs),

@@ -8,12 +8,9 @@ import numpy
 
 from .axes import MAX_RANK, from_front, given_axis, known_rank, without_repeats
 from .graph import LAST
-from .netdef import NetText
+from .netdef import CODES, NetText
 from .nodes import node
 from .scope import Node, Unsupported
-
-_CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
-"""The dtypes of fills, by the numbers of TensorProto.DataType."""
 
 
 @node("Transpose")
@@ -22,8 +19,9 @@ def transpose(n: Node) -> Sequence[str]:
     if order and sorted(order) != list(range(len(order) if rank is None else rank)):
         of = "its input" if rank is None else f"its input of {rank} dimensions"
         raise Unsupported(f"its perm is {list(order)}; it must name each dimension of {of} once")
-    if rank == 2 and list(order) != [0, 1] and n.gives(0):
-        n.scope.set_transpose(n.outputs[0], n.blob(0))  # a product may take the matrix itself
+    order = [*order] or [*range(rank or 0)][::-1]
+    if rank is not None and rank > 1 and order == [*range(rank - 2), rank - 1, rank - 2] and n.gives(0):
+        n.scope.set_transpose(n.outputs[0], n.blob(0), rank)  # a product may take the matrices themselves
         return []
     return [n.emit("Transpose", n.blob(0), axes=order)]
 
@@ -42,7 +40,10 @@ def squeeze(n: Node) -> Sequence[str]:
         if None in shape:
             raise Unsupported("which sizes of its input are 1 is not known; axes would say it")
         axes = [axis for axis, size in enumerate(shape) if size == 1]
-    return [n.emit("Squeeze", n.blob(0), dims=sorted(from_front(n, without_repeats(n, axes))))]
+    dims = sorted(from_front(n, without_repeats(n, axes)))
+    sizes = n.scope.shape(n.tensors[0])
+    are_ones = sizes is not None and all(sizes[dim] == 1 for dim in dims)
+    return [n.net.squeezed(n.blob(0), dims) if are_ones else n.emit("Squeeze", n.blob(0), dims=dims)]
 
 
 @node("Unsqueeze")
@@ -50,7 +51,7 @@ def unsqueeze(n: Node) -> Sequence[str]:
     axes = n.axes(1)
     if axes is None:
         raise Unsupported("it has no axes")
-    return [n.emit("ExpandDims", n.blob(0), dims=sorted(from_front(n, axes, len(axes))))]
+    return [n.net.expanded(n.blob(0), sorted(from_front(n, axes, len(axes))))]
 
 
 @node("Reshape")
@@ -273,10 +274,10 @@ def fill(net: NetText, inputs: Sequence[str], value: float, dtype: str, **shape:
     """A tensor of one value, in the shape of the input or what ``shape`` says."""
     if dtype in ("float16", "bfloat16"):  # which fills do not have
         return net.emit("Cast", fill(net, inputs, value, "float32", **shape), to=dtype)
-    if dtype not in _CODES:
-        raise Unsupported(f"it gives a tensor of {dtype}; {', '.join(_CODES)}, float16 and bfloat16 are read")
+    if dtype not in CODES:
+        raise Unsupported(f"it gives a tensor of {dtype}; {', '.join(CODES)}, float16 and bfloat16 are read")
     number = float(value) if dtype.startswith("float") else int(value)
-    return net.emit("ConstantFill", *inputs, value=number, dtype=_CODES[dtype], **shape)
+    return net.emit("ConstantFill", *inputs, value=number, dtype=CODES[dtype], **shape)
 
 
 @node("ConstantOfShape")

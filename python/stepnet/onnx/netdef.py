@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence, Union
+from types import MappingProxyType
+from typing import Any, Mapping, Sequence, Union
+
+CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
+"""The dtypes of fills, by the numbers of TensorProto.DataType."""
 
 Argument = Union[bool, int, float, str, Sequence[int], Sequence[float], Sequence[str], "NetText"]
+
+Op = tuple[str, Sequence[str], Sequence[str], Mapping[str, Argument]]
+"""The type of an operator, what it reads and gives, and its arguments."""
 
 
 class Names:
@@ -37,15 +44,18 @@ class NetText:
         self.outputs: list[str] = []
         self.read: set[str] = set()
         """The blobs that operators read."""
-        self._ops: list[str] = []
+        self.given: set[str] = set()
+        """The blobs that operators give."""
+        self.shown: set[str] = set()
+        """The blobs that are seen from outside, beside the outputs."""
+        self._ops: list[Op] = []
+        self._called: dict[str, str] = {}
+        self._views: dict[tuple[str, str, tuple[int, ...]], str] = {}
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **arguments: Argument) -> None:
         self.read.update(inputs)
-        parts = [f"input: {quoted(name)}" for name in inputs]
-        parts += [f"output: {quoted(name)}" for name in outputs]
-        parts.append(f"type: {quoted(op_type)}")
-        parts += [argument_text(name, value) for name, value in arguments.items()]
-        self._ops.append("op { " + " ".join(parts) + " }")
+        self.given.update(outputs)
+        self._ops.append((op_type, [*inputs], [*outputs], arguments))
 
     def emit(self, op_type: str, *inputs: str, **arguments: Argument) -> str:
         """Adds an operator, and gives the name of its one output."""
@@ -56,11 +66,73 @@ class NetText:
         self.add(op_type, inputs, outputs, **arguments)
         return outputs
 
-    def text(self) -> str:
-        lines = [f"name: {quoted(self.name)}", *self._ops]
+    def number(self, value: float, dtype: str, *like: str) -> str:
+        """A scalar of one of ``CODES``, which is repeated over anything, or a tensor of it in the shape of a blob."""
+        shape = {} if like else {"shape": []}
+        number = float(value) if dtype.startswith("float") else int(value)
+        return self.emit("ConstantFill", *like, value=number, dtype=CODES[dtype], **shape)
+
+    def squeezed(self, blob: str, dims: Sequence[int]) -> str:
+        """The blob without these dimensions, which are 1."""
+        return self._view("Squeeze", "ExpandDims", blob, dims)
+
+    def expanded(self, blob: str, dims: Sequence[int]) -> str:
+        """The blob with these dimensions of 1."""
+        return self._view("ExpandDims", "Squeeze", blob, dims)
+
+    def _view(self, op_type: str, inverse: str, blob: str, dims: Sequence[int]) -> str:
+        """The one blob that the operator gives; what the inverse one has made is taken back without any."""
+        if not dims:
+            return blob
+        key = op_type, blob, tuple(dims)
+        if key not in self._views:
+            self._views[key] = self.emit(op_type, blob, dims=dims)
+            self._views[inverse, self._views[key], tuple(dims)] = blob
+        return self._views[key]
+
+    def call(self, blob: str, name: str) -> bool:
+        """Calls a blob by this name in the text; says whether that can be: the blob is given here, and has no other one."""
+        can_be = blob in self.given and blob not in self._called
+        if can_be:
+            self._called[blob] = name
+        return can_be
+
+    def blobs_read(self) -> set[str]:
+        """Those that operators read, or that are seen from outside."""
+        return self._needed()[1]
+
+    def _needed(self) -> tuple[list[Op], set[str]]:
+        """The operators without views that nobody reads, and the blobs that are read."""
+        ops, read, views = [], {*self.outputs, *self.shown}, {*self._views.values()}
+        for op in reversed(self._ops):
+            _, inputs, outputs, _ = op
+            if views.isdisjoint(outputs) or not read.isdisjoint(outputs):
+                ops.append(op)
+                read.update(inputs)
+        return ops[::-1], read
+
+    def text(self, called: Mapping[str, str] = MappingProxyType({})) -> str:
+        """``called``: the names of blobs of nets around it, where these are other ones in the text."""
+        called = {**called, **self._called}
+        ops, _ = self._needed()
+        lines = [f"name: {quoted(self.name)}", *(op_text(*op, called) for op in ops)]
         lines += [f"external_input: {quoted(name)}" for name in self.inputs]
-        lines += [f"external_output: {quoted(name)}" for name in self.outputs]
+        lines += [f"external_output: {quoted(called.get(name, name))}" for name in self.outputs]
         return "\n".join(lines) + "\n"
+
+
+def op_text(
+    op_type: str, inputs: Sequence[str], outputs: Sequence[str], arguments: Mapping[str, Any], called: Mapping[str, str]
+) -> str:
+    parts = [f"input: {quoted(called.get(name, name))}" for name in inputs]
+    parts += [f"output: {quoted(called.get(name, name))}" for name in outputs]
+    parts.append(f"type: {quoted(op_type)}")
+    for name, value in arguments.items():
+        if name in ("alias_dst", "link_external", "step_output_dst"):  # of a RecurrentNetwork: its inputs and outputs
+            value = [called.get(blob, blob) for blob in value]
+        text = f"n {{ {value.text(called)} }}" if isinstance(value, NetText) else value_text(value)
+        parts.append(f"arg {{ name: {quoted(name)} {text} }}")
+    return "op { " + " ".join(parts) + " }"
 
 
 def quoted(text: str) -> str:
@@ -79,13 +151,7 @@ def number_text(value: float) -> str:
     return repr(float(value))
 
 
-def argument_text(name: str, value: Any) -> str:
-    return f"arg {{ name: {quoted(name)} {value_text(value)} }}"
-
-
 def value_text(value: Any) -> str:
-    if isinstance(value, NetText):
-        return f"n {{ {value.text()} }}"
     if isinstance(value, str):
         return f"s: {quoted(value)}"
     if isinstance(value, float):

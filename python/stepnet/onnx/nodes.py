@@ -39,7 +39,6 @@ SAME = {
     "Floor": "Floor",
     "Greater": "GT",
     "GreaterOrEqual": "GE",
-    "Identity": "Copy",
     "Less": "LT",
     "LessOrEqual": "LE",
     "Log": "Log",
@@ -67,7 +66,12 @@ SAME = {
 
 @node(*SAME)
 def same(n: Node) -> Sequence[str]:
-    return [n.emit(SAME[n.type], *n.blobs())]
+    return [n.emit(SAME[n.type], *n.operands())]
+
+
+@node("Identity")
+def identity(n: Node) -> Sequence[str]:
+    return n.blobs()
 
 
 # Element by element.
@@ -169,7 +173,7 @@ def mod(n: Node) -> Sequence[str]:
 @node("Max", "Min")
 def extreme(n: Node) -> Sequence[str]:
     if n.dtype() in ("float32", "float64"):
-        return [n.emit(n.type, *n.blobs())]
+        return [n.emit(n.type, *n.operands())]
     so_far, *others = n.blobs()
     for blob in others:
         is_kept = n.emit("GE" if n.type == "Max" else "LE", so_far, blob)
@@ -229,9 +233,12 @@ def matmul(n: Node) -> Sequence[str]:
         return [n.emit(op_type, n.blob(0), w, axis=-1)]
     are_matrices = a is not None and b is not None and len(a) > 1 and len(b) > 1
     is_alike = a is not None and b is not None and len(a) == len(b) and None not in a[:-2] and a[:-2] == b[:-2]
-    if is_alike or not are_matrices:
-        return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=int(not is_alike))]
-    return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=1, matrices=1)]
+    if not are_matrices:
+        return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=1)]
+    transposes = [n.scope.transpose_of(name) for name in n.tensors]
+    blobs = [n.blob(i) if of is None else of for i, of in enumerate(transposes)]
+    how = {name: 1 for name, of in zip(("trans_a", "trans_b"), transposes) if of is not None}
+    return [n.emit("BatchMatMul", *blobs, **how, **({} if is_alike else {"broadcast": 1, "matrices": 1}))]
 
 
 @node("Gemm")
@@ -357,26 +364,32 @@ def reduced_axes(n: Node) -> tuple[list[int] | None, int]:
     return None if not axes and is_noop else without_repeats(n, axes or []), keepdims
 
 
-BEFORE_AND_BEHIND = {
-    "ReduceL1": (["Abs"], []),
-    "ReduceL2": (["Sqr"], ["Sqrt"]),
-    "ReduceLogSum": ([], ["Log"]),
-    "ReduceSumSquare": (["Sqr"], []),
-}
-"""What is done to the elements of a sum, and to the sum."""
-
-
-@node(*BEFORE_AND_BEHIND)
+@node("ReduceSumSquare", "ReduceLogSum")
 def reduce_by_sums(n: Node) -> Sequence[str]:
     axes, keepdims = reduced_axes(n)
-    before, behind = BEFORE_AND_BEHIND[n.type]
-    y = n.blob(0)
-    for op_type in before:
-        y = n.emit(op_type, y)
-    y = n.emit("Copy", y) if axes is None else n.emit("ReduceSum", y, axes=axes, keepdims=keepdims)
-    for op_type in behind:
-        y = n.emit(op_type, y)
-    return [y]
+    x = n.emit("Sqr", n.blob(0)) if n.type == "ReduceSumSquare" else n.blob(0)
+    y = n.emit("Copy", x) if axes is None else n.emit("ReduceSum", x, axes=axes, keepdims=keepdims)
+    return [n.emit("Log", y) if n.type == "ReduceLogSum" else y]
+
+
+@node("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin")
+def reduce_rows(n: Node) -> Sequence[str]:
+    axes, keepdims = reduced_axes(n)
+    if axes is not None:
+        return [of_rows(n, n.type, axes, keepdims)]
+    return [n.emit("Abs" if n.type in ("ReduceL1", "ReduceL2") else "Copy", n.blob(0))]
+
+
+def of_rows(n: Node, op_type: str, axes: Sequence[int], keepdims: int) -> str:
+    """One of our reductions that are over the last dimensions, to which others are moved."""
+    rank = n.rank()
+    reduced = sorted(from_front(n, axes)) or list(range(rank))
+    kept = [axis for axis in range(rank) if axis not in reduced]
+    last = list(range(len(kept), rank))
+    if reduced == last:
+        return n.emit(op_type, n.blob(0), axes=last, keepdims=keepdims)
+    y = n.emit(op_type, n.emit("Transpose", n.blob(0), axes=kept + reduced), axes=last, keepdims=0)
+    return n.emit("ExpandDims", y, dims=reduced) if keepdims else y
 
 
 @node("ReduceLogSumExp")
@@ -385,40 +398,13 @@ def reduce_log_sum_exp(n: Node) -> Sequence[str]:
     axes, keepdims = reduced_axes(n)
     if axes is None:
         return [n.emit("Copy", n.blob(0))]
-    dims = sorted(from_front(n, axes)) or list(range(n.rank()))
-    x = n.blob(0)
-    greatest = extreme_of(n, x, dims)
+    greatest = of_rows(n, "ReduceMax", axes, 1)
     is_there = n.emit("LT", n.number(-math.inf, n.dtype()), greatest)
     greatest = n.emit("Where", is_there, greatest, n.number(0, n.dtype()))
-    total = n.emit("ReduceSum", n.emit("Exp", n.emit("Sub", x, greatest)), axes=dims, keepdims=1)
+    total = n.emit("ReduceSum", n.emit("Exp", n.emit("Sub", n.blob(0), greatest)), axes=axes, keepdims=1)
     y = n.emit("Add", n.emit("Log", total), greatest)
-    return [y if keepdims or not dims else n.emit("Squeeze", y, dims=dims)]
-
-
-@node("ReduceMax", "ReduceMin")
-def reduce_to_extreme(n: Node) -> Sequence[str]:
-    axes, keepdims = reduced_axes(n)
-    if axes is None:
-        return [n.emit("Copy", n.blob(0))]
     dims = sorted(from_front(n, axes)) or list(range(n.rank()))
-    if n.type == "ReduceMax":
-        y = extreme_of(n, n.blob(0), dims)
-    else:
-        y = n.emit("Negative", extreme_of(n, n.emit("Negative", n.blob(0)), dims))
     return [y if keepdims or not dims else n.emit("Squeeze", y, dims=dims)]
-
-
-def extreme_of(n: Node, x: str, dims: Sequence[int]) -> str:
-    """The greatest elements, of one dimension after another, as ``TopK`` finds them. x has the shape of the input."""
-    shape = n.scope.shape(n.tensors[0])
-    if shape is not None and any(shape[dim] == 0 for dim in dims):
-        raise Unsupported(f"its input is {shape}, in which there is nothing to choose from")
-    y = x
-    for dim in dims:
-        best, _ = n.net.emit_all("TopK", [y], 2, k=1, axis=dim)
-        is_known = shape is not None and shape[dim] is not None
-        y = best if is_known else checked_part(n, y, best, 1, dim)
-    return y if dims else n.emit("Copy", y)
 
 
 @node("ReduceProd")

@@ -347,7 +347,7 @@ def layer_norm(call: Call) -> Sequence[str]:
     return [y, call.graph.squeeze(mean, *ones_behind), call.graph.squeeze(deviation, *ones_behind)]
 
 
-@operator("ReduceSum", "ReduceMean")
+@operator("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum")
 def reduce(call: Call) -> Sequence[str]:
     axes = [call.graph.ints(*call["axes"])] if call["axes"] else []
     return [call.emit(call.type, call.names[0], *axes, keepdims=int(call["keepdims"]))]

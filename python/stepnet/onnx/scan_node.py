@@ -1,7 +1,7 @@
 """``Scan`` of ONNX as a RecurrentNetwork.
 
-A state of any shape S is one of L = 1 rows ``[1, S…]``, of at least two more dimensions, in a loop whose first input is
-the numbers of its steps: that has no batch, so that nothing is repeated for one.
+A state of any shape S is one of L = 1 rows ``[1, S…]``, of at least two more dimensions, where it is not ``[1, …]`` itself,
+in a loop whose first input is ``[T]``: that has no batch, so that nothing is repeated for one.
 """
 
 from __future__ import annotations
@@ -31,35 +31,32 @@ def scan(n: Node) -> Sequence[str]:
         check_list(n, f"scan_{kind}_axes", kind, count)
         check_list(n, f"scan_{kind}_directions", kind, count, is_direction=True)
     sequences = [scanned(n, num_states + k, k) for k in range(num_scanned)]
-    loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
+    loop = Loop(n.net, steps_of(n, sequences[0]))
     inner = Scope(n.scope.model, loop.step, body, n.scope)
     states = []
     for i in range(num_states):
-        rank = n.rank(i)
-        state, row = loop.state(with_ones(n, n.blob(i), rank))
-        states.append((state, rank))
-        inner.bind(body.input[i].name, loop.step.emit("Squeeze", row, dims=list(range(1 + missing(rank)))))
+        ones = ones_of_row(n.shape(i))
+        state, row = loop.state(n.net.expanded(n.blob(i), ones))
+        states.append((state, ones))
+        inner.bind(body.input[i].name, loop.step.squeezed(row, ones))
         set_type(inner, body.input[i], n.tensors[i], n.dtype(i), n.shape(i))
     for k, (sequence, info) in enumerate(zip(sequences, body.input[num_states:])):
-        inner.bind(info.name, loop.step.emit("Squeeze", loop.sequence(sequence), dims=[0]))
+        inner.bind(info.name, loop.step.squeezed(loop.sequence(sequence), [0]))
         sizes = n.shape(num_states + k)
         del sizes[of_scanned(n, "scan_input_axes", k)]
         set_type(inner, info, f"{n.tensors[num_states + k]} at a step", n.dtype(num_states + k), sizes)
     read_nodes(inner)
     for i, info in enumerate(body.output[:num_states]):
         check_next(inner, info.name, n.dtype(i), n.shape(i))
-    for (state, rank), info in zip(states, body.output):
-        # A copy, as two states may become the same tensor.
-        row = loop.step.names.unique(f"{info.name} next")
-        loop.step.add("ExpandDims", [inner.blob(info.name)], [row], dims=list(range(1 + missing(rank))))
-        loop.next_row(state, row)
+    for (state, ones), info in zip(states, body.output):
+        loop.next_row(state, loop.step.expanded(inner.blob(info.name), ones))
     last = [loop.last_row(state) for state, _ in states]
     every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]])
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
-    finals = [n.emit("Squeeze", row, dims=list(range(1 + missing(rank)))) for row, (_, rank) in zip(last, states)]
-    items = [n.emit("Squeeze", blob, dims=ones) if ones else blob for blob, ones in every]
+    finals = [n.net.squeezed(row, ones) for row, (_, ones) in zip(last, states)]
+    items = [n.net.squeezed(blob, ones) for blob, ones in every]
     return [
         *finals,
         *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(items)),
@@ -87,7 +84,7 @@ def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> l
     for name in names:
         shape, dtype = body.shape(name), body.dtype(name)
         if name not in late:
-            rows.append((loop.output(loop.step.emit("ExpandDims", body.blob(name), dims=[0])), []))
+            rows.append((loop.output(loop.step.expanded(body.blob(name), [0])), []))
             continue
         if shape is None or None in shape or dtype is None:
             raise located(
@@ -100,9 +97,7 @@ def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> l
             )
         ones = list(range(1, 1 + missing(len(shape))))
         state = loop.unread_state(filled_with(n, [1, *(1 for _ in ones), *(size or 0 for size in shape)], 0, dtype))
-        row = loop.step.names.unique(f"{name} row")
-        loop.step.add("ExpandDims", [body.blob(name)], [row], dims=[0, *ones])
-        loop.next_row(state, row)
+        loop.next_row(state, loop.step.expanded(body.blob(name), [0, *ones]))
         rows.append((loop.every_row(state), ones))
     return rows
 
@@ -140,13 +135,14 @@ def missing(rank: int) -> int:
     return max(0, 2 - rank)
 
 
-def with_ones(n: Node, blob: str, rank: int) -> str:
-    return n.emit("ExpandDims", blob, dims=list(range(1 + missing(rank))))
+def ones_of_row(state: Sequence[int | None]) -> list[int]:
+    """The dimensions of 1 that make a state of this shape one row; none where it is one."""
+    return [] if len(state) > 2 and state[0] == 1 else list(range(1 + missing(len(state))))
 
 
-def numbers_of_steps(n: Node, sequence: str) -> str:
-    """``[T]``, of a sequence ``[T, …]``."""
-    return n.emit("RangeFill", n.emit("Shape", sequence, axes=[0]), input_as_shape=1)
+def steps_of(n: Node, sequence: str) -> str:
+    """``[T]``, of a sequence ``[T, …]``; nothing reads its elements."""
+    return n.emit("ConstantFill", n.emit("Shape", sequence, axes=[0]), input_as_shape=1, value=0.0)
 
 
 def of_scanned(n: Node, name: str, k: int) -> int:

@@ -15,7 +15,7 @@ from typing import Sequence
 
 from .loops import Loop
 from .moves import filled_to
-from .scan_node import body_of, check_list, check_next, missing, numbers_of_steps, of_scanned, rows_of_outputs, set_type
+from .scan_node import body_of, check_list, check_next, missing, steps_of, of_scanned, rows_of_outputs, set_type
 from .scope import Node, Scope, Unsupported
 
 
@@ -29,7 +29,7 @@ def scan_of_batch(n: Node) -> Sequence[str]:
     check_ranks(n, of_sequences, 2, "[B, T, …]")
     batch = Batch(n, of_states, of_sequences)
     sequences = [batch.scanned(i, k) for k, i in enumerate(of_sequences)]
-    loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
+    loop = Loop(n.net, steps_of(n, sequences[0]))
     inner = Scope(n.scope.model, loop.step, body, n.scope)
     starts = loop.sequence(batch.rows_of(batch.starts, 2)) if num_states else ""
     states = [State(loop, batch, i, starts) for i in of_states]
@@ -37,7 +37,7 @@ def scan_of_batch(n: Node) -> Sequence[str]:
         inner.bind(info.name, state.before)
         set_type(inner, info, n.tensors[state.i], n.dtype(state.i), n.shape(state.i)[1:])
     for i, sequence, info in zip(of_sequences, sequences, body.input[num_states:]):
-        inner.bind(info.name, loop.step.emit("Squeeze", loop.sequence(sequence), dims=[0]))
+        inner.bind(info.name, loop.step.squeezed(loop.sequence(sequence), [0]))
         set_type(inner, info, f"{n.tensors[i]} at a step", n.dtype(i), n.shape(i)[2:])
     read_nodes(inner)
     for state, info in zip(states, body.output):
@@ -49,7 +49,7 @@ def scan_of_batch(n: Node) -> Sequence[str]:
     for blob in inner.captured:
         loop.captured(blob)
     loop.add()
-    every = [n.emit("Squeeze", blob, dims=ones) if ones else blob for blob, ones in rows]
+    every = [n.net.squeezed(blob, ones) for blob, ones in rows]
     return [*(state.last() for state in states), *(batch.sequences_of(blob, rank) for blob, rank in zip(every, ranks))]
 
 
@@ -166,19 +166,17 @@ class State:
         is_start = n.emit("ExpandDims", batch.starts, dims=[*range(2, 2 + self.rank)]) if self.rank else batch.starts
         of_steps = n.emit("Where", is_start, self.initial, self.initial)
         initial = loop.sequence(batch.rows_of(of_steps, n.rank(i) + 1))
-        carried, initial = (loop.step.emit("Squeeze", each, dims=dims) for each, dims in ((row, [0, *self.ones]), (initial, [0])))
-        is_start = starts if self.rank else loop.step.emit("Squeeze", starts, dims=[0])
+        carried, initial = loop.step.squeezed(row, [0, *self.ones]), loop.step.squeezed(initial, [0])
+        is_start = starts if self.rank else loop.step.squeezed(starts, [0])
         self.before = loop.step.emit("Where", is_start, initial, carried)
 
     def hand_on(self, after: str) -> None:
-        row = self.loop.step.names.unique(f"{self.n.net.hint} next")
-        self.loop.step.add("ExpandDims", [after], [row], dims=[0, *self.ones])
-        self.loop.next_row(self.name, row)
+        self.loop.next_row(self.name, self.loop.step.expanded(after, [0, *self.ones]))
         self.rows = self.loop.every_row(self.name)
 
     def last(self) -> str:
         """Where each sequence ends: as it started, where there are no steps."""
         n = self.n
-        rows = n.emit("Squeeze", self.rows, dims=self.ones) if self.ones else self.rows
+        rows = n.net.squeezed(self.rows, self.ones)
         both = n.net.emit_all("Concat", [self.initial, self.batch.sequences_of(rows, self.rank)], 2, axis=1)[0]
         return self.batch.last_of(both, self.rank + 2)

@@ -11,7 +11,7 @@ from onnx import helper
 
 from ..errors import InvalidNetError
 from .graph import element_type
-from .netdef import Names, NetText
+from .netdef import CODES, Names, NetText
 from .reader import array_of, dtype_of, fault
 
 
@@ -72,9 +72,9 @@ class Scope:
         self._check_new(name)
         self._unread[name] = (op_type, of, arguments)
 
-    def set_transpose(self, name: str, of: str) -> None:
-        """Says that a tensor is the transpose of a matrix, a blob."""
-        self.set_unread(name, "Transpose", of, axes=[1, 0])
+    def set_transpose(self, name: str, of: str, rank: int) -> None:
+        """Says that a tensor is the transposes of the matrices that a blob of so many dimensions holds."""
+        self.set_unread(name, "Transpose", of, axes=[*range(rank - 2), rank - 1, rank - 2])
         self._transposes[name] = of
 
     def _check_new(self, name: str) -> None:
@@ -97,6 +97,9 @@ class Scope:
         """The blob of a tensor. An initializer becomes a parameter, of its name unless that of another graph has it."""
         if name in self._blobs:
             return self._blobs[name]
+        number = self.number_of(name)
+        if number is not None:
+            return self.net.number(number.item(), str(number.dtype))
         if name in self._constants:
             self._blobs[name] = self._kept(name)
             return self._blobs[name]
@@ -112,6 +115,11 @@ class Scope:
     def capture(self, blob: str) -> str:
         self.captured[blob] = None
         return blob
+
+    def number_of(self, name: str) -> numpy.ndarray | None:
+        """The scalar that a tensor is which the step of a loop reads, where it is a constant that an operator can give."""
+        array = None if self.outer is None or self.is_initializer(name) else self.constant(name)
+        return array if array is not None and array.ndim == 0 and is_filled(array) else None
 
     def _kept(self, name: str) -> str:
         """The blob that the net keeps for a constant of this graph."""
@@ -147,7 +155,8 @@ class Scope:
         if name not in self._wide:
             wide = self._wide[name] = self.model.tensors.unique(f"{name} as float32")
             if name in self._transposes:
-                self.set_transpose(wide, self.net.emit("Cast", self._transposes[name], to="float"))
+                rank = len(self.shape(name) or (0, 0))  # of two dimensions where no shape is known
+                self.set_transpose(wide, self.net.emit("Cast", self._transposes[name], to="float"), rank)
             elif name in self._constants and not self.is_initializer(name):
                 self.set_constant(wide, self._constants[name].astype("float32"))
             else:
@@ -162,7 +171,7 @@ class Scope:
         return self._producers.get(name)
 
     def transpose_of(self, name: str) -> str | None:
-        """The blob of the matrix that a tensor is the transpose of, where that is known."""
+        """The blob of which a tensor holds the matrices transposed, where that is known."""
         if name in self._transposes:
             return self._transposes[name]
         if self.outer is None or self._has_here(name):
@@ -230,6 +239,7 @@ class Node:
         self.outputs = list(proto.output)
         self.attributes = {each.name: helper.get_attribute_value(each) for each in proto.attribute}
         self.used: set[str] = set()
+        self._blobs: dict[str, str] = {}
 
     @property
     def opset(self) -> int:
@@ -242,10 +252,22 @@ class Node:
         """The blob of an input."""
         if not self.has(i):
             raise Unsupported(f"its input {i} is missing")
-        return self.scope.blob(self.tensors[i])
+        if self.tensors[i] not in self._blobs:
+            self._blobs[self.tensors[i]] = self.scope.blob(self.tensors[i])
+        return self._blobs[self.tensors[i]]
 
     def blobs(self) -> list[str]:
         return [self.blob(i) for i in range(len(self.tensors))]
+
+    def operands(self) -> list[str]:
+        """The blobs of inputs that are repeated over each other. In a step a number is one for each element of what is
+        beside it, as that of a cell is: so it becomes part of what reads it."""
+        numbers = {i: self.scope.number_of(name) for i, name in enumerate(self.tensors)}
+        others = [i for i, number in numbers.items() if number is None]
+        if len(others) != 1:
+            return self.blobs()
+        like = self.blob(others[0])
+        return [like if number is None else self.net.number(number.item(), str(number.dtype), like) for number in numbers.values()]
 
     def gives(self, i: int) -> bool:
         return i < len(self.outputs) and self.outputs[i] != ""
@@ -305,7 +327,14 @@ class Node:
 
     def number(self, value: float, dtype: str) -> str:
         """A scalar, which is repeated over anything and adds no dimension."""
-        return self.fixed(numpy.array(value, dtype))
+        array = numpy.array(value, dtype)
+        in_step = self.scope.outer is not None and is_filled(array)
+        return self.net.number(array.item(), dtype) if in_step else self.fixed(array)
+
+
+def is_filled(array: numpy.ndarray) -> bool:
+    """Whether a ConstantFill gives such a number, which it has as a float32."""
+    return str(array.dtype) in CODES and (str(array.dtype) != "float64" or float(numpy.float32(array)) == float(array))
 
 
 def tensors_of(graph: onnx.GraphProto) -> Iterator[str]:

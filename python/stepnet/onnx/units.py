@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Callable, Sequence
 
-import numpy
-
 from .loops import Loop
 from .nodes import node
 from .scope import Node, Unsupported, fits, shape_text
@@ -44,16 +42,17 @@ class Activation:
         self.clip = clip
 
     def __call__(self, x: str) -> str:
-        emit, constant = self.unit.loop.step.emit, self.unit.constant
+        step, dtype = self.unit.loop.step, self.unit.inputs.dtype
+        emit = step.emit
         if self.clip < math.inf:
             x = emit("Clip", x, min=-self.clip, max=self.clip)
         alpha, beta = (*self.numbers, 0.0, 0.0)[:2]
         if self.name == "affine":
-            return emit("Add", emit("Scale", x, scale=alpha), constant(beta))
+            return emit("Add", emit("Scale", x, scale=alpha), step.number(beta, dtype))
         if self.name == "scaledtanh":
             return emit("Scale", emit("Tanh", emit("Scale", x, scale=beta)), scale=alpha)
         if self.name == "thresholdedrelu":
-            return emit("Where", emit("GE", x, constant(alpha)), x, constant(0))
+            return emit("Where", emit("GE", x, step.number(alpha, dtype)), x, step.number(0, dtype))
         if self.name == "hardsigmoid":
             return emit("HardSigmoid", x, alpha=alpha, beta=beta)
         if self.name in ("elu", "leakyrelu"):
@@ -109,9 +108,6 @@ class Unit:
         self.mask = self.loop.sequence(inputs.mask) if inputs.mask else ""
         self.states: list[str] = []
 
-    def constant(self, value: float) -> str:
-        return self.loop.captured(self.n.fixed(numpy.array([value], self.inputs.dtype)))
-
     def rows(self, i: int, begin: int, end: int) -> str:
         """Rows ``[begin, end)``, in units of H, of an input of this direction, behind a dimension of 1."""
         d, begin, end = self.direction, begin * self.inputs.size, end * self.inputs.size
@@ -120,7 +116,7 @@ class Unit:
         return self.n.emit("Slice", self.inputs.weights[i], starts=[d, begin], ends=[d + 1, end])
 
     def vector(self, i: int, begin: int, end: int) -> str:
-        return self.n.emit("Squeeze", self.rows(i, begin, end), dims=[0])
+        return self.n.net.squeezed(self.rows(i, begin, end), [0])
 
     def bias(self, begin: int, end: int) -> str:
         """Rows of B, for the loop."""
@@ -136,6 +132,8 @@ class Unit:
             dtype = {"float32": 1, "float64": 13}.get(self.inputs.dtype, 0)
             return self.loop.state(self.n.emit("ConstantFill", shape=[1, 1, self.inputs.size], value=0.0, dtype=dtype))
         initial, d = self.inputs.states[i], self.direction
+        if self.inputs.directions == 1:
+            return self.loop.state(initial)
         return self.loop.state(self.n.emit("Slice", initial, starts=[d], ends=[d + 1]))
 
     def product(self, x: str, i: int, begin: int, end: int, bias: str = "") -> str:
@@ -144,14 +142,10 @@ class Unit:
 
     def hand_on(self, state: str, before: str, after: str) -> str:
         """Makes ``after`` the state, where the sequence goes on."""
-        blob = self.loop.step.names.unique(f"{self.n.net.hint} next")
         if self.mask:
-            self.loop.step.add("Where", [self.mask, after, before], [blob], broadcast_on_rows=1)
-        else:
-            self.loop.step.add("Copy", [after], [blob])
-        self.loop.next_row(state, blob)
+            after = self.loop.step.emit("Where", self.mask, after, before, broadcast_on_rows=1)
         self.states.append(state)
-        return blob
+        return self.loop.next_row(state, after)
 
     def outputs(self, h: str) -> list[str]:
         """Adds the loop, and gives what the node has outputs for: h of all steps, and each state at the end."""
@@ -188,6 +182,7 @@ class Inputs:
     """What all directions of a node read."""
 
     def __init__(self, n: Node, num_gates: int, directions: int) -> None:
+        self.directions = directions
         self.is_batch_major = layout = flag(n, "layout")
         self.dtype = n.dtype(0)
         self.size = hidden_size(n, num_gates, directions)
@@ -298,7 +293,7 @@ def unit(n: Node, num_gates: int, defaults: Sequence[str], step: Step) -> Sequen
 def side_by_side(n: Node, inputs: Inputs, parts: Sequence[str], has_steps: bool) -> str:
     """Y ``[T, directions, B, H]``, or a state ``[directions, B, H]``; with layout 1 the batch is first."""
     if has_steps:
-        parts = [n.emit("ExpandDims", part, dims=[1]) for part in parts]
+        parts = [n.net.expanded(part, [1]) for part in parts]
     y = parts[0] if len(parts) == 1 else n.net.emit_all("Concat", parts, 2, axis=int(has_steps))[0]
     if not inputs.is_batch_major:
         return y
@@ -338,7 +333,7 @@ def gru(n: Node) -> Sequence[str]:
         z, r = f(z), f(r)
         past = net.emit("Mul", r, h_h) if resets_after else u.product(net.emit("Mul", r, h), 2, 2, 3)
         new = g(net.emit("Add", x_h, past))
-        taken = net.emit("Mul", net.emit("Sub", u.constant(1), z), new)
+        taken = net.emit("Mul", net.emit("Sub", net.number(1, u.inputs.dtype), z), new)
         return u.hand_on(state, h, net.emit("Add", taken, net.emit("Mul", z, h)))
 
     return unit(n, 3, ["Sigmoid", "Tanh"], step)
@@ -364,7 +359,7 @@ def lstm(n: Node) -> Sequence[str]:
             return net.emit("Add", gate, net.emit("Mul", cell, peephole(place))) if n.has(7) else gate
 
         i = f(with_cell(i, c, 0))
-        forget = net.emit("Sub", u.constant(1), i) if is_coupled else f(with_cell(forget, c, 2))
+        forget = net.emit("Sub", net.number(1, u.inputs.dtype), i) if is_coupled else f(with_cell(forget, c, 2))
         new_c = net.emit("Add", net.emit("Mul", forget, c), net.emit("Mul", i, g(new)))
         o = f(with_cell(o, new_c, 1))
         next_h = u.hand_on(state_h, h, net.emit("Mul", o, h_of.unbounded()(new_c)))  # clip bounds the gates alone
