@@ -65,6 +65,8 @@ const Registration copy_on_device_like = Operator("CopyOnDeviceLike")
                                              .Input("like", "any tensor; its elements are not read")
                                              .Output("y", "the shape and type of x")
                                              .Shapes(LikeFirstInput)
+                                             .ReadsShapes({1})
+                                             .Expands(ExpandCopy)
                                              .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
                                              .OnEveryDevice(CopyKernel());
 

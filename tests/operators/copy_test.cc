@@ -1,4 +1,6 @@
 #include "op_test.h"
+#include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
@@ -30,6 +32,16 @@ TEST(Copy, GradientMatchesDifferences) {
     OpTest(type).Random("x", {2, 3}, 1).GradientMatches();
   }
   OpTest("CopyOnDeviceLike").Random("x", {2, 3}, 1).Random("like", {1}, 2).GradientMatches({}, {0});
+}
+
+// So a step keeps no elements for the gradient of a copy, which becomes part of what is around it.
+TEST(Copy, GradientReadsNoElementsOfItsInput) {
+  const OperatorDef def = ParseOp("dx = CopyOnDeviceLike(dy, x)");
+  const OperatorCall op(def);
+  const std::vector<TensorInfo> inputs(2, {.dtype = DType::kFloat, .shape = {2, 3}});
+  EXPECT_TRUE(op.schema().ReadsShapeAlone(1));
+  EXPECT_FALSE(op.schema().ReadsShapeAlone(0));
+  EXPECT_EQ(FindParts(ShapeQuery(op, inputs))->parts.size(), 1u);
 }
 
 TEST(Copy, WorksInPlaceWhereItIsAnotherName) {
