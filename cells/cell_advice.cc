@@ -57,7 +57,6 @@ const std::map<std::string, const char*>& OtherNames() {
                                                            {"neg", "Negative"},
                                                            {"oneslike", "ConstantFill"},
                                                            {"permute", "Transpose"},
-                                                           {"power", "Pow"},
                                                            {"repeat", "Tile"},
                                                            {"square", "Sqr"},
                                                            {"subtract", "Sub"},

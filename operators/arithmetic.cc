@@ -1,8 +1,9 @@
-// Add, Sub, Mul, Div: c = a op b, with broadcasting, and the operators that their gradients consist of.
+// Add, Sub, Mul, Div, Power: c = a op b, with broadcasting, and the operators that their gradients consist of.
 //
 // With da, db, dc the gradients of a, b, c, and R the sum over the elements of c that one of the input has met:
 //   Add: da = R(dc), db = R(dc)              Mul: da = R(dc * b), db = R(dc * a)
 //   Sub: da = R(dc), db = R(-dc)             Div: da = R(dc / b), db = -R(dc * c) / b
+//   Power: da = R(dc * b * a^(b - 1)), db = R(dc * c * log(a))
 // What a gradient rule writes must be right for all shapes. Where nothing is repeated, R is a copy, which plans of
 // steps leave out (compiler/passes/drop_moves.cc).
 #include "stepnet/core/floating.h"
@@ -17,8 +18,9 @@ namespace {
 
 const std::vector<DType> kNumbers = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64};
 
-Operator ArithmeticOperator(const std::string& type, const std::string& doc) {
-  return BroadcastOperator(type, doc, kNumbers)
+Operator ArithmeticOperator(const std::string& type, const std::string& doc,
+                            const std::vector<DType>& dtypes = kNumbers) {
+  return BroadcastOperator(type, doc, dtypes)
       .InPlace({{0, 0}, {1, 0}})
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(op, problems);
@@ -92,6 +94,47 @@ const Registration div_gradient =
                                          {.dtype = dtype, .shape = query.In(0).shape}};
         })
         .Formula(DerivativeOf("Div"));
+
+const Registration power = ArithmeticOperator("Power", "c = a^b, element by element.", {DType::kFloat, DType::kDouble})
+                               .Formula([](Formula& f) { f.Out({Pow(f.In("a"), f.In("b"))}); })
+                               .Gradient([](GradientBuilder& g) {
+                                 ExpectInputsKept(g);
+                                 GradientOp both{.type = "PowerGradient", .inputs = {g.I(0), g.I(1), g.O(0), g.GO(0)}};
+                                 for (const int i : {0, 1}) {
+                                   both.outputs.push_back(MayBeRepeated(g, i) ? Unreduced(g, i) : g.GI(i));
+                                 }
+                                 const std::vector<std::string> unreduced = both.outputs;
+                                 g.Add(std::move(both));
+                                 for (const int i : {0, 1}) ReduceGradient(g, i, unreduced[i]);
+                               });
+
+// By hand, as what was repeated is summed by operators of the net.
+const Registration power_gradient =
+    Operator("PowerGradient")
+        .Doc(
+            "Gradient of Power before it is summed over what was repeated: da = dc * b * a^(b - 1), and 0 where b is "
+            "0; "
+            "db = dc * c * log(a), and 0 where a is 0 and b is not negative.")
+        .Input("a", "first input of Power")
+        .Input("b", "second input of Power")
+        .Input("c", "output of Power")
+        .Input("dc", "the shape of c")
+        .Output("da", "the shape of c")
+        .Output("db", "the shape of c")
+        .Args(BroadcastArguments())
+        .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
+        .Shapes([](const ShapeQuery& query) {
+          ExpectFloats(query);
+          ExpectAlike(query, 2, 3);
+          CheckRepeated(query, {}, /*a=*/2, /*b=*/0);
+          CheckRepeated(query, ReadBroadcastRule(query.op()), /*a=*/2, /*b=*/1);
+          return std::vector<TensorInfo>(2, {.dtype = query.In(0).dtype, .shape = query.In(2).shape});
+        })
+        .Formula([](Formula& f) {
+          const Expr a = f.In("a"), b = f.In("b"), dc = f.In("dc");
+          f.Out({Where(Equal(b, 0), 0, dc * (b * Pow(a, b - 1))),
+                 Where(And(Equal(a, 0), b >= 0), 0, dc * (f.In("c") * Log(a)))});
+        });
 
 // Whether the rows of all steps can be summed at once: b has none.
 std::optional<RowOperands> SummedRows(const ShapeQuery& query) {

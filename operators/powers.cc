@@ -47,7 +47,8 @@ Expr Power(const Expr& x, double exponent) {
 }
 
 const Registration pow = Activation("Pow", "y = x^exponent, element by element.")
-                             .RequiredArg("exponent", ArgumentType::kFloat, "the power that x is raised to")
+                             .RequiredArg("exponent", ArgumentType::kFloat,
+                                          "the power that x is raised to; Power takes exponents as an input")
                              .Formula([](Formula& f) { f.Out({Power(f.In("x"), f.Number("exponent"))}); });
 
 // No DerivativeOf: that of x * x * x rounds at each product, and that of 1 / x reads y; this form rounds three times

@@ -104,7 +104,9 @@ void ThrowNoDType(const ArrayRole& role, const std::string& elements) {
               StrCat(Text(role), " has elements ", elements,
                      ", which no tensor has; tensors have float16, bfloat16, float32, float64, bool, int8 to int64, "
                      "uint8 and uint16",
-                     elements.starts_with('>') ? ", in the byte order of this machine" : ""));
+                     elements.starts_with('>') ? ", in the byte order of this machine" : "",
+                     role.must_be ? "; it must be " + NumpyName(*role.must_be) : "",
+                     role.must_be == DType::kInt32 ? " or int64" : ""));
 }
 
 Shape ShapeOf(std::span<const std::int64_t> dims, const ArrayRole& role) {

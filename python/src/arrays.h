@@ -26,7 +26,8 @@ nanobind::list ListOf(const std::vector<std::string>& texts);
 struct ArrayRole {
   const char* kind;
   const std::string& name;
-  bool is_time_major = false;  // a sequence [T, B, …] of a cell, which could take [B, T, …]
+  bool is_time_major = false;         // a sequence [T, B, …] of a cell, which could take [B, T, …]
+  std::optional<DType> must_be = {};  // where that is known
 };
 std::string Text(const ArrayRole& role);  // the input "x"
 

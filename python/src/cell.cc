@@ -263,7 +263,9 @@ std::vector<Tensor> Cell::TakeArguments(const Given& given, const ArrayPlace& pl
   std::vector<LentArray> lent(arguments_.size());
   tensors.reserve(arguments_.size());
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    if (given[i].is_valid()) lent[i] = LentOf(given[i], {KindOf(arguments_[i]), arguments_[i].input.blob}, place);
+    const CellNetInput& input = arguments_[i].input;
+    const ArrayRole role{KindOf(arguments_[i]), input.blob, /*is_time_major=*/false, input.dtype};
+    if (given[i].is_valid()) lent[i] = LentOf(given[i], role, place);
     tensors.push_back(lent[i].tensor);
   }
   AddStarts(&tensors);

@@ -80,7 +80,7 @@ def test_dtypes_that_no_tensor_has_are_refused(lstm, array, kind):
     order = ", in the byte order of this machine" if kind == ">f4" else ""
     assert str(caught.value) == (
         f'type mismatch: the input "x" has elements {kind}, which no tensor has; tensors have float16, bfloat16, float32, '
-        f"float64, bool, int8 to int64, uint8 and uint16{order}"
+        f"float64, bool, int8 to int64, uint8 and uint16{order}; it must be float32"
     )
 
 

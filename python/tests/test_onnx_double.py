@@ -15,7 +15,7 @@ OF_X = (
     "Abs Alias Ceil Copy Cos Erf Exp Floor Gelu Log Mish Negative Reciprocal Relu Round Rsqrt Sigmoid Silu Sin Softplus "
     "Softsign Sqr Sqrt StopGradient Swish Tanh Elu HardSigmoid LeakyRelu Selu Flatten FlattenToVec Clip"
 ).split()
-OF_X_AND_Z = "Add Sub Mul Div EQ NE GE GT LE LT Max Min Sum CrossEntropy SigmoidCrossEntropyWithLogits L1Distance SquaredL2Distance ResizeLike".split()
+OF_X_AND_Z = "Add Sub Mul Div Power EQ NE GE GT LE LT Max Min Sum CrossEntropy SigmoidCrossEntropyWithLogits L1Distance SquaredL2Distance ResizeLike".split()
 OF_LABELS = "Accuracy Gather LabelCrossEntropy SoftmaxWithLoss".split()
 NUMBERS = ("AveragedLoss", "SumElements", "SumSqrElements")
 

@@ -146,6 +146,8 @@ OPERATORS = [
     ("Clip", [X], {1: numpy.float32(-1), 2: numpy.float32(0.5)}, {}),
     ("Clip", [X], {2: numpy.float32(0.5)}, {}),
     ("Pow", [X], {1: numpy.float32(2)}, {}),
+    ("Pow", [draw(2, 3, 4, low=0.1), draw(3, 1)], {}, {}),
+    ("Pow", [X], {1: ints(0, 1, 2, 3)}, {}),
     ("Cast", [X], {}, {"to": TensorProto.INT32}),
     ("Cast", [draw(4, dtype="int64")], {}, {"to": TensorProto.FLOAT}),
     ("Softmax", [X], {}, {"axis": 1}),

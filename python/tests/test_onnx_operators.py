@@ -80,6 +80,8 @@ CASES = [
     ("Clip", [X], {}, 1),
     ("Scale", [X], {"scale": -1.5}, 1),
     ("Pow", [X], {"exponent": 3.0}, 1),
+    ("Power", [draw(2, 3, 4, low=0.1), draw(3, 1)], {}, 1),
+    ("Power", [draw(2, 3, 4, low=0.1), draw(3)], {"broadcast": 1, "axis": 1}, 1),
     ("Mod", [draw(9, dtype="int64")], {"divisor": 3}, 1),
     ("Mod", [draw(9, dtype="int32")], {"divisor": 3, "sign_follow_divisor": 1}, 1),
     ("Mod", [X], {"divisor": 2, "sign_follow_divisor": 1}, 1),

@@ -296,5 +296,32 @@ TEST(DivGradient, RefusesBadInput) {
       "…shape mismatch: DivGradient needs b to have the sizes of c from dimension 1 on; c is [2, 3] and b is [2]\n");
 }
 
+TEST(Power, RaisesEachElementToItsOwn) {
+  OpTest("Power").Input("a", {4}, {-2, 0, 9, 4}).Input("b", {4}, {3, 0, 0.5, -1}).Gives({4}, {-8, 1, 3, 0.25});
+  OpTest("Power").Input("a", {2, 1}, {2, 3}).Input("b", {1, 2}, {1, 2}).Gives({2, 2}, {2, 4, 3, 9});
+}
+
+TEST(Power, GradientMatchesDifferences) {
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{2, 3}, {2, 3}}, {{2, 3}, {}}, {{2, 3}, {3}}, {{2, 1, 3}, {4, 1}}, {{3}, {2, 3}}};
+  for (const auto& [a, b] : shapes) {
+    OpTest("Power").RandomIn("a", a, 1, 0.2, 3).RandomIn("b", b, 2, -2, 2).GradientMatches();
+  }
+  const OpTest by_rows = OpTest("Power").Arg("broadcast", 1).Arg("axis", 0);
+  OpTest(by_rows).RandomIn("a", {3, 2}, 1, 0.2, 3).RandomIn("b", {3}, 2, -2, 2).GradientMatches();
+}
+
+TEST(Power, GradientIs0WhereItsFactorsHaveNone) {
+  const auto gives = [](int output, double a, double b, double gradient) {
+    OpTest test("PowerGradient", 2);
+    test.Input("a", {1}, {a}).Input("b", {1}, {b}).Input("c", {1}, {std::pow(a, b)}).Input("dc", {1}, {2});
+    test.Gives({1}, {gradient}, output);
+  };
+  gives(0, /*a=*/0, /*b=*/0, 0);
+  gives(1, /*a=*/0, /*b=*/0, 0);
+  gives(1, /*a=*/0, /*b=*/2, 0);
+  gives(0, /*a=*/-3, /*b=*/2, -12);
+}
+
 }  // namespace
 }  // namespace stepnet

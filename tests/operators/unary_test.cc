@@ -188,8 +188,9 @@ TEST(Elu, RefusesNegativeAlpha) {
 }
 
 TEST(Pow, NeedsItsExponent) {
-  ExpectError([] { OpTest("Pow").Input("x", {1}, {1}).Run(); },
-              "…Pow needs the argument \"exponent\": the power that x is raised to\n");
+  ExpectError(
+      [] { OpTest("Pow").Input("x", {1}, {1}).Run(); },
+      "…Pow needs the argument \"exponent\": the power that x is raised to; Power takes exponents as an input\n");
 }
 
 }  // namespace

@@ -148,10 +148,13 @@ def clip(n: Node) -> Sequence[str]:
 
 @node("Pow")
 def power(n: Node) -> Sequence[str]:
-    exponent = n.needed(1, "the exponent")
-    if exponent.size != 1:
-        raise Unsupported(f"the exponent is {list(exponent.shape)}; one number is read")
-    return [n.emit("Pow", n.blob(0), exponent=float(exponent.item()))]
+    exponent = n.constant(1)
+    if exponent is not None and exponent.size == 1:
+        return [n.emit("Pow", n.blob(0), exponent=float(exponent.item()))]
+    exponents = n.blob(1)
+    if n.dtype(1) != n.dtype(0):
+        exponents = n.emit("Cast", exponents, to={"float64": "double", "float32": "float"}.get(n.dtype(0), n.dtype(0)))
+    return [n.emit("Power", n.blob(0), exponents)]
 
 
 @node("Swish")

@@ -206,6 +206,7 @@ BINARY = {
     "LT": "Less",
     "Mul": "Mul",
     "Or": "Or",
+    "Power": "Pow",
     "Sub": "Sub",
     "Xor": "Xor",
 }
