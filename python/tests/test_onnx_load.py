@@ -1,6 +1,7 @@
 """Models of ONNX that are loaded run as in onnxruntime: Scan, operators, and what was exported."""
 
 import json
+import re
 
 import numpy
 import onnx
@@ -360,8 +361,19 @@ def test_a_state_that_is_also_an_output_is_there_once(random, tmp_path):
     model, inputs = scan([half, *nodes], state, x, {"y": named(floats(2, 3), "y")}, random)
     (loop,) = json.loads(loaded(model, tmp_path).explain(inputs, format="json"))
     (instruction,) = (each for stage in loop["stages"] for each in stage["instructions"])
-    assert instruction["formulas"] == ['y = "h_last state at t" * 0.5 + "x at t"']
+    assert instruction["formulas"] == ['h_out = "h_last state at t" * 0.5 + "x at t"']
     expect_as_runtime(model, inputs, tmp_path)
+
+
+def test_the_loop_back_reads_no_copies_of_states(random, tmp_path):
+    """That of a state without its first dimension is made again; that of an item, which products read, is kept."""
+    nodes = [helper.make_node("Mul", ["h_in", "x_t"], ["h_out"])]
+    state, x = {"h": random.standard_normal((2, 3)).astype("float32")}, {"x": draw(5, 2, 3)}
+    model, _ = scan(nodes, state, x, {}, random)
+    text = loaded(model, tmp_path)._text
+    made = dict(re.findall(r'input: "([^"]* at t)" output: "([^"]*)" type: "Squeeze"', text))
+    assert len(made) == 2
+    assert re.findall(r'recompute_blobs_on_backward" strings: "([^"]*)" }', text) == [made["h_last state at t"]]
 
 
 def test_transposed_matrices_are_those_of_a_product(tmp_path):

@@ -21,6 +21,9 @@ class Loop:
         self.states: dict[str, int] = {}
         self.next_rows: dict[str, str] = {}
         """States by the blob that becomes their next row."""
+        self.states_by_item: dict[str, str] = {}
+        """Those of them that lack the first dimension of the row."""
+        self.items: set[str] = set()
         self.aliases: list[tuple[str, str, int]] = []
         self.step_outputs: list[tuple[str, str]] = []
 
@@ -28,6 +31,12 @@ class Loop:
         """What the step sees of a sequence: ``[1, …]`` of ``[T, …]``."""
         self.captured(blob)
         return self.link(blob, 0)
+
+    def item(self, blob: str) -> str:
+        """The item of a sequence: ``[…]`` of ``[T, …]``."""
+        item = self.step.squeezed(self.sequence(blob), [0])
+        self.items.add(item)
+        return item
 
     def link(self, external: str, offset: int) -> str:
         internal = self.outer.names.unique(f"{external} at t")
@@ -51,11 +60,17 @@ class Loop:
         self.states[name] = self.inputs.setdefault(initial, len(self.inputs))
         return name
 
-    def next_row(self, state: str, blob: str) -> str:
-        """Makes a blob the state's next row, which it gives: that of the step itself, or a copy of any other."""
+    def next_row(self, state: str, blob: str, is_item: bool = False) -> str:
+        """Makes a blob the state's next row, which it gives: that of the step itself, or a copy of any other.
+
+        Args:
+            is_item: it is the row without its first dimension.
+        """
         if blob not in self.step.given or blob in self.next_rows:
             blob = self.step.emit("Copy", blob)
         self.next_rows[blob] = state
+        if is_item:
+            self.states_by_item[blob] = state
         self.links.append((blob, state, 1))
         return blob
 
@@ -81,9 +96,17 @@ class Loop:
         self.step_outputs.append((blob, output))
         return output
 
+    def every_item(self, blob: str) -> str:
+        """An item ``[…]`` of all steps, ``[T, …]``."""
+        if blob in self.states_by_item:
+            return self.every_row(self.states_by_item[blob])
+        return self.output(self.step.expanded(blob, [0]))
+
     def add(self) -> None:
         """Adds the operator to the net outside."""
         outputs = [*(alias[1] for alias in self.aliases), *(pair[1] for pair in self.step_outputs)]
+        # Copies of states and of what they are made of take more time than making them again; products read items.
+        kept = {*self.items, *self.next_rows, *(pair[0] for pair in self.step_outputs)}
         record = self.outer.names.unique(f"{self.outer.hint} record")
         self.step.outputs = list(self.next_rows)
         read = self.step.blobs_read()
@@ -106,6 +129,7 @@ class Loop:
             alias_offset=from_row,
             step_output_src=[pair[0] for pair in self.step_outputs],
             step_output_dst=[pair[1] for pair in self.step_outputs],
+            recompute_blobs_on_backward=[view for view in self.step.views_read() if view not in kept],
             timestep=self.outer.names.unique("timestep"),
         )
 

@@ -51,6 +51,8 @@ class NetText:
         self._ops: list[Op] = []
         self._called: dict[str, str] = {}
         self._views: dict[tuple[str, str, tuple[int, ...]], str] = {}
+        self._made: list[str] = []
+        """What operators give that are there for it."""
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **arguments: Argument) -> None:
         self.read.update(inputs)
@@ -86,8 +88,9 @@ class NetText:
             return blob
         key = op_type, blob, tuple(dims)
         if key not in self._views:
-            self._views[key] = self.emit(op_type, blob, dims=dims)
-            self._views[inverse, self._views[key], tuple(dims)] = blob
+            made = self._views[key] = self.emit(op_type, blob, dims=dims)
+            self._views[inverse, made, tuple(dims)] = blob
+            self._made.append(made)
         return self._views[key]
 
     def call(self, blob: str, name: str) -> bool:
@@ -101,9 +104,14 @@ class NetText:
         """Those that operators read, or that are seen from outside."""
         return self._needed()[1]
 
+    def views_read(self) -> list[str]:
+        """What ``squeezed`` and ``expanded`` have added that is read."""
+        read = self.blobs_read()
+        return [view for view in self._made if view in read]
+
     def _needed(self) -> tuple[list[Op], set[str]]:
         """The operators without views that nobody reads, and the blobs that are read."""
-        ops, read, views = [], {*self.outputs, *self.shown}, {*self._views.values()}
+        ops, read, views = [], {*self.outputs, *self.shown}, {*self._made}
         for op in reversed(self._ops):
             _, inputs, outputs, _ = op
             if views.isdisjoint(outputs) or not read.isdisjoint(outputs):

@@ -41,7 +41,7 @@ def scan(n: Node) -> Sequence[str]:
         inner.bind(body.input[i].name, loop.step.squeezed(row, ones))
         set_type(inner, body.input[i], n.tensors[i], n.dtype(i), n.shape(i))
     for k, (sequence, info) in enumerate(zip(sequences, body.input[num_states:])):
-        inner.bind(info.name, loop.step.squeezed(loop.sequence(sequence), [0]))
+        inner.bind(info.name, loop.item(sequence))
         sizes = n.shape(num_states + k)
         del sizes[of_scanned(n, "scan_input_axes", k)]
         set_type(inner, info, f"{n.tensors[num_states + k]} at a step", n.dtype(num_states + k), sizes)
@@ -49,7 +49,10 @@ def scan(n: Node) -> Sequence[str]:
     for i, info in enumerate(body.output[:num_states]):
         check_next(inner, info.name, n.dtype(i), n.shape(i))
     for (state, ones), info in zip(states, body.output):
-        loop.next_row(state, loop.step.expanded(inner.blob(info.name), ones))
+        blob = inner.blob(info.name)
+        # A row may be written without its first dimension, where its shape is known before the loop runs.
+        is_row = ones == [0] and n.scope.outer is None
+        loop.next_row(state, blob if is_row else loop.step.expanded(blob, ones), is_item=is_row)
     last = [loop.last_row(state) for state, _ in states]
     every = rows_of_outputs(n, loop, inner, [info.name for info in body.output[num_states:]])
     for blob in inner.captured:
@@ -84,7 +87,7 @@ def rows_of_outputs(n: Node, loop: Loop, body: Scope, names: Sequence[str]) -> l
     for name in names:
         shape, dtype = body.shape(name), body.dtype(name)
         if name not in late:
-            rows.append((loop.output(loop.step.expanded(body.blob(name), [0])), []))
+            rows.append((loop.every_item(body.blob(name)), []))
             continue
         if shape is None or None in shape or dtype is None:
             raise located(

@@ -37,7 +37,7 @@ def scan_of_batch(n: Node) -> Sequence[str]:
         inner.bind(info.name, state.before)
         set_type(inner, info, n.tensors[state.i], n.dtype(state.i), n.shape(state.i)[1:])
     for i, sequence, info in zip(of_sequences, sequences, body.input[num_states:]):
-        inner.bind(info.name, loop.step.squeezed(loop.sequence(sequence), [0]))
+        inner.bind(info.name, loop.item(sequence))
         set_type(inner, info, f"{n.tensors[i]} at a step", n.dtype(i), n.shape(i)[2:])
     read_nodes(inner)
     for state, info in zip(states, body.output):
