@@ -194,7 +194,7 @@ def test_cells_warn_of_totals_and_of_what_does_nothing():
         with pytest.warns(stepnet.CellWarning) as warned:
             function(text)
         assert [str(each.message).partition("\n")[0] for each in warned] == [
-            "<text>:2:12: Max of one input is that input; TopK(x, k=1) gives the greatest along the last dimension",
+            "<text>:2:12: Max of one input is that input; ReduceMax(x, axes=[-1]) gives the greatest along the last dimension",
             "<text>:2:27: SumSqrElements gives one number for all of the batch; one for each item is "
             "ReduceSum(Sqr(x), axes=[-1])",
         ]
