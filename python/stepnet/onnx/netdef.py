@@ -70,7 +70,7 @@ class NetText:
 
     def number(self, value: float, dtype: str, *like: str) -> str:
         """A scalar of one of ``CODES``, which is repeated over anything, or a tensor of it in the shape of a blob."""
-        shape = {} if like else {"shape": []}
+        shape: dict[str, list[int]] = {} if like else {"shape": []}
         number = float(value) if dtype.startswith("float") else int(value)
         return self.emit("ConstantFill", *like, value=number, dtype=CODES[dtype], **shape)
 
