@@ -68,7 +68,7 @@ def without_elements(given: Any) -> str:
     if getattr(given, "is_quantized", False):
         return f"; it is {kind_of(given)}, quantized; it must have the numbers themselves: call dequantize()"
     if getattr(given, "is_meta", False):
-        return f"; it is {kind_of(given)} on meta, where there are no elements; it must have some"
+        return f"; it is {kind_of(given)} on meta, where there are no elements; it must have some: of a module, by to_empty and load_state_dict"
     return ""
 
 

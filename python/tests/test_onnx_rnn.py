@@ -100,3 +100,9 @@ def test_rnn_of_constant_parameters_is_the_operator_of_its_name(tmp_path):
     parameters = inputs.pop("parameters")
     stepnet.onnx.export(net, tmp_path / "rnn.onnx", {"parameters": parameters}, inputs=inputs)
     assert loops_of(tmp_path / "rnn.onnx") == ["LSTM", "LSTM"]
+
+
+def test_rnn_of_parameters_that_are_given_is_a_scan(tmp_path):
+    text, inputs = rnn("lstm")
+    stepnet.onnx.export(stepnet.load(text), tmp_path / "rnn.onnx", inputs=inputs)
+    assert loops_of(tmp_path / "rnn.onnx") == ["Scan"]

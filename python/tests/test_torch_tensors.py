@@ -219,7 +219,7 @@ def test_dtypes_of_pytorch_are_known(cells, lstm):
 
 
 WITHOUT_ELEMENTS = {
-    "on meta": (lambda t: t.to("meta"), r"a Tensor float32 \[{sizes}\] on meta, where there are no elements; it must have some$"),
+    "on meta": (lambda t: t.to("meta"), r"a Tensor float32 \[{sizes}\] on meta, where there are no elements; it must have some: of a module, by to_empty and load_state_dict$"),
     "sparse": (lambda t: t.to_sparse(), r"a Tensor float32 \[{sizes}\], torch.sparse_coo; it must be dense: call to_dense"),
     "for oneDNN": (lambda t: t.to_mkldnn(), r"a Tensor float32 \[{sizes}\], torch._mkldnn; it must be dense: call to_dense"),
     "quantized": (
@@ -320,7 +320,7 @@ def test_modules_say_what_to_do_with_tensors_that_have_no_elements(module):
     ):
         with pytest.raises((stepnet.TypeMismatchError, stepnet.InvalidArgumentError), match=message):
             module(change(torch.zeros(3, 2, 5)))
-    with pytest.raises(stepnet.TypeMismatchError, match=r'the parameter "w" .* on meta, where there are no elements; it must have some$'):
+    with pytest.raises(stepnet.TypeMismatchError, match=r'the parameter "w" .* on meta, where there are no elements; it must have some: of a module, by to_empty and load_state_dict$'):
         module.to("meta")(torch.zeros(3, 2, 5, device="meta"))
 
 
