@@ -24,6 +24,7 @@ class Loop:
         self.states_by_item: dict[str, str] = {}
         """Those of them that lack the first dimension of the row."""
         self.items: set[str] = set()
+        """The blobs that ``item`` has made."""
         self.aliases: list[tuple[str, str, int]] = []
         self.step_outputs: list[tuple[str, str]] = []
 
@@ -105,7 +106,8 @@ class Loop:
     def add(self) -> None:
         """Adds the operator to the net outside."""
         outputs = [*(alias[1] for alias in self.aliases), *(pair[1] for pair in self.step_outputs)]
-        # Copies of states and of what they are made of take more time than making them again; products read items.
+        # Views are made again where gradients read them, which takes less than a copy in each step. Items are kept: products
+        # read them, for which they have to be in memory.
         kept = {*self.items, *self.next_rows, *(pair[0] for pair in self.step_outputs)}
         record = self.outer.names.unique(f"{self.outer.hint} record")
         self.step.outputs = list(self.next_rows)

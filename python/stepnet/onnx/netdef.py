@@ -52,7 +52,7 @@ class NetText:
         self._called: dict[str, str] = {}
         self._views: dict[tuple[str, str, tuple[int, ...]], str] = {}
         self._made: list[str] = []
-        """What operators give that are there for it."""
+        """What ``squeezed`` and ``expanded`` have added operators for."""
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **arguments: Argument) -> None:
         self.read.update(inputs)
