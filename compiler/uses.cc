@@ -34,6 +34,9 @@ Uses::Uses(const StepGraph& graph)
     ++num_values_[value.home];
     if (value.added) is_added_to_[value.home] = true;
   }
+  size_t num_operands = 0;
+  for (const StepNode& node : graph.nodes) num_operands += node.inputs.size() + node.outputs.size();
+  outside_.reserve(num_operands);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const StepNode& node = graph.nodes[n];
     const auto note = [&](int value, bool is_moved) {

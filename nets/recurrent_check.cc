@@ -88,14 +88,14 @@ class RecurrentChecker {
   // What the step net reads under this name is the number of the step, whatever else would have it.
   void CheckTimestep() {
     const std::string& name = spec_.timestep;
-    const std::string fix = StrCat("; the argument timestep can name it otherwise, as \"", name, "_number\"");
+    const auto fix = [&] { return StrCat("; the argument timestep can name it otherwise, as \"", name, "_number\""); };
     for (const Link& link : spec_.links) {
       if (link.internal != name) continue;
-      Report(StrCat("\"", name, "\" is the number of the step, and linked to \"", link.external, "\"", fix));
+      Report(StrCat("\"", name, "\" is the number of the step, and linked to \"", link.external, "\"", fix()));
     }
     const std::vector<std::string> read = BlobsReadFirst(*spec_.step_net);
     if (IsInput(name) && std::ranges::count(read, name) > 0) {
-      Report(StrCat("\"", name, "\" is the number of the step, and an input that the step net reads", fix));
+      Report(StrCat("\"", name, "\" is the number of the step, and an input that the step net reads", fix()));
     }
   }
 

@@ -48,6 +48,7 @@ std::vector<Link> ParseLinks(const OperatorCall& op, const std::string& prefix, 
     return {};
   }
   std::vector<Link> links;
+  links.reserve(internal.size());
   for (size_t i = 0; i < internal.size(); ++i) {
     const std::int64_t window = windows.empty() ? 1 : windows[i];
     links.push_back({.internal = internal[i], .external = external[i], .offset = offsets[i], .window = window});

@@ -16,6 +16,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<Pass> passes;  // by place
+  bool is_checked = true;    // since the last one was registered
 };
 
 Registry& TheRegistry() {
@@ -23,10 +24,13 @@ Registry& TheRegistry() {
   return registry;
 }
 
-// Which of them would run first, or which one is meant, nobody knows.
-void CheckRegistered(const std::vector<Pass>& passes) {
+// Throws where two have one name or one place: which of them would run first, or which one is meant, nobody knows.
+void CheckRegistered() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  if (registry.is_checked) return;
+  const std::vector<Pass>& passes = registry.passes;
   std::vector<std::string_view> names;
-  names.reserve(passes.size());
   for (const Pass& pass : passes) names.emplace_back(pass.name);
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
@@ -37,14 +41,15 @@ void CheckRegistered(const std::vector<Pass>& passes) {
     throw Error(ErrorCode::kInternal, StrCat("the passes ", passes[i - 1].name, " and ", passes[i].name,
                                              " are both registered for place ", passes[i].place));
   }
+  registry.is_checked = true;
 }
 
 // Those that run, in their order.
 std::vector<Pass> PassesOf(const RunOptions& options) {
   CheckDisabledPasses(options.disabled_passes);
+  CheckRegistered();
   const int opt_level = std::min(options.opt_level, TestedOptLevel());
   std::vector<Pass> passes = Passes();
-  CheckRegistered(passes);
   std::erase_if(passes, [&](const Pass& pass) {
     return opt_level < pass.opt_level || options.disabled_passes.contains(pass.name);
   });
@@ -75,6 +80,7 @@ PassRegistration::PassRegistration(const Pass& pass) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   registry.passes.insert(std::ranges::upper_bound(registry.passes, pass.place, {}, &Pass::place), pass);
+  registry.is_checked = false;
 }
 
 bool VerifiesAll() {
