@@ -43,15 +43,17 @@ HWY_INLINE void Update(const OpRun& run, const AdamFactors& f) {
   const T* gradients = run.In(3).As<T>();
   T *next_parameters = run.Out(0).As<T>(), *next_moments1 = run.Out(1).As<T>(), *next_moments2 = run.Out(2).As<T>();
   const hn::ScalableTag<T> d;
+  const auto beta1 = hn::Set(d, static_cast<T>(f.beta1)), rest1 = hn::Set(d, static_cast<T>(1 - f.beta1));
+  const auto beta2 = hn::Set(d, static_cast<T>(f.beta2)), rest2 = hn::Set(d, static_cast<T>(1 - f.beta2));
+  const auto keep = hn::Set(d, static_cast<T>(f.keep)), rate = hn::Set(d, static_cast<T>(f.rate));
+  const auto epsilon = hn::Set(d, static_cast<T>(f.epsilon));
   ForEachVector(d, run.Out(0).size(), [&](auto access, std::int64_t i) HWY_ATTR {
     const auto gradient = access.Load(d, gradients + i);
-    const auto m = MulAddOf(d, hn::Set(d, static_cast<T>(f.beta1)), access.Load(d, moments1 + i),
-                            hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta1)), gradient));
-    const auto v = MulAddOf(d, hn::Set(d, static_cast<T>(f.beta2)), access.Load(d, moments2 + i),
-                            hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta2)), hn::Mul(gradient, gradient)));
-    const auto direction = hn::Div(m, hn::Add(hn::Sqrt(v), hn::Set(d, static_cast<T>(f.epsilon))));
-    const auto kept = hn::Mul(hn::Set(d, static_cast<T>(f.keep)), access.Load(d, parameters + i));
-    access.Store(d, MulAddOf(d, hn::Set(d, static_cast<T>(f.rate)), direction, kept), next_parameters + i);
+    const auto m = MulAddOf(d, beta1, access.Load(d, moments1 + i), hn::Mul(rest1, gradient));
+    const auto v = MulAddOf(d, beta2, access.Load(d, moments2 + i), hn::Mul(rest2, hn::Mul(gradient, gradient)));
+    const auto direction = hn::Div(m, hn::Add(hn::Sqrt(v), epsilon));
+    const auto kept = hn::Mul(keep, access.Load(d, parameters + i));
+    access.Store(d, MulAddOf(d, rate, direction, kept), next_parameters + i);
     access.Store(d, m, next_moments1 + i);
     access.Store(d, v, next_moments2 + i);
   });
