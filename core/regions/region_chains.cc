@@ -31,18 +31,19 @@ void Chain(void* out, const void* a, const void* b, const void* c, const void* l
   const F f;
   constexpr int kArrays = 2 + (kBefore != ChainStep::kNone) + (kAfter != ChainStep::kNone) +
                           (kLast != ChainStep::kNone || kAfter == ChainStep::kMulAdd);
-  ForVectors<T, kIsShort<F>>(n, kArrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
-    auto value = access.Load(d, x + i);
-    if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
-    value = f(d, value);
-    if constexpr (kAfter == ChainStep::kMulAdd) {
-      value = MulAddOf(d, value, access.Load(d, z + i), access.Load(d, u + i));
-    } else if constexpr (kAfter != ChainStep::kNone) {
-      value = StepOf<kAfter>(value, access.Load(d, z + i));
-    }
-    if constexpr (kLast != ChainStep::kNone) value = StepOf<kLast>(value, access.Load(d, u + i));
-    access.Store(d, value, to + i);
-  });
+  ForVectors<T, kIsShort<F>>(
+      n, AsksAhead<T>(kArrays * n), [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+        auto value = access.Load(d, x + i);
+        if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
+        value = f(d, value);
+        if constexpr (kAfter == ChainStep::kMulAdd) {
+          value = MulAddOf(d, value, access.Load(d, z + i), access.Load(d, u + i));
+        } else if constexpr (kAfter != ChainStep::kNone) {
+          value = StepOf<kAfter>(value, access.Load(d, z + i));
+        }
+        if constexpr (kLast != ChainStep::kNone) value = StepOf<kLast>(value, access.Load(d, u + i));
+        access.Store(d, value, to + i);
+      });
 }
 
 template <ChainStep kBefore, ChainStep kAfter, typename T>
@@ -132,11 +133,12 @@ void Pair(void* out, const void* a, const void* b, const void* c, const void* la
   const T* z = static_cast<const T*>(c);
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, 5 * n, [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto left = StepOf<kLeft>(access.Load(d, x + i), access.Load(d, y + i));
-    const auto right = StepOf<kRight>(access.Load(d, z + i), access.Load(d, u + i));
-    access.Store(d, StepOf<kOp>(left, right), to + i);
-  });
+  ForVectors<T, true>(
+      n, AsksAhead<T>(5 * n), [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+        const auto left = StepOf<kLeft>(access.Load(d, x + i), access.Load(d, y + i));
+        const auto right = StepOf<kRight>(access.Load(d, z + i), access.Load(d, u + i));
+        access.Store(d, StepOf<kOp>(left, right), to + i);
+      });
 }
 
 // Calls choose(step) with a step that pairs consist of, as a type.
@@ -174,9 +176,10 @@ void NegMulAdd(void* out, const void* a, const void* b, const void* c, const voi
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, 4 * n, [&](auto access, std::int64_t i) HWY_ATTR {
-    access.Store(d, NegMulAddOf(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
-  });
+  ForVectors<T, true>(
+      n, AsksAhead<T>(4 * n), [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+        access.Store(d, NegMulAddOf(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
+      });
 }
 
 RegionKernel NegMulAddKernelForTarget(DType dtype) {
@@ -203,10 +206,11 @@ void Select(void* out, const void* a, const void* b, const void* c, const void* 
   const T* then = static_cast<const T*>(c);
   const T* otherwise = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, 5 * n, [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto condition = Compare<kOp>(access.Load(d, x + i), access.Load(d, y + i));
-    access.Store(d, hn::IfThenElse(condition, access.Load(d, then + i), access.Load(d, otherwise + i)), to + i);
-  });
+  ForVectors<T, true>(
+      n, AsksAhead<T>(5 * n), [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+        const auto condition = Compare<kOp>(access.Load(d, x + i), access.Load(d, y + i));
+        access.Store(d, hn::IfThenElse(condition, access.Load(d, then + i), access.Load(d, otherwise + i)), to + i);
+      });
 }
 
 template <typename T>

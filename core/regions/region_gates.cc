@@ -25,7 +25,7 @@ void Slope(void* out, const void* a, const void* b, const void* c, const void* l
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
   constexpr int kArrays = kTop == Top::kAny || kLeft == Left::kDifference || kAdds ? 5 : 4;
-  ForVectors<T, true>(n, kArrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, AsksAhead<T>(kArrays * n), [&](auto access, std::int64_t i) HWY_ATTR {
     const auto one = hn::Set(d, T{1});
     const auto value = access.Load(d, z + i);
     auto top = one;
@@ -87,7 +87,7 @@ void Gradients(char* const* arrays, const int* numbers, std::int64_t n) {
   const T* const a = operand(1);
   const T* const b = operand(2);
   [[maybe_unused]] const T* const c = operand(3);
-  ForVectors<T, false>(n, 0, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, false>(n, false, [&](auto access, std::int64_t i) HWY_ATTR {
     const auto one = hn::Set(d, T{1});
     const auto gradient = access.Load(d, u + i);
     auto of_sigmoid = access.Load(d, a + i);
@@ -148,7 +148,7 @@ void Blend(void* out, const void* a, const void* b, const void* c, const void* /
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
-  ForVectors<T, std::is_same_v<F, Itself>>(n, 4 * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, std::is_same_v<F, Itself>>(n, AsksAhead<T>(4 * n), [&](auto access, std::int64_t i) HWY_ATTR {
     const auto share = ShareFn()(d, access.Load(d, y + i));
     const auto rest = hn::Mul(hn::Sub(hn::Set(d, T{1}), share), F()(d, access.Load(d, z + i)));
     access.Store(d, MulAddOf(d, access.Load(d, x + i), share, rest), to + i);
@@ -175,7 +175,7 @@ void Gate(void* out, const void* a, const void* b, const void* /*c*/, const void
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   T* to = static_cast<T*>(out);
-  ForVectors<T, false>(n, 3 * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, false>(n, AsksAhead<T>(3 * n), [&](auto access, std::int64_t i) HWY_ATTR {
     access.Store(d, hn::Mul(SigmoidFn()(d, access.Load(d, x + i)), TanhFn()(d, access.Load(d, y + i))), to + i);
   });
 }

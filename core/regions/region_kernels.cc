@@ -55,7 +55,7 @@ void Vectors(void* out, const void* a, const void* b, const void* c, const void*
   T* to = static_cast<T*>(out);
   const Fn fn;
   const std::int64_t arrays = kOperands + (kOperands > 1 && a == b ? 0 : 1);  // one that is read twice is one
-  ForVectors<T, kIsShort<Fn>>(n, arrays * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, kIsShort<Fn>>(n, AsksAhead<T>(arrays * n), [&](auto access, std::int64_t i) HWY_ATTR {
     if constexpr (kOperands == 1) {
       access.Store(d, fn(d, access.Load(d, x + i)), to + i);
     } else if constexpr (kOperands == 2) {
@@ -232,7 +232,7 @@ void Conversion(void* out, const void* a, const void* /*b*/, const void* /*c*/, 
   const From* x = static_cast<const From*>(a);
   To* y = static_cast<To*>(out);
   const Fn fn;
-  ForVectors<float, true>(n, 2 * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<float, true>(n, AsksAhead<float>(2 * n), [&](auto access, std::int64_t i) HWY_ATTR {
     access.Store(to, fn(d, access.Load(from, x + i)), y + i);
   });
 }
@@ -286,7 +286,7 @@ void Copy(void* out, const void* a, const void* /*b*/, const void* /*c*/, const 
     return;
   }
   const hn::ScalableTag<T> d;
-  ForVectors<T, true>(n, 2 * n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, AsksAhead<T>(2 * n), [&](auto access, std::int64_t i) HWY_ATTR {
     access.Store(d, access.Load(d, static_cast<const T*>(a) + i), static_cast<T*>(out) + i);
   });
 }
@@ -295,7 +295,7 @@ template <typename T>
 void Fill(void* out, const void* a, const void* /*b*/, const void* /*c*/, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const auto value = hn::Set(d, *static_cast<const T*>(a));
-  ForVectors<T, true>(n, n,
+  ForVectors<T, true>(n, AsksAhead<T>(n),
                       [&](auto access, std::int64_t i) HWY_ATTR { access.Store(d, value, static_cast<T*>(out) + i); });
 }
 
@@ -388,6 +388,12 @@ void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsign
     }
   }
 }
+
+#if defined(__x86_64__) || defined(__i386__)
+const bool gains_by_asking = __builtin_cpu_is("amd") == 0;
+#else
+const bool gains_by_asking = true;
+#endif
 
 RegionKernel CopyKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(CopyKernelForTarget)(DTypeBytes(dtype)); }
 RegionKernel FillKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(FillKernelForTarget)(DTypeBytes(dtype)); }

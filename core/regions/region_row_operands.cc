@@ -23,14 +23,15 @@ HWY_INLINE std::int64_t StepOf(const RepeatedOperands& kinds, int k, std::int64_
   return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
 }
 
-// How many elements are read and written; as many as fill the cache where it does not hold the result.
-HWY_INLINE std::int64_t ElementsOf(int num_operands, const RepeatedOperands& kinds, std::int64_t rows, std::int64_t n) {
-  if (kinds.is_far) return kCpuTarget.regions.filled_cache_bytes;
+// AsksAhead for all rows; also where no row of the result is in the first cache, however few there are.
+template <typename T>
+HWY_INLINE bool RowsAskAhead(int num_operands, const RepeatedOperands& kinds, std::int64_t rows, std::int64_t n) {
+  if (kinds.is_far) return gains_by_asking;
   std::int64_t arrays = rows;  // of n elements
   for (int k = 0; k < num_operands; ++k) {
     if ((kinds.of_rows >> k & 1) == 0) arrays += (kinds.of_columns >> k & 1) != 0 ? 1 : rows;
   }
-  return arrays * n;
+  return AsksAhead<T>(arrays * n);
 }
 
 // The operands of one row. A value of the row is a vector of equal elements, which is read again for each vector.
@@ -101,13 +102,13 @@ HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOper
                         std::int64_t n, std::index_sequence<kOperand...>) {
   const hn::ScalableTag<T> d;
   const std::int64_t steps[] = {StepOf(kinds, kOperand, n)...};
-  const std::int64_t elements = ElementsOf(sizeof...(kOperand), kinds, rows, n);
+  const bool asks_ahead = RowsAskAhead<T>(sizeof...(kOperand), kinds, rows, n);
   T* to = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
     const std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...> operands(
         {arrays[kOperand], row, steps[kOperand]}...);
     ForVectors<T, Fn::kIsShort>(
-        n, elements, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+        n, asks_ahead, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
           access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);
         });
   }
@@ -119,11 +120,11 @@ HWY_INLINE void OfAny(void* out, const void* const* arrays, const RepeatedOperan
   const hn::ScalableTag<T> d;
   T* to = static_cast<T*>(out);
   OperandsOfRow<T, sizeof...(kOperand)> operands(arrays, kinds, n);
-  const std::int64_t elements = ElementsOf(sizeof...(kOperand), kinds, rows, n);
+  const bool asks_ahead = RowsAskAhead<T>(sizeof...(kOperand), kinds, rows, n);
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
     operands.GoTo(row);
     ForVectors<T, Fn::kIsShort>(
-        n, elements, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+        n, asks_ahead, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
           access.Store(d, Fn()(d, operands.Load(access, kOperand, i)...), to + i);
         });
   }

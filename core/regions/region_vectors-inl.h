@@ -51,23 +51,40 @@ struct VectorsAhead : WholeVectors {
   }
 };
 
+// The last element where one is left, as the value of a single row. Stored as a part of a vector, it would have to be
+// in the cache before the next kernel could load it.
+struct OneElement {
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE hn::Vec<D> Load(D d, const T* from) const {
+    return hn::Set(d, *from);
+  }
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE void Store(D, hn::Vec<D> vector, T* to) const {
+    *to = hn::GetLane(vector);
+  }
+};
+
+// Whether a loop that reads and writes so many elements T of all arrays asks for the lines of its results ahead.
+template <typename T>
+HWY_INLINE bool AsksAhead(std::int64_t elements) {
+  const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(T));
+  return bytes >= kCpuTarget.regions.filled_cache_bytes && bytes < kCpuTarget.regions.far_bytes && gains_by_asking;
+}
+
 // Calls at(access, place) for all vectors of n elements, of which the last may be a part. `kShort`: it is a few
-// instructions, which four vectors at a time keep the machine busy with. `elements`: how many are read and written of
-// all arrays, by this call and by others of the same loop.
+// instructions, which four vectors at a time keep the machine busy with; `asks_ahead`: AsksAhead of this call and
+// others of the same loop.
 template <typename T, bool kShort, class At>
-HWY_INLINE void ForVectors(std::int64_t n, std::int64_t elements, const At& at) {
+HWY_INLINE void ForVectors(std::int64_t n, bool asks_ahead, const At& at) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   if constexpr (kShort) {
-    const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(T));
-    if (bytes >= kCpuTarget.regions.filled_cache_bytes && bytes < kCpuTarget.regions.far_bytes) {
-      for (; i + 4 * lanes <= n; i += 4 * lanes) {
-        at(VectorsAhead(), i);
-        at(VectorsAhead(), i + lanes);
-        at(VectorsAhead(), i + 2 * lanes);
-        at(VectorsAhead(), i + 3 * lanes);
-      }
+    for (; asks_ahead && i + 4 * lanes <= n; i += 4 * lanes) {
+      at(VectorsAhead(), i);
+      at(VectorsAhead(), i + lanes);
+      at(VectorsAhead(), i + 2 * lanes);
+      at(VectorsAhead(), i + 3 * lanes);
     }
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
       at(WholeVectors(), i);
@@ -77,6 +94,9 @@ HWY_INLINE void ForVectors(std::int64_t n, std::int64_t elements, const At& at) 
     }
   }
   for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
+  if constexpr (kShort) {
+    if (n - i == 1) return at(OneElement(), i);
+  }
   if (i < n) at(PartOfVector{n - i}, i);
 }
 
