@@ -232,6 +232,52 @@ void RegionAddColumn(benchmark::State& state) {
 }
 BENCHMARK(RegionAddColumn)->Arg(8)->Arg(64)->Arg(256);
 
+// The step of fast weights, matrices [K, K] for each of 32 heads: s = 0.95 s + v k, read by a query.
+void RegionFastWeights(benchmark::State& state) {
+  constexpr std::int64_t kHeads = 32;
+  const std::int64_t k = state.range(0);
+  const RegionOperand matrix{.dtype = DType::kFloat, .size = kHeads * k * k, .strides = {0, k * k, k, 1}};
+  const RegionOperand of_rows{.dtype = DType::kFloat, .size = kHeads * k, .strides = {0, k, 1, 0}};
+  const RegionOperand of_columns{.dtype = DType::kFloat, .size = kHeads * k, .strides = {0, k, 0, 1}};
+  const Expr s = MulAdd(In(1), In(2), In(0) * 0.95);
+  const RegionProgram program(
+      Region{.sizes = {1, kHeads, k, k},
+             .inputs = {matrix, of_rows, of_columns, of_columns},
+             .outputs = {{.value = s, .memory = matrix},
+                         {.value = RowSum(s * In(3)), .memory = of_rows, .kind = RegionOutputKind::kRows}}});
+  const Floats before = Values(matrix.size), rows = Values(of_rows.size);
+  Floats after(before.size()), y(rows.size());
+  const void* in[] = {before.data(), rows.data(), rows.data(), rows.data()};
+  void* out[] = {after.data(), y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * matrix.size);
+}
+BENCHMARK(RegionFastWeights)->Arg(16)->Arg(32)->Arg(64)->Arg(128);
+
+// That of Mamba, a batch of 8 with N numbers for each of 64 units.
+void RegionSelectiveMemory(benchmark::State& state) {
+  constexpr std::int64_t kBatch = 8, kStates = 64;
+  const std::int64_t n = state.range(0);
+  const RegionOperand memory{.dtype = DType::kFloat, .size = kBatch * kStates * n, .strides = {0, kStates * n, n, 1}};
+  const RegionOperand rate{.dtype = DType::kFloat, .size = kStates * n, .strides = {0, 0, n, 1}};
+  const RegionOperand of_rows{.dtype = DType::kFloat, .size = kBatch * kStates, .strides = {0, kStates, 1, 0}};
+  const RegionOperand of_columns{.dtype = DType::kFloat, .size = kBatch * n, .strides = {0, n, 0, 1}};
+  const Expr s = MulAdd(Exp(-In(2) * In(1)), In(0), In(2) * In(3) * In(4));
+  const RegionProgram program(
+      Region{.sizes = {1, kBatch, kStates, n},
+             .inputs = {memory, rate, of_rows, of_rows, of_columns, of_columns},
+             .outputs = {{.value = s, .memory = memory},
+                         {.value = RowSum(s * In(5)), .memory = of_rows, .kind = RegionOutputKind::kRows}}});
+  const Floats before = Values(memory.size), rates = Values(rate.size), rows = Values(of_rows.size);
+  const Floats columns = Values(of_columns.size);
+  Floats after(before.size()), y(rows.size());
+  const void* in[] = {before.data(), rates.data(), rows.data(), rows.data(), columns.data(), columns.data()};
+  void* out[] = {after.data(), y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * memory.size);
+}
+BENCHMARK(RegionSelectiveMemory)->Arg(8)->Arg(16)->Arg(64);
+
 void RegionMakeProgram(benchmark::State& state) {
   const Region region = Peephole();
   for (auto _ : state) benchmark::DoNotOptimize(RegionProgram(region));

@@ -34,7 +34,7 @@ void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
   if (n <= kWorkOfBlock) {
     const RowsKernel sum = RowsKernelOf(ExprOp::kRowSum, kDType);
     return InBlocks(rows, n, [&](std::int64_t begin, std::int64_t end) {
-      sum(out + begin, x + begin * n, nullptr, end - begin, n);
+      sum(out + begin, x + begin * n, nullptr, {}, end - begin, n);
     });
   }
   const RowKernel add = RowKernelOf(ExprOp::kRowSum, kDType);

@@ -20,7 +20,7 @@ double SumOfSquares(const T* x, std::int64_t n) {
   double squares = 0;
   InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
     double of_block = 0;
-    sum(&of_block, x + begin, nullptr, 1, end - begin);
+    sum(&of_block, x + begin, nullptr, {}, 1, end - begin);
     squares += of_block;
   });
   return squares;

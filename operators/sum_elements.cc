@@ -95,7 +95,7 @@ T SumOfSquares(const T* x, std::int64_t n) {
   T sum;
   if (n <= kWorkOfBlock) {
     CountWork(n);
-    SumOfProductsKernelOf(kDType, kDType)(&sum, x, x, 1, n);
+    SumOfProductsKernelOf(kDType, kDType)(&sum, x, x, {}, 1, n);
     return sum;
   }
   constexpr std::int64_t kBlock = 1024;  // in the first cache; a multiple of kRowPartials

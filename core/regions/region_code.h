@@ -168,7 +168,9 @@ struct RegionCode {
   };
   RegionIndex sizes = {};   // dimensions that move as one are one
   bool joins_rows = false;  // blocks hold several whole rows, because they are short
-  bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
+  // A block has no rows of two groups of so many: of those of one matrix, or of all.
+  std::int64_t group_rows = 0;
+  bool is_flat = false;    // one row of elements that lie one after the other, and nothing but kernels on them
   bool is_simple = false;  // nothing but kernels on the elements of rows in memory, on rows that all rows share, and on
                            // values of the run, few; or of rows that are whole in a block, then on their values, too
   bool runs_whole_rows = false;  // a simple program: blocks are whole rows
@@ -206,6 +208,7 @@ struct RegionCode {
   AlignedBytes constant_memory;
 
   std::int64_t NumRows() const { return sizes[0] * sizes[1] * sizes[2]; }
+  bool has_groups() const { return group_rows != NumRows(); }
   // Whether the elements of a block are one after the other in the memory of an operand.
   bool IsContiguous(const Operand& operand) const;
 };

@@ -469,6 +469,7 @@ class Compiler {
                                .out = keeps_values_ ? node.slot : node.partials,
                                .row_kernel = RowKernelOf(node.expr->op, node.expr->dtype),
                                .rows_kernel = RowsKernelOf(node.expr->op, node.expr->dtype)};
+      reduce.repeated = node.repeated;
       if (node.rows_kernel != nullptr) {
         reduce.pattern = node.pattern;
         reduce.rows_kernel = node.rows_kernel;

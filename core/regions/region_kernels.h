@@ -99,8 +99,9 @@ RowOperandKernel ScaledRestKernelOf(DType dtype);
 
 // partial[j % kRowPartials] = op(partial[j % kRowPartials], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
-// out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
-using RowsKernel = void (*)(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n);
+// out[r] = the reduction of the n elements of row r, which are one after the other, as are rows but of such operands.
+using RowsKernel = void (*)(void* out, const void* a, const void* b, const RepeatedOperands& operands,
+                            std::int64_t rows, std::int64_t n);
 
 // Kernels for the machine as it is now (tests take instruction sets away). `operand` is the dtype of the op's
 // operands: of those that Where chooses between, of what Cast starts from.
@@ -116,8 +117,8 @@ RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum);
 // Sums in double of the squares in double of floats or doubles.
 RowsKernel SumOfWideSquaresKernelOf(DType dtype);
 // The sums of a and of products a * b of each row, in one pass over it.
-using RowSumsKernel = void (*)(void* sum, void* sum_of_products, const void* a, const void* b, std::int64_t rows,
-                               std::int64_t n);
+using RowSumsKernel = void (*)(void* sum, void* sum_of_products, const void* a, const void* b,
+                               const RepeatedOperands& operands, std::int64_t rows, std::int64_t n);
 RowSumsKernel SumsKernelOf(DType dtype);
 
 // out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double; bit k of `shared`: operand

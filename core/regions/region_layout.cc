@@ -152,7 +152,9 @@ class Layout {
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
-      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
+      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.group_rows));
+      const std::int64_t blocks = (code_.group_rows + code_.max_rows - 1) / code_.max_rows;
+      if (code_.has_groups()) code_.max_rows = (code_.group_rows + blocks - 1) / blocks;
       width = code_.max_rows * columns;
     } else if (slots_.has_whole_rows && !slots_.cuts_rows) {
       width = columns;
@@ -318,7 +320,7 @@ class Layout {
 
 bool RegionCode::IsContiguous(const Operand& operand) const {
   std::int64_t stride = 1;
-  for (int d = kRegionDims - 1; d >= 0; --d) {
+  for (int d = kRegionDims - 1; d >= (has_groups() ? 2 : 0); --d) {
     if (sizes[d] != 1 && operand.strides[d] != stride) return false;
     if (!joins_rows) return true;
     stride *= sizes[d];

@@ -32,9 +32,9 @@ ChainStep StepOf(ExprOp op, int k) {
 
 class Finder : private PatternFinder {
  public:
-  explicit Finder(std::span<RegionValue> values) : PatternFinder(values) {}
+  Finder(std::span<RegionValue> values, const PatternOptions& options) : PatternFinder(values), options_(options) {}
 
-  void Run(bool may_have_several) {
+  void Run() {
     for (RegionValue& value : values_) {
       if (value.level == RegionLevel::kElement && value.expr->op == ExprOp::kWhere) FindSelect(&value);
     }
@@ -56,7 +56,7 @@ class Finder : private PatternFinder {
       const bool multiplies = values_[i].expr->op == ExprOp::kMultiply || values_[i].expr->op == ExprOp::kMulAdd;
       if (multiplies && MayEnd(values_[i])) FindSlope(&values_[i]);
     }
-    if (may_have_several) FindGradients();
+    if (options_.has_several) FindGradients();
     for (RegionValue& value : values_) {
       if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindNegMulAdd(&value);
     }
@@ -345,6 +345,14 @@ class Finder : private PatternFinder {
     Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {sum->operands[0], sum->operands[1]}, {sum});
   }
 
+  // Whether an operand would have to be spread for a kernel that reads elements alone.
+  bool HasRepeated(const RegionValue& value) const {
+    return options_.spares_repeated &&
+           std::ranges::any_of(std::span(value.operands, static_cast<size_t>(value.num_operands)), [&](int operand) {
+             return values_[operand].level == RegionLevel::kRow || values_[operand].is_of_columns;
+           });
+  }
+
   // `value` as a step of two values that are steps themselves.
   bool FindPair(RegionValue* value) {
     if (value->operands[0] == value->operands[1]) return false;
@@ -354,7 +362,7 @@ class Finder : private PatternFinder {
     const RegionPair pair{
         .left = StepOf(left->expr->op), .op = StepOf(value->expr->op), .right = StepOf(right->expr->op)};
     const RegionKernel kernel = PairKernelOf(pair, value->expr->dtype);
-    if (kernel == nullptr) return false;
+    if (kernel == nullptr || HasRepeated(*left) || HasRepeated(*right)) return false;
     Take(value, {.kind = Kind::kPair, .pair = pair}, kernel,
          {left->operands[0], left->operands[1], right->operands[0], right->operands[1]},
          {&values_[value->operands[0]], &values_[value->operands[1]]});
@@ -373,6 +381,7 @@ class Finder : private PatternFinder {
                                 .after = StepOf(middle->expr->op, j),
                                 .last = StepOf(value->expr->op, k)};
         if (chain.last == ChainStep::kNone) continue;
+        if (HasRepeated(*first) || HasRepeated(*middle) || HasRepeated(*value)) continue;
         if (TakeSteps(value, chain, *first, middle->operands[1 - j], value->operands[1 - k], {first, middle})) return;
       }
     }
@@ -398,11 +407,12 @@ class Finder : private PatternFinder {
     return true;
   }
 
+  const PatternOptions options_;
   std::vector<std::vector<int>> readers_;  // of each value, what has an instruction or may have one
 };
 
 }  // namespace
 
-void FindPatterns(std::span<RegionValue> values, bool may_have_several) { Finder(values).Run(may_have_several); }
+void FindPatterns(std::span<RegionValue> values, const PatternOptions& options) { Finder(values, options).Run(); }
 
 }  // namespace stepnet

@@ -7,9 +7,14 @@
 
 namespace stepnet {
 
+struct PatternOptions {
+  bool has_several = false;  // an instruction may have several results, all of which are needed at once
+  // Patterns whose kernels would need values of rows and columns as arrays of elements are left out.
+  bool spares_repeated = false;
+};
 // Gives values of elements patterns and their operands, and marks what these absorb: values that nothing else uses, and
-// with `may_have_several` others that the same instruction computes. REQUIRES: levels and uses are known.
-void FindPatterns(std::span<RegionValue> values, bool may_have_several);
+// with `has_several` others that the same instruction computes. REQUIRES: levels and uses are known.
+void FindPatterns(std::span<RegionValue> values, const PatternOptions& options);
 
 // Likewise for sums over rows that are whole in a block.
 void FindRowSums(std::span<RegionValue> values);

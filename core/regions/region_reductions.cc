@@ -30,15 +30,21 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
 }
 
+// From one row of operand k to the next.
+HWY_INLINE std::int64_t StepOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
+  return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
+}
+
 template <class Fn, typename T>
-void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
+void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, const RepeatedOperands& kinds, std::int64_t rows,
+                       std::int64_t n) {
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
+  const typename Partials<Fn, T>::D d;
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
-    Partials<Fn, T> partials(kFirst);
-    partials.Add(x, n);
-    static_cast<T*>(out)[row] = partials.Finish(n);
-  }
+  const std::int64_t step = StepOf(kinds, 0, n);
+  ReduceRowsOf<Fn>(static_cast<T*>(out), kFirst, rows, n, [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
+    return access.Load(d, x + row * step + j);
+  });
 }
 
 struct GreaterOrSecondVectors {
@@ -51,12 +57,14 @@ struct GreaterOrSecondVectors {
 // For long rows. A partial result forgets its NaN at the next number: those of the row are kept apart, so that no
 // vector waits for the test of the one before.
 template <typename T>
-void MaxRowsVectors(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
-  if (n < 8 * kRowPartials) return ReduceRowsVectors<MaxVectors, T>(out, a, b, rows, n);
+void MaxRowsVectors(void* out, const void* a, const void* b, const RepeatedOperands& kinds, std::int64_t rows,
+                    std::int64_t n) {
+  if (n < 8 * kRowPartials) return ReduceRowsVectors<MaxVectors, T>(out, a, b, kinds, rows, n);
   using P = Partials<GreaterOrSecondVectors, T>;
   const typename P::D d;
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+  const std::int64_t step = StepOf(kinds, 0, n);
+  for (std::int64_t row = 0; row < rows; ++row, x += step) {
     P largest(-std::numeric_limits<T>::infinity());
     P nans(T{0});
     largest.AddAll(n, [&](auto access, std::int64_t j, int k) HWY_ATTR {
@@ -77,44 +85,48 @@ enum class Term : std::uint8_t { kElement, kProduct, kSquare, kWideSquare };
 
 // Sums as Sum of terms of From, which are rounded before they become Sum; those of kWideSquare are squares of Sum.
 template <Term kTerm, typename From, typename Sum>
-void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+void SumRows(void* out, const void* a, const void* b, const RepeatedOperands& kinds, std::int64_t rows,
+             std::int64_t n) {
   using P = Partials<AddVectors, Sum>;
   const typename P::D d;
   const hn::Rebind<From, typename P::D> from;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const From* x = static_cast<const From*>(a) + row * n;
-    const From* y = static_cast<const From*>(b) + (kTerm == Term::kProduct ? row * n : 0);
-    const auto center = hn::Set(from, kTerm == Term::kSquare ? y[row] : From{0});
-    P partials(0);
-    partials.AddAll(n, [&](auto access, std::int64_t j, int /*k*/) HWY_ATTR {
-      auto value = access.Load(from, x + j);
-      if constexpr (kTerm == Term::kProduct) value = hn::Mul(value, access.Load(from, y + j));
-      if constexpr (kTerm == Term::kSquare) {
-        value = hn::Sub(value, center);
-        value = hn::Mul(value, value);
-      }
-      if constexpr (kTerm == Term::kWideSquare && std::is_same_v<From, Sum>) {
-        return hn::Mul(value, value);
-      } else if constexpr (kTerm == Term::kWideSquare) {
-        const auto wide = hn::PromoteTo(d, value);
-        return hn::Mul(wide, wide);
-      } else if constexpr (std::is_same_v<From, Sum>) {
-        return value;
-      } else {
-        return hn::PromoteTo(d, value);
-      }
-    });
-    static_cast<Sum*>(out)[row] = partials.Finish(n);
-  }
+  const From *x = static_cast<const From*>(a), *y = static_cast<const From*>(b);
+  const std::int64_t x_step = StepOf(kinds, 0, n), y_step = StepOf(kinds, 1, n);
+  ReduceRowsOf<AddVectors>(static_cast<Sum*>(out), Sum{0}, rows, n,
+                           [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
+                             auto value = access.Load(from, x + row * x_step + j);
+                             if constexpr (kTerm == Term::kProduct)
+                               value = hn::Mul(value, access.Load(from, y + row * y_step + j));
+                             if constexpr (kTerm == Term::kSquare) {
+                               value = hn::Sub(value, hn::Set(from, y[row]));
+                               value = hn::Mul(value, value);
+                             }
+                             if constexpr (kTerm == Term::kWideSquare && std::is_same_v<From, Sum>) {
+                               return hn::Mul(value, value);
+                             } else if constexpr (kTerm == Term::kWideSquare) {
+                               const auto wide = hn::PromoteTo(d, value);
+                               return hn::Mul(wide, wide);
+                             } else if constexpr (std::is_same_v<From, Sum>) {
+                               return value;
+                             } else {
+                               return hn::PromoteTo(d, value);
+                             }
+                           });
 }
 
 template <typename T>
-void SumsOfRows(void* sum, void* sum_of_products, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+void SumsOfRows(void* sum, void* sum_of_products, const void* a, const void* b, const RepeatedOperands& kinds,
+                std::int64_t rows, std::int64_t n) {
+  if (n <= kRowPartials) {  // which the first cache holds
+    ReduceRowsVectors<AddVectors, T>(sum, a, nullptr, kinds, rows, n);
+    return SumRows<Term::kProduct, T, T>(sum_of_products, a, b, kinds, rows, n);
+  }
   using P = Partials<AddVectors, T>;
   const typename P::D d;
+  const std::int64_t x_step = StepOf(kinds, 0, n), y_step = StepOf(kinds, 1, n);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const T* x = static_cast<const T*>(a) + row * n;
-    const T* y = static_cast<const T*>(b) + row * n;
+    const T* x = static_cast<const T*>(a) + row * x_step;
+    const T* y = static_cast<const T*>(b) + row * y_step;
     P elements(0), products(0);
     elements.AddAllWith(&products, n, [&](auto access, std::int64_t j, auto* value, auto* product) HWY_ATTR {
       *value = access.Load(d, x + j);
@@ -149,9 +161,10 @@ void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
 
 // Integers are the same in any order.
 template <auto kFn, typename T>
-void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
+void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, const RepeatedOperands& kinds, std::int64_t rows,
+                       std::int64_t n) {
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+  for (std::int64_t row = 0; row < rows; ++row, x += StepOf(kinds, 0, n)) {
     T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
     for (std::int64_t i = 0; i < n; ++i) result = kFn(result, x[i]);
     static_cast<T*>(out)[row] = result;

@@ -104,9 +104,21 @@ HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOper
   const std::int64_t steps[] = {StepOf(kinds, kOperand, n)...};
   const bool asks_ahead = RowsAskAhead<T>(sizeof...(kOperand), kinds, rows, n);
   T* to = static_cast<T*>(out);
+  using OperandsOfOne =
+      std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (n % lanes == 0 && n < 4 * lanes && n > 0) {  // with as little as can be between two rows
+    for (std::int64_t row = 0; row < rows; ++row, to += n) {
+      const OperandsOfOne operands({arrays[kOperand], row, steps[kOperand]}...);
+      std::int64_t i = 0;
+      do {
+        hn::StoreU(Fn()(d, std::get<kOperand>(operands).Load(WholeVectors(), i)...), d, to + i);
+      } while ((i += lanes) < n);
+    }
+    return;
+  }
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    const std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...> operands(
-        {arrays[kOperand], row, steps[kOperand]}...);
+    const OperandsOfOne operands({arrays[kOperand], row, steps[kOperand]}...);
     ForVectors<T, Fn::kIsShort>(
         n, asks_ahead, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
           access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);

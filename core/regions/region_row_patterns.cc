@@ -43,6 +43,7 @@ class RowFinder : private PatternFinder {
     }
     for (RegionValue& value : values_) {
       if (!value.is_in_blocks()) continue;
+      PutElementsFirst(&value);
       RepeatedOperands repeated;
       for (int k = 0; k < value.num_operands; ++k) {
         const RegionValue& operand = values_[value.operands[k]];
@@ -50,8 +51,9 @@ class RowFinder : private PatternFinder {
         if (operand.is_of_columns) repeated.of_columns |= 1U << k;
       }
       if (repeated == value.repeated) continue;  // none, or a sum knows
-      const RowOperandKernel kernel = value.is_reduction() ? nullptr : RowOperandKernelOf(value);
-      if (kernel != nullptr) {
+      if (value.is_reduction()) {
+        if (repeated.of_rows == value.repeated.of_rows) value.repeated = repeated;
+      } else if (const RowOperandKernel kernel = RowOperandKernelOf(value); kernel != nullptr) {
         value.repeated = repeated;
         value.row_operand_kernel = kernel;
       }
@@ -85,6 +87,20 @@ class RowFinder : private PatternFinder {
           break;
         }
       }
+    }
+  }
+
+  // Kernels know two factors or terms in one order.
+  void PutElementsFirst(RegionValue* value) const {
+    const RegionPattern& pattern = value->pattern;
+    const ExprOp op = value->expr->op;
+    const bool is_chain = pattern.kind == Kind::kChain;
+    const bool commutes =
+        is_chain
+            ? pattern.chain.before == ChainStep::kMultiply || pattern.chain.before == ChainStep::kAdd
+            : pattern.kind == Kind::kNone && (op == ExprOp::kMultiply || op == ExprOp::kAdd || op == ExprOp::kMulAdd);
+    if (commutes && IsOfRow(value->operands[0]) && !IsOfRow(value->operands[1])) {
+      std::swap(value->operands[0], value->operands[1]);
     }
   }
 

@@ -120,9 +120,10 @@ class Runner : private RegionPosition {
       num_columns_ = end - begin;
       for (const RegionMove& move : code_.tile_loads) LoadElements(move, begin);
     }
-    for (; row < last; row += max_rows) {
+    for (; row < last; row += num_rows_) {
       GoToRow(row);
       num_rows_ = std::min(max_rows, last - row);
+      if (code_.has_groups()) num_rows_ = std::min(num_rows_, code_.group_rows - row % code_.group_rows);
       RunBlocks(begin, end);
     }
   }

@@ -40,9 +40,9 @@ inline void ReduceRows(const RegionInstruction& reduce, char* const* slots, std:
   const char* const a = slots[reduce.operands[0]];
   const char* const b = reduce.num_operands > 1 ? slots[reduce.operands[1]] : nullptr;
   if (reduce.row_sums_kernel != nullptr) {
-    reduce.row_sums_kernel(slots[reduce.sum], slots[reduce.out], a, b, rows, columns);
+    reduce.row_sums_kernel(slots[reduce.sum], slots[reduce.out], a, b, reduce.repeated, rows, columns);
   } else {
-    reduce.rows_kernel(slots[reduce.out], a, b, rows, columns);
+    reduce.rows_kernel(slots[reduce.out], a, b, reduce.repeated, rows, columns);
   }
 }
 

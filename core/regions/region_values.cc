@@ -24,6 +24,7 @@ class Finder {
     MakeOperands();
     Collapse();
     code_->joins_rows = code_->NumRows() > 1 && code_->sizes[3] < LongestShortRow();
+    code_->group_rows = MayGroupRows() ? code_->sizes[2] : code_->NumRows();
     FindLevels();
     ChoosePatterns();
   }
@@ -138,6 +139,17 @@ class Finder {
                                                                : kCpuTarget.regions.short_row;
   }
 
+  // Whether a block has rows of one matrix alone, because some operand has a row for all rows of a matrix: it is read
+  // where it lies then.
+  bool MayGroupRows() const {
+    const bool is_large = code_->sizes[2] * code_->sizes[3] >= kCpuTarget.regions.min_group_elements;
+    return code_->joins_rows && is_large &&
+           std::ranges::any_of(code_->operands, [](const RegionCode::Operand& operand) {
+             const RegionIndex& strides = operand.strides;
+             return strides[2] == 0 && strides[3] == 1 && (strides[0] != 0 || strides[1] != 0);
+           });
+  }
+
   RegionLevel LevelOfInput(int input) const {
     const RegionIndex& strides = code_->operands[input].strides;
     if (std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; })) return RegionLevel::kRun;
@@ -199,27 +211,29 @@ class Finder {
     return bytes == 0 || code_->sizes[3] <= kCpuTarget.regions.kept_row_bytes / bytes;
   }
 
-  // An input that every row reads again, where a block has several.
+  // An input that every row of a block reads again, where it has several.
   bool IsOfColumns(const RegionValue& value) const {
-    return code_->joins_rows && value.expr->op == ExprOp::kInput &&
-           code_->operands[value.expr->number].strides == RegionIndex{0, 0, 0, 1};
+    if (!code_->joins_rows || value.expr->op != ExprOp::kInput) return false;
+    const RegionIndex& strides = code_->operands[value.expr->number].strides;
+    return strides[2] == 0 && strides[3] == 1 && ((strides[0] == 0 && strides[1] == 0) || code_->has_groups());
   }
 
   // Sums of what a row keeps have patterns of their own.
   void ChoosePatterns() {
+    const bool goes_by_rows = !code_->joins_rows || code_->sizes[3] >= kCpuTarget.regions.min_row_of_operands;
+    for (RegionValue& value : values_.all) value.is_of_columns = goes_by_rows && IsOfColumns(value);
+    const PatternOptions options{.has_several = code_->phases.size() == 1,
+                                 .spares_repeated = code_->has_groups() && goes_by_rows};
     std::vector<RegionValue> kept = values_.all;
     FindRowSums(kept);
-    const bool is_one_phase = code_->phases.size() == 1;  // all results of an instruction are needed at once
-    FindPatterns(kept, is_one_phase);
+    FindPatterns(kept, options);
     values_.are_kept = code_->phases.size() == 1 || code_->joins_rows || RowFitsInCache(kept);
     if (values_.are_kept) {
       values_.all = std::move(kept);
     } else {
-      FindPatterns(values_.all, is_one_phase);
+      FindPatterns(values_.all, options);
     }
-    if (code_->joins_rows && code_->sizes[3] < kCpuTarget.regions.min_row_of_operands) return;
-    for (RegionValue& value : values_.all) value.is_of_columns = IsOfColumns(value);
-    FindRowOperands(values_.all);
+    if (goes_by_rows) FindRowOperands(values_.all);
   }
 
   const Region& region_;

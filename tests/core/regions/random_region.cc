@@ -43,7 +43,8 @@ RegionOperand RandomOperand(DType dtype, const RegionIndex& sizes, const std::ar
   return operand;
 }
 
-std::array<bool, 4> RandomMoves(std::mt19937& random) {
+std::array<bool, 4> RandomMoves(bool matrices, std::mt19937& random) {
+  if (matrices && Below(2, random) == 0) return {true, true, Below(2, random) == 0, Below(4, random) != 0};
   switch (Below(6, random)) {
     case 0: return {true, true, true, false};
     case 1: return {false, false, false, true};
@@ -53,7 +54,12 @@ std::array<bool, 4> RandomMoves(std::mt19937& random) {
   }
 }
 
-RegionIndex RandomSizes(std::mt19937& random) {
+RegionIndex RandomSizes(bool matrices, std::mt19937& random) {
+  if (matrices) {
+    static const std::vector<std::int64_t> few = {1, 2, 3}, rows = {4, 16, 17, 37},
+                                           columns = {8, 15, 16, 20, 32, 48, 64, 70};
+    return {Any(few, random), Any(few, random), Any(rows, random), Any(columns, random)};
+  }
   static const std::vector<std::int64_t> outer = {1, 1, 1, 2, 3, 5};
   static const std::vector<std::int64_t> columns = {1,   2,   3,   7,   16,  31,  64,  100,
                                                     127, 130, 255, 256, 257, 300, 523, 2100};
@@ -68,13 +74,13 @@ RegionIndex RandomSizes(std::mt19937& random) {
 
 Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
   for (;;) {
-    Region region{.sizes = RandomSizes(random)};
+    Region region{.sizes = RandomSizes(options.matrices, random)};
     std::vector<Expr> leaves;
     const DType usual = Below(4, random) == 0 ? DType::kDouble : DType::kFloat;
     for (int i = 0; i < 9; ++i) {
       const DType dtype = options.only_usual ? usual : i < 5 ? kExprTypes[i] : DType::kFloat;
-      region.inputs.push_back(
-          RandomOperand(i < 7 ? dtype : kStoredTypes[i - 7], region.sizes, RandomMoves(random), random));
+      region.inputs.push_back(RandomOperand(i < 7 ? dtype : kStoredTypes[i - 7], region.sizes,
+                                            RandomMoves(options.matrices, random), random));
       leaves.push_back(Expr::Input(i, StrCat("x", i), region.inputs.back().dtype));
       if (i >= 7) leaves.push_back(Cast(dtype, leaves.back()));
     }

@@ -29,6 +29,7 @@ struct RandomRegionOptions {
   bool requires_too = true;
   int steps = 15;
   bool only_usual = false;  // as RandomExprOptions has it, of floats or doubles
+  bool matrices = false;    // some of many short rows, with operands that have one row or one column for a matrix
 };
 // A region that CheckRegion accepts.
 Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random);

@@ -82,7 +82,8 @@ TEST(RegionRows, JoinsRowsOfOuterProducts) {
       const std::string text = RegionProgram(region).Text();
       EXPECT_EQ(text.find(" in rows") != std::string::npos, columns < 512) << text;
       if (columns == 64) {
-        EXPECT_NE(text.find("blocks of 1024 in rows"), std::string::npos) << text;
+        const char* const blocks = matrices == 1 ? "blocks of 1024 in rows" : "blocks of 832 in rows";  // 13 of 37 rows
+        EXPECT_NE(text.find(blocks), std::string::npos) << text;
       }
     }
   }
@@ -127,6 +128,39 @@ TEST(RegionRows, ReadsValuesOfColumnsOnEveryTarget) {
   Region sums = region_of(x + of_columns);
   sums.outputs.push_back({.value = x * of_columns, .memory = column, .kind = RegionOutputKind::kSums});
   ExpectLikeDefinition(sums, 9);
+}
+
+// What is the same for all rows of a matrix is read where it lies, and blocks end with their matrix.
+TEST(RegionRows, ReadsRowsOfMatricesOnEveryTarget) {
+  ForEachTarget([] {
+    for (unsigned seed = 40000; seed < 40000 + FewerIfSanitized(400); ++seed) {
+      std::mt19937 random(seed);
+      ExpectLikeDefinition(RandomRegion({.steps = 6, .only_usual = true, .matrices = true}, random), seed);
+      if (HasFatalFailure()) return;
+    }
+  });
+  const auto text_of = [](std::int64_t rows, const Expr& value) {
+    constexpr std::int64_t kMatrices = 3, kColumns = 32;
+    const std::int64_t all = kMatrices * rows;
+    const RegionOperand elements{
+        .dtype = DType::kFloat, .size = all * kColumns, .strides = {0, rows * kColumns, kColumns, 1}};
+    return RegionProgram(
+               {.sizes = {1, kMatrices, rows, kColumns},
+                .inputs = {elements,
+                           {.dtype = DType::kFloat, .size = all, .strides = {0, rows, 1, 0}},
+                           {.dtype = DType::kFloat, .size = kMatrices * kColumns, .strides = {0, kColumns, 0, 1}}},
+                .outputs = {{.value = value, .memory = elements}}})
+        .Text();
+  };
+  const Expr of_row = Expr::Input(1, "of_row", DType::kFloat), of_column = Expr::Input(2, "of_column", DType::kFloat);
+  const auto copies_rows = [&](std::int64_t rows, const Expr& value) {
+    return text_of(rows, value).find("block: load") != std::string::npos;
+  };
+  EXPECT_FALSE(copies_rows(48, of_row * of_column + x));
+  EXPECT_FALSE(copies_rows(48, x * RowSum(x * of_column)));
+  EXPECT_TRUE(copies_rows(48, Max(x, of_column)));
+  EXPECT_TRUE(copies_rows(4, of_row * of_column + x));  // a block has several matrices of so few elements
+  EXPECT_NE(text_of(48, Exp(-of_row * x) + of_row * of_column).find("blocks of 768 in rows"), std::string::npos);
 }
 
 // As gradients of normalizations have it: one pass over the elements behind the sums.
