@@ -278,6 +278,24 @@ void RegionSelectiveMemory(benchmark::State& state) {
 }
 BENCHMARK(RegionSelectiveMemory)->Arg(8)->Arg(16)->Arg(64);
 
+// The gradient of a gain: products of what has elements, added up over the rows.
+void RegionSumOverRows(benchmark::State& state) {
+  const std::int64_t columns = state.range(0), rows = 8192 / columns;
+  const RegionOperand dense = Elements(rows, columns);
+  const RegionOperand column{.dtype = DType::kFloat, .size = columns, .strides = {0, 0, 0, 1}};
+  const RegionProgram program(
+      Region{.sizes = {1, 1, rows, columns},
+             .inputs = {dense, dense},
+             .outputs = {{.value = In(0) * In(1), .memory = column, .kind = RegionOutputKind::kSums}}});
+  const Floats x = Values(rows * columns);
+  Floats sums(static_cast<size_t>(columns));
+  const void* in[] = {x.data(), x.data()};
+  void* out[] = {sums.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * rows * columns);
+}
+BENCHMARK(RegionSumOverRows)->Arg(16)->Arg(64)->Arg(256);
+
 void RegionMakeProgram(benchmark::State& state) {
   const Region region = Peephole();
   for (auto _ : state) benchmark::DoNotOptimize(RegionProgram(region));

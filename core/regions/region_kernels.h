@@ -131,6 +131,8 @@ void StartRow(ExprOp op, DType dtype, void* partial);
 void FinishRow(ExprOp op, DType dtype, const void* partial, void* out);
 // to[i * stride] = to[i * stride] + from[i].
 void AddStrided(const void* from, void* to, std::int64_t stride, DType dtype, std::int64_t n);
+// sums[i] = sums[i] + from[i], then + from[n + i], and so on: rows of n floats or doubles, one after the other.
+void AddRows(const void* from, void* sums, DType dtype, std::int64_t rows, std::int64_t n);
 // The first i where holds[i] is false, or n.
 std::int64_t FirstFalse(const bool* holds, std::int64_t n);
 

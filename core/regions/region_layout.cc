@@ -153,8 +153,10 @@ class Layout {
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
       code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.group_rows));
-      const std::int64_t blocks = (code_.group_rows + code_.max_rows - 1) / code_.max_rows;
-      if (code_.has_groups()) code_.max_rows = (code_.group_rows + blocks - 1) / blocks;
+      if (code_.has_groups()) {  // which are cut into equal blocks
+        const std::int64_t blocks = (code_.group_rows + code_.max_rows - 1) / code_.max_rows;
+        code_.max_rows = (code_.group_rows + blocks - 1) / blocks;
+      }
       width = code_.max_rows * columns;
     } else if (slots_.has_whole_rows && !slots_.cuts_rows) {
       width = columns;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "stepnet/core/floating.h"
 #include "stepnet/core/regions/region_code.h"
 #include "stepnet/core/regions/region_copies.h"
 #include "stepnet/core/regions/region_run.h"
@@ -70,9 +71,18 @@ class RegionPosition {
   }
   void AddElements(int operand, const char* from, std::int64_t at) {
     const RegionCode::Operand& of = code_.operands[operand];
-    ForRows(operand, [&](std::int64_t i, char* row) {
-      AddStrided(from + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3], of.dtype,
-                 num_columns_);
+    const std::int64_t row_bytes = num_columns_ * of.bytes, stride = of.strides[3];
+    ForRuns(operand, at, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t step) {
+      const char* const block = from + i * row_bytes;
+      if (step == 0 && stride == 1 && IsFloatOrDouble(of.dtype)) {
+        AddRows(block, memory, of.dtype, rows, num_columns_);
+      } else if (step == row_bytes && stride == 1) {
+        AddStrided(block, memory, stride, of.dtype, rows * num_columns_);
+      } else {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          AddStrided(block + row * row_bytes, memory + row * step, stride, of.dtype, num_columns_);
+        }
+      }
     });
   }
 

@@ -152,6 +152,38 @@ RowsKernel SumOfProductsKernelForTarget(DType dtype, DType sum) { return SumOf<T
 RowsKernel SumOfWideSquaresKernelForTarget(DType dtype) { return SumOf<Term::kWideSquare>(dtype, DType::kDouble); }
 RowsKernel SumOfSquaresKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kSquare>(dtype, sum); }
 
+// As many columns at once as keep the machine busy, each of which waits for the row before.
+template <int kVectors, typename T, class Access>
+HWY_INLINE void AddColumns(Access access, const T* from, T* sums, std::int64_t rows, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> vectors[kVectors];
+  HWY_UNROLL(8)
+  for (int k = 0; k < kVectors; ++k) vectors[k] = access.Load(d, sums + k * lanes);
+  for (std::int64_t row = 0; row < rows; ++row, from += n) {
+    HWY_UNROLL(8)
+    for (int k = 0; k < kVectors; ++k) vectors[k] = hn::Add(vectors[k], access.Load(d, from + k * lanes));
+  }
+  HWY_UNROLL(8)
+  for (int k = 0; k < kVectors; ++k) access.Store(d, vectors[k], sums + k * lanes);
+}
+
+template <typename T>
+void AddRowsOf(const void* from, void* sums, std::int64_t rows, std::int64_t n) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(sums);
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) AddColumns<4>(WholeVectors(), x + i, y + i, rows, n);
+  for (; i + lanes <= n; i += lanes) AddColumns<1>(WholeVectors(), x + i, y + i, rows, n);
+  if (i < n) AddColumns<1>(PartOfVector{n - i}, x + i, y + i, rows, n);
+}
+
+void AddRowsForTarget(const void* from, void* sums, DType dtype, std::int64_t rows, std::int64_t n) {
+  if (dtype == DType::kFloat) return AddRowsOf<float>(from, sums, rows, n);
+  AddRowsOf<double>(from, sums, rows, n);
+}
+
 template <auto kFn, typename T>
 void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
   const T* x = static_cast<const T*>(a);
@@ -213,6 +245,7 @@ HWY_EXPORT(SumOfProductsKernelForTarget);
 HWY_EXPORT(SumOfSquaresKernelForTarget);
 HWY_EXPORT(SumOfWideSquaresKernelForTarget);
 HWY_EXPORT(SumsKernelForTarget);
+HWY_EXPORT(AddRowsForTarget);
 
 RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
 RowsKernel SumInDoubleKernel() { return HWY_DYNAMIC_DISPATCH(SumInDoubleKernelForTarget)(); }
@@ -227,6 +260,10 @@ RowsKernel SumOfWideSquaresKernelOf(DType dtype) {
 }
 RowSumsKernel SumsKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SumsKernelForTarget)(dtype); }
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
+
+void AddRows(const void* from, void* sums, DType dtype, std::int64_t rows, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(AddRowsForTarget)(from, sums, dtype, rows, n);
+}
 
 void StartRow(ExprOp op, DType dtype, void* partial) {
   ForExprType(dtype, [&](auto zero) {
