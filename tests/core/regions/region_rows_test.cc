@@ -139,25 +139,33 @@ TEST(RegionRows, ReadsRowsOfMatricesOnEveryTarget) {
       if (HasFatalFailure()) return;
     }
   });
-  const auto text_of = [](std::int64_t rows, const Expr& value) {
-    constexpr std::int64_t kMatrices = 3, kColumns = 32;
+  const auto region_of = [](std::int64_t rows, std::int64_t columns, const Expr& value) {
+    constexpr std::int64_t kMatrices = 3;
     const std::int64_t all = kMatrices * rows;
     const RegionOperand elements{
-        .dtype = DType::kFloat, .size = all * kColumns, .strides = {0, rows * kColumns, kColumns, 1}};
-    return RegionProgram(
-               {.sizes = {1, kMatrices, rows, kColumns},
-                .inputs = {elements,
-                           {.dtype = DType::kFloat, .size = all, .strides = {0, rows, 1, 0}},
-                           {.dtype = DType::kFloat, .size = kMatrices * kColumns, .strides = {0, kColumns, 0, 1}}},
-                .outputs = {{.value = value, .memory = elements}}})
-        .Text();
+        .dtype = DType::kFloat, .size = all * columns, .strides = {0, rows * columns, columns, 1}};
+    return Region{.sizes = {1, kMatrices, rows, columns},
+                  .inputs = {elements,
+                             {.dtype = DType::kFloat, .size = all, .strides = {0, rows, 1, 0}},
+                             {.dtype = DType::kFloat, .size = kMatrices * columns, .strides = {0, columns, 0, 1}}},
+                  .outputs = {{.value = value, .memory = elements}}};
   };
-  const Expr of_row = Expr::Input(1, "of_row", DType::kFloat), of_column = Expr::Input(2, "of_column", DType::kFloat);
+  const auto text_of = [&](std::int64_t rows, const Expr& value) {
+    return RegionProgram(region_of(rows, 32, value)).Text();
+  };
   const auto copies_rows = [&](std::int64_t rows, const Expr& value) {
     return text_of(rows, value).find("block: load") != std::string::npos;
   };
+  const Expr of_row = Expr::Input(1, "of_row", DType::kFloat), of_column = Expr::Input(2, "of_column", DType::kFloat);
   EXPECT_FALSE(copies_rows(48, of_row * of_column + x));
   EXPECT_FALSE(copies_rows(48, x * RowSum(x * of_column)));
+  const Expr sums = x * (RowSum(x * of_column) + RowSum(x)), others = x * (RowSum(of_column * x) + RowSum(of_column));
+  EXPECT_NE(text_of(48, sums).find(" = row_sum, "), std::string::npos);
+  for (const std::int64_t columns : {32, 100}) {
+    ExpectLikeDefinition(region_of(48, columns, sums), 6);
+    ExpectLikeDefinition(region_of(48, columns, others), 6);
+    ExpectLikeDefinition(region_of(48, columns, x * RowMax(of_column)), 6);
+  }
   EXPECT_TRUE(copies_rows(48, Max(x, of_column)));
   EXPECT_TRUE(copies_rows(4, of_row * of_column + x));  // a block has several matrices of so few elements
   EXPECT_NE(text_of(48, Exp(-of_row * x) + of_row * of_column).find("blocks of 768 in rows"), std::string::npos);
