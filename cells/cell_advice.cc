@@ -298,6 +298,12 @@ std::string AdviceOnOneInput(const OperatorDef& op) {
   return StrCat(op.type(), " of one input is that input", found->second);
 }
 
+std::string AdviceOnWindow(const CellState& state) {
+  const std::string& name = state.name();
+  return StrCat("make a state of each row, as ", name, "_2 = ", name, "_1_prev; ", name,
+                "_1 = …, and read the rows as Concat(", name, "_2_prev, ", name, "_1_prev, axis=0)");
+}
+
 std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes) {
   const auto is_float = [](std::optional<DType> dtype) { return dtype && IsFloatOrDouble(*dtype); };
   static const std::set<std::string> of_truths = {"And", "Or", "Xor"};

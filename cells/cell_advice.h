@@ -46,6 +46,9 @@ std::string AdviceOnAxis(const OperatorDef& op);
 // What to say to an operator of several inputs that has one and so does nothing, as Sum(x): "" for others.
 std::string AdviceOnOneInput(const OperatorDef& op);
 
+// What to write in place of a state that has a window, of whose rows steps that do not count take some.
+std::string AdviceOnWindow(const CellState& state);
+
 // What to write in place of what operator k is given beside floats: "" where there is nothing of the kind. `dtypes` are
 // those of its inputs, of which some may be beside the point.
 std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes);

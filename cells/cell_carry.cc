@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/cells/cell_advice.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 
@@ -29,12 +30,10 @@ void CheckState(const CellSource& source, int i) {
   }
   const CellOptions& options = source.def.options();
   if (state.window() == 1 || !(options.has_lengths() || options.has_mask())) return;
-  const std::string name = state.name();
   Refuse(source, CellPart::kStateOption, StateOption(i, CellState::kWindowFieldNumber),
-         StrCat("the state \"", name, "\" has window=", state.window(),
+         StrCat("the state \"", state.name(), "\" has window=", state.window(),
                 ", out of which steps that do not count push rows, too: the next part of a sequence would begin with ",
-                "others than the last that count; make a state of each row, as ", name, "_2 = ", name, "_1_prev; ",
-                name, "_1 = …, and read the rows as Concat(", name, "_2_prev, ", name, "_1_prev, axis=0)"));
+                "others than the last that count; ", AdviceOnWindow(state)));
 }
 
 }  // namespace

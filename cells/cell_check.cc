@@ -443,9 +443,18 @@ std::vector<std::string> WarningsOf(const CellSource& cell) {
   const std::set<std::string> of_the_step = BlobsOfTheStep(cell.def);
   std::vector<std::string> warnings;
   size_t found = 0;  // of which as many are told as of problems, for the same reason
-  const auto warn = [&](int k, const std::string& message) {
-    if (++found <= kMaxShown) warnings.push_back(cell.Fault(CellPart::kOperator, k, message));
+  const auto warn_of = [&](CellPart part, int index, const std::string& message) {
+    if (++found <= kMaxShown) warnings.push_back(cell.Fault(part, index, message));
   };
+  const auto warn = [&](int k, const std::string& message) { warn_of(CellPart::kOperator, k, message); };
+  for (int i = 0; i < cell.def.state_size(); ++i) {
+    const CellState& state = cell.def.state(i);
+    if (state.window() == 1 || !cell.def.options().has_mask()) continue;
+    warn_of(CellPart::kStateOption, StateOption(i, CellState::kWindowFieldNumber),
+            StrCat("the state \"", state.name(), "\" has window=", state.window(),
+                   ", of which steps that the mask leaves out take rows, too: the newest row comes again in each; ",
+                   AdviceOnWindow(state)));
+  }
   const auto is_read = [&](const std::string& blob) { return read.contains(blob); };
   const auto is_of_the_step = [&](const std::string& blob) { return of_the_step.contains(blob); };
   for (int k = 0; k < cell.def.op_size(); ++k) {

@@ -17,10 +17,12 @@ bool AddsToRowsOfStep(const StepGraph& graph, const Uses& uses, const StepNode& 
   if (!AddsTermOutside(graph, move)) return false;
   const StepValue &term = graph.values[move.inputs[0]], &sum = graph.values[move.outputs[0]];
   const Home& home = graph.homes[sum.home];
-  // Rows of several steps, as windows have them, would make each step wait for the one before.
-  return home.slot.row_bytes == home.slot.bytes && !home.starts_at_zero && IsFloatOrDouble(sum.info.dtype) &&
-         term.info.dtype == sum.info.dtype && term.info.shape == sum.info.shape && uses.HasOneReader(move.inputs[0]) &&
-         graph.nodes[term.producer].kind == StepNode::Kind::kRegion && graph.nodes[term.producer].IsOneOperator();
+  // Rows of several steps, as windows have them, would make each step wait for the one before. Who sees rows of an
+  // empty batch no bytes tell.
+  return home.slot.row_bytes == home.slot.bytes && home.slot.bytes > 0 && !home.starts_at_zero &&
+         IsFloatOrDouble(sum.info.dtype) && term.info.dtype == sum.info.dtype && term.info.shape == sum.info.shape &&
+         uses.HasOneReader(move.inputs[0]) && graph.nodes[term.producer].kind == StepNode::Kind::kRegion &&
+         graph.nodes[term.producer].IsOneOperator();
 }
 
 // The stage that takes node n one step at a time; -1: none does.

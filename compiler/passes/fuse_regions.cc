@@ -63,7 +63,8 @@ const char* WhyAlone(const StepGraph& graph, const StepNode& node, std::int64_t*
       if (HasSums(part)) return "it adds up over rows, which is known when all are done";
       *elements = std::max(*elements, part.region.NumElements());
     }
-    return nullptr;
+    // Rows of no elements and no rows look alike.
+    return *elements == 0 ? "it computes nothing" : nullptr;
   } catch (const ValueUnknown&) {
     return "a shape of it follows from values that are not known before the run";
   }

@@ -292,6 +292,27 @@ TEST(CellAdvice, OfAnAxisThatIsNotGiven) {
             std::string::npos);
 }
 
+TEST(CellAdvice, WarnsOfWindowsThatMaskedStepsTakeRowsOf) {
+  const auto warnings = [](const std::string& window, const std::string& option) {
+    return Join(WarningsOf(ParseCell(
+                    StrCat("cell c(x[4]; h[4]) {\n  state h", window,
+                           "\n  h = Slice(h, starts=[-1, 0, 0], ends=[-1, -1, -1]) + x\n  output h\n", option, "}\n"),
+                    "c")),
+                "\n");
+  };
+  const std::string mask = "  option mask = m\n";
+  EXPECT_TRUE(
+      warnings(" window=3", mask)
+          .starts_with(
+              "c:2:11: the state \"h\" has window=3, of which steps that the mask leaves out take rows, too: the "
+              "newest row comes again in each; make a state of each row, as h_2 = h_1_prev; h_1 = …, and read "
+              "the rows as Concat(h_2_prev, h_1_prev, axis=0)\n"))
+      << warnings(" window=3", mask);
+  EXPECT_EQ(warnings(" window=3", ""), "");
+  EXPECT_EQ(warnings(" window=3", "  option lengths = n\n"), "") << "they count up to the end";
+  EXPECT_EQ(warnings("", mask), "");
+}
+
 // Where an axis is given, whichever, it is meant.
 TEST(CellAdvice, WarnsOfOperatorsThatMixTheBatch) {
   const auto warnings = [](const std::string& value) {

@@ -16,6 +16,14 @@ TEST(AddByRegions, WhatIsAddedToARowOfTheStepIsASum) {
                  "  ^h: float [1, 4] in ^h.1 = region Sum(^h.1, a.1) @0 of \"sums over the steps of step\" {}\n"));
 }
 
+TEST(AddByRegions, AnEmptyBatchHasNoSums) {
+  const std::string text = Step(
+      "  x: float [0, 4] at 0[0 * t]\n"
+      "  a.1: float [0, 4] = region Gelu(x) @0 {}\n"
+      "  ^h: float [0, 4] added at 1[0 * t] = a.1\n");
+  EXPECT_EQ(After("add_by_regions", text), text);
+}
+
 TEST(AddByRegions, WhatIsAddedOneAfterTheOtherIsOneSum) {
   const std::string given = std::string(kTerm) + "  b.1: float [1, 4] = region Erf(x) @1 {}\n";
   const std::string first = "  ^h: float [1, 4] added at 1[16 * t] = a.1\n",

@@ -162,6 +162,13 @@ TEST(FuseRegions, WhatReadsBytesUnderAnotherNameStaysApart) {
            "  e.1: float [1, 4] kept = region test.Add(h.1, again) @1 {}\n"));
 }
 
+TEST(FuseRegions, WhatComputesNothingStaysApart) {
+  ExpectUnchanged(
+      Step("  e: float [0, 4] at 0[0 * t]\n"
+           "  a.1: float [0, 4] = region Gelu(e) @0 {}\n"
+           "  b.1: float [0, 4] kept = region Erf(a.1) @1 {}\n"));
+}
+
 // What is kept of x has 4 elements, the rest has 8.
 TEST(FuseRegions, WhatCannotBeOneProgramStaysApart) {
   EXPECT_EQ(After(Loop("  m: float [2, 4] at 2[32 * t]\n"
