@@ -213,7 +213,9 @@ class StageFinder {
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_take_steps) return Kind::kLoop;
     if (IsAsFastInLoop(instruction, plan_)) return Kind::kOpensLoop;
-    if (!GainsOverTime(instruction, *plan_.target) || IsPartOfRegions(instruction)) return Kind::kEither;
+    // A thread has what a region gives in its first cache.
+    if (IsPartOfRegions(instruction)) return plan_.target->takes_all_over_time ? Kind::kEither : Kind::kLoop;
+    if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =
         std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;
