@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "op_test.h"
+#include "reduction_case.h"
 
 namespace stepnet {
 namespace {
@@ -29,13 +30,7 @@ struct Reduction {
 constexpr Reduction kReductions[] = {
     {"ReduceMax", GreatestOf}, {"ReduceMin", LeastOf}, {"ReduceL1", MagnitudesOf}, {"ReduceL2", LengthOf}};
 
-struct Case {
-  Shape x;
-  std::vector<std::int64_t> axes;
-  Shape kept;      // with keepdims
-  Shape squeezed;  // without
-};
-const std::vector<Case> kCases = {
+const std::vector<ReductionCase> kCases = {
     {{2, 3}, {}, {1, 1}, {}},
     {{2, 3}, {1}, {2, 1}, {2}},
     {{4, 300}, {-1}, {4, 1}, {4}},
@@ -47,7 +42,7 @@ const std::vector<Case> kCases = {
 
 TEST(ReduceRows, FollowsItsEquation) {
   for (const auto& [type, of_row] : kReductions) {
-    for (const Case& c : kCases) {
+    for (const ReductionCase& c : kCases) {
       for (const int keep : {0, 1}) {
         SCOPED_TRACE(StrCat(type, " of ", c.x, " over ", Join(c.axes, ", ")));
         const OpTest test = OpTest(type).Ints("axes", c.axes).Arg("keepdims", keep).Random("x", c.x, 1, {0});

@@ -1,20 +1,14 @@
 #include <algorithm>
 
 #include "op_test.h"
+#include "reduction_case.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
 
-struct Case {
-  Shape x;
-  std::vector<std::int64_t> axes;
-  Shape kept;      // with keepdims
-  Shape squeezed;  // without
-};
-
-const std::vector<Case> kCases = {
+const std::vector<ReductionCase> kCases = {
     {{2, 3}, {}, {1, 1}, {}},
     {{2, 3}, {0}, {1, 3}, {3}},
     {{2, 3}, {1}, {2, 1}, {2}},
@@ -30,7 +24,7 @@ const std::vector<Case> kCases = {
 };
 
 // Sums element by element, by their indices.
-std::vector<double> ReferenceSum(const Case& c, const std::vector<double>& x, bool average) {
+std::vector<double> ReferenceSum(const ReductionCase& c, const std::vector<double>& x, bool average) {
   std::vector<double> y(static_cast<size_t>(c.kept.size()));
   for (size_t i = 0; i < x.size(); ++i) {
     std::int64_t rest = static_cast<std::int64_t>(i);
@@ -52,7 +46,7 @@ std::vector<double> ReferenceSum(const Case& c, const std::vector<double>& x, bo
 }
 
 TEST(Reduce, FollowsItsFormula) {
-  for (const Case& c : kCases) {
+  for (const ReductionCase& c : kCases) {
     for (const bool average : {false, true}) {
       for (const int keep : {0, 1}) {
         SCOPED_TRACE(StrCat(c.x, " over ", Join(c.axes, ", ")));
@@ -99,7 +93,7 @@ TEST(Reduce, OverTheLastDimensionsSumsRows) {
 }
 
 TEST(Reduce, IsAFormulaOverTheLastDimensionsAlone) {
-  for (const Case& c : kCases) {
+  for (const ReductionCase& c : kCases) {
     OperatorDef def = ParseOp("y = ReduceSum(x)");
     AddInts(&def, "axes", c.axes);
     const OperatorCall op(def);
