@@ -334,8 +334,7 @@ class CellExpander {
     AddOp(&result_.net, "Slice", {sequences_[0]}, {columns})
         .Ints("starts", std::vector<std::int64_t>(2 + rank, 0))
         .Ints("ends", ends);
-    AddOp(&result_.net, "Reshape", {columns}, {first_elements_, names_.Unused(first_elements_ + "_shape")})
-        .Ints("shape", {0, 0});
+    AddOp(&result_.net, "Reshape", {columns}, {first_elements_}).Ints("shape", {0, 0});
     return first_elements_;
   }
 

@@ -119,6 +119,16 @@ class Emitter {
 
   const std::string& BlobOf(const Operand& operand) const { return plan_.slots[operand.slot].blob; }
 
+  // Notes whether each step has memory of its own for operand `number`, and much of it.
+  void NoteMoving(const Operand& operand, int number, RegionNodeKernelSpec* spec) const {
+    constexpr std::int64_t kMinBytes = 16 << 10;
+    const Slot& slot = plan_.slots[operand.slot];
+    const bool is_moving = !operand.shape_alone && slot.ring_rows == 0 && slot.row_bytes >= kMinBytes;
+    if (!is_moving || number >= 64) return;
+    spec->moving |= std::uint64_t{1} << number;
+    spec->moving_bytes += slot.row_bytes;
+  }
+
   bool IsDynamic(const Operand& operand) const {
     return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
   }
@@ -202,6 +212,10 @@ class Emitter {
           .At({.net = graph_.name});
     }
     if (is_draft_) return;
+    for (const std::vector<Operand>* of : {&instruction->inputs, &instruction->outputs}) {
+      const int first = of == &instruction->outputs ? spec.num_inputs : 0;
+      for (const Operand& operand : *of) NoteMoving(operand, first + operand.position, &spec);
+    }
     const auto kernel = std::make_shared<const RegionNodeKernel>(std::move(spec), target_.device);
     instruction->kernel = [kernel](const OpRun& run) { kernel->Run(run); };
     const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);

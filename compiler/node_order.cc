@@ -7,13 +7,15 @@
 
 #include "stepnet/compiler/components.h"
 #include "stepnet/core/access_order.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
 namespace {
 
-// Operators without a formula may throw, or do what lasts; regions only where they check values.
+// Operators without a formula may throw, or do what lasts, but for those that say that they are sums; regions only
+// where they check values.
 bool MayFailOrLast(const StepGraph& graph, const StepNode& node) {
   const auto is_so = [&](const OperatorCall& call, const std::vector<int>& values) {
     const Kernel* kernel = call.schema().FindKernel(graph.target->device);
@@ -21,7 +23,13 @@ bool MayFailOrLast(const StepGraph& graph, const StepNode& node) {
     const std::vector<TensorInfo> inputs = graph.InfosOf(values);
     return MayFindBadValues(ShapeQuery(call, inputs), *kernel);
   };
-  if (node.kind == StepNode::Kind::kCall || node.by_blobs) return true;
+  if (node.by_blobs) return true;
+  if (node.kind == StepNode::Kind::kCall) {
+    if (!node.call->schema().expansion) return true;
+    const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
+    const ShapeQuery query(*node.call, inputs);
+    return Expansion(query).sums().empty();
+  }
   if (!node.RunsOperators()) return false;
   if (node.IsOneOperator()) return is_so(*node.call, node.inputs);
   return std::ranges::any_of(node.calls(), [&](const RegionCall& call) {

@@ -107,6 +107,7 @@ struct RegionNodeKernel::ForShapes {
   std::vector<TensorInfo> operands = {};
   std::shared_ptr<const ComposedProgram> composed = {};  // null: there is an obstacle
   RegionObstacle obstacle = {};
+  std::uint64_t moving = 0;  // as RegionProgram::Run has it
   // Runs it on another device than the CPU. Made when it first runs: plans need no device.
   mutable std::once_flag once = {};
   mutable RunRegionFn on_device = {};
@@ -119,6 +120,7 @@ struct RegionNodeKernel::ForShapes {
   int RunValuesBegin() const { return static_cast<int>(operands.size()); }
 
  private:
+  void NoteMoving(const RegionNodeKernelSpec& spec);
   std::shared_ptr<const OperatorParts> PartsOf(const RegionCall& call, const RegionNodeKernelSpec& spec);
   std::vector<OperatorToCompose> FindOperators(const RegionNodeKernelSpec& spec, DeviceKind device, bool* may_fail);
 };
@@ -145,10 +147,21 @@ RegionNodeKernel::ForShapes::ForShapes(const RegionNodeKernelSpec& spec, std::sp
     auto result = FindComposed(operators, request);
     if (auto* found = std::get_if<std::shared_ptr<const ComposedProgram>>(&result)) {
       composed = std::move(*found);
+      NoteMoving(spec);
     } else {
       const auto& problem = std::get<CompositionObstacle>(result);
       obstacle = {problem.part, StrCat(spec.calls[problem.part].call->Text(), ": ", problem.what),
                   problem.kind == CompositionObstacle::Kind::kRepeats, problem.region_elements};
+    }
+  }
+}
+
+void RegionNodeKernel::ForShapes::NoteMoving(const RegionNodeKernelSpec& spec) {
+  int number = 0;
+  for (const std::vector<int>* tensors : {&composed->inputs(), &composed->outputs()}) {
+    for (const int operand : *tensors) {
+      if (number < 64 && operand < 64 && (spec.moving >> operand & 1) != 0) moving |= std::uint64_t{1} << number;
+      ++number;
     }
   }
 }
@@ -280,9 +293,16 @@ void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const
     shapes.on_device(run, inputs, outputs);
   } else if (run.units() > 0) {
     composed.column_programs().Run(composed.region(), inputs, outputs, run.part(), run.parts());
-  } else if (composed.program().Run(inputs, outputs, run.part(), run.parts())) {
+  } else if (composed.program().Run(inputs, outputs, run.part(), run.parts(), IsFar(run) ? shapes.moving : 0)) {
     RunOneByOne(shapes, run, /*keeps_outputs=*/false);
   }
+}
+
+// Whether what steps have of their own is more, up to this step, than caches hold. Below that many bytes it takes up to
+// a tenth longer to ask for them, and above up to a third less (docs/performance.md, Regions, has the gain).
+bool RegionNodeKernel::IsFar(const OpRun& run) const {
+  constexpr std::int64_t kFarBytes = 12 << 20;
+  return run.step() > 0 && spec_.moving_bytes >= kFarBytes / run.step();
 }
 
 DeviceRegion RegionNodeKernel::RegionOf(const ForShapes& shapes) const {

@@ -26,6 +26,8 @@ struct RegionNodeKernelSpec {
   std::vector<TensorInfo> inputs = {};             // of one step
   std::vector<Tensor> values = {};                 // of operands, where elements are known (TensorInfo::value)
   bool backward = false;
+  std::uint64_t moving = 0;       // bit k: each step has much memory of its own for operand k
+  std::int64_t moving_bytes = 0;  // of all of these, in a step
   const Target* target = &kCpuTarget;
 };
 
@@ -69,6 +71,7 @@ class RegionNodeKernel {
   auto With(std::span<const TensorInfo> inputs, const Use& use) const;
   void RunFor(const ForShapes& shapes, const OpRun& run) const;
   void RunAsOne(const ForShapes& shapes, const OpRun& run) const;
+  bool IsFar(const OpRun& run) const;
   DeviceRegion RegionOf(const ForShapes& shapes) const;
   void RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const;
   void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/core/expansion.h"
+
 namespace stepnet {
 namespace {
 
@@ -73,8 +75,11 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
   body.calls.reserve(nodes.size());
   for (const StepNode* node : nodes) AddCalls(*node, &body.calls);
   if (!body.calls.empty()) {
-    region.op_index = body.calls.front().op_index;
-    region.net = body.calls.front().net;
+    // What a step back computes again is of another net than the step itself, whose region this is.
+    const auto own_net = std::ranges::find_if(body.calls, [](const RegionCall& call) { return call.net.empty(); });
+    const RegionCall& named = own_net == body.calls.end() ? body.calls.front() : *own_net;
+    region.op_index = named.op_index;
+    region.net = named.net;
   }
   std::vector<bool> is_operand(graph.values.size(), false);
   for (const RegionCall& call : body.calls) {
@@ -100,6 +105,18 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
   }
   region.body = std::make_shared<const RegionBody>(std::move(body));
   return region;
+}
+
+bool SumsWhatRegionGives(const StepGraph& graph, const Uses& uses, const StepNode& node) {
+  if (node.kind != StepNode::Kind::kCall || node.by_blobs || graph.target->device != DeviceKind::kCpu) return false;
+  if (!node.call->schema().expansion) return false;
+  const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
+  const ShapeQuery query(*node.call, inputs);
+  const Expansion expansion(query);
+  if (expansion.sums().size() != 1 || expansion.sum_parts().empty()) return false;
+  const int summed = node.inputs[expansion.sums()[0]->input];
+  const int producer = graph.values[summed].producer;
+  return producer >= 0 && uses.HasOneReader(summed) && graph.nodes[producer].kind == StepNode::Kind::kRegion;
 }
 
 void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph) {

@@ -186,6 +186,58 @@ std::span<const RegionPart> Expansion::parts() const {
   return has_expr_types_ ? std::span<const RegionPart>(parts_) : std::span<const RegionPart>();
 }
 
+namespace {
+
+// The region of a sum over so many elements; nothing where none says it. Tensors are `input` and `output`.
+std::optional<RegionPart> PartOfSum(const DimSum& sum, DType dtype, int output) {
+  RegionPart part{.region = {}, .inputs = {sum.input}, .outputs = {output}};
+  RegionOperand from{.dtype = dtype, .size = 1}, to{.dtype = dtype, .size = 1};
+  int d = kRegionDims;
+  bool is_kept_first = false, sums_rows = false, sums_before = false, goes_on = false;
+  for (size_t k = sum.sizes.size(); k-- > 0;) {
+    const std::int64_t size = sum.sizes[k];
+    if (size == 1) continue;
+    if (--d < 0 || size == 0) return {};
+    part.region.sizes[d] = size;
+    from.strides[d] = from.size;
+    from.size *= size;
+    const bool is_row = d == kRegionDims - 1;
+    if (sum.summed[k] && !is_row && sums_before && !goes_on) return {};  // others lie between
+    if (!sum.summed[k]) {
+      to.strides[d] = to.size;
+      to.size *= size;
+    }
+    goes_on = sum.summed[k] && !is_row;
+    (is_row ? sums_rows : sums_before) |= sum.summed[k];
+    is_kept_first = !sum.summed[k];
+  }
+  if (!is_kept_first || !(sums_rows || sums_before)) return {};
+  const Expr x = Expr::Input(0, "x", dtype);
+  Expr value = sums_rows ? RowSum(x) : x;
+  if (sum.factor != 1) {
+    if (sums_before) return {};  // the whole sum is what is multiplied
+    value = value * sum.factor;
+  }
+  const RegionOutputKind kind = sums_before ? RegionOutputKind::kSums : RegionOutputKind::kRows;
+  part.region.inputs = {from};
+  part.region.outputs = {{.value = value, .memory = to, .kind = kind}};
+  return part;
+}
+
+}  // namespace
+
+std::vector<RegionPart> Expansion::sum_parts() const {
+  std::vector<RegionPart> parts;
+  for (size_t o = 0; o < sums_.size(); ++o) {
+    const DType dtype = sums_[o] ? In(sums_[o]->input).dtype : DType::kFloat;
+    std::optional<RegionPart> part;
+    if (sums_[o] && IsOperandType(dtype)) part = PartOfSum(*sums_[o], dtype, num_inputs() + static_cast<int>(o));
+    if (!part) return {};
+    parts.push_back(*std::move(part));
+  }
+  return parts;
+}
+
 std::string ProductProblem(const Product& product, std::span<const TensorInfo> inputs, const TensorInfo& output) {
   const auto is_input = [&](int input) { return input >= 0 && input < static_cast<int>(inputs.size()); };
   const auto is_of = [&](const ProductFactor& factor, bool may_be_bfloat16) {

@@ -46,7 +46,8 @@ struct Product {
 };
 
 // What an output holds: `factor` times sums over dimensions of an input, which has these sizes; those that are summed
-// are left out, the others stay in their order.
+// are left out, the others stay in their order. Those of the last dimension are rows: where neighbours of it are
+// summed, too, each row is summed first (RowSum), then what rows give, one after the other.
 struct DimSum {
   int input = 0;
   std::vector<std::int64_t> sizes = {};
@@ -107,8 +108,12 @@ class Expansion {
 
   // There is one for each output; nothing where it is not said. Empty: the operator gives no products.
   const std::vector<std::optional<stepnet::Product>>& products() const { return products_; }
-  // There is one for each output, likewise. Plans do not ask for them: the operator stays a call.
+  // There is one for each output, likewise. The operator stays a call; it may become part of a region (sum_parts).
   const std::vector<std::optional<DimSum>>& sums() const { return sums_; }
+  // The sums as regions, where each of them can be one: over the last dimension, over neighbours before it, or over
+  // both; what the first dimension has apart stays apart. Rows are those of the last dimension. Empty: one of them
+  // cannot.
+  std::vector<RegionPart> sum_parts() const;
   // The work of an operator that only copies, scales and fills; tensors are the inputs, then the outputs. Empty: it
   // does more.
   std::span<const RegionPart> parts() const;

@@ -19,13 +19,14 @@ template <typename T>
 HWY_INLINE void SumColumnsOf(const T* a, std::int64_t rows, std::int64_t n, T* out) {
   const hn::ScalableTag<T> d;
   std::fill_n(out, n, T{0});
-  // Four rows at a time: a quarter of the loads and stores of `out`.
+  // Four rows at a time: a quarter of the loads and stores of `out`. One row after the other, as in regions.
   std::int64_t i = 0;
   for (; i + 4 <= rows; i += 4, a += 4 * n) {
     ForEachVector(d, n, [&](auto access, std::int64_t j) HWY_ATTR {
-      const auto rows01 = hn::Add(access.Load(d, a + j), access.Load(d, a + n + j));
-      const auto rows23 = hn::Add(access.Load(d, a + 2 * n + j), access.Load(d, a + 3 * n + j));
-      access.Store(d, hn::Add(access.Load(d, out + j), hn::Add(rows01, rows23)), out + j);
+      auto sum = hn::Add(access.Load(d, out + j), access.Load(d, a + j));
+      sum = hn::Add(sum, access.Load(d, a + n + j));
+      sum = hn::Add(sum, access.Load(d, a + 2 * n + j));
+      access.Store(d, hn::Add(sum, access.Load(d, a + 3 * n + j)), out + j);
     });
   }
   for (; i < rows; ++i, a += n) {

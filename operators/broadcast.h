@@ -46,7 +46,7 @@ void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
   }
 }
 
-// out[j] = the sum over column j of a, [rows, n]. `out` does not overlap a.
+// out[j] = the sum over column j of a, [rows, n], one row after the other. `out` does not overlap a.
 void SumColumns(const float* a, std::int64_t rows, std::int64_t n, float* out);
 void SumColumns(const double* a, std::int64_t rows, std::int64_t n, double* out);
 

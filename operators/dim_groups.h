@@ -1,12 +1,14 @@
 // Sums over some of a tensor's dimensions.
 //
 // Neighbouring dimensions that are both kept or both summed count as one, so that a shape is a short list of groups,
-// kept and summed in turn. They are summed one after the other, from the last.
+// kept and summed in turn. They are summed one after the other, from the last. Where two groups that follow each other
+// are summed, the last one is rows: these are summed first, then what they give, one row after the other.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/broadcast.h"
@@ -33,11 +35,17 @@ inline DimSum SumOf(int input, const DimGroups& groups, double factor = 1) {
   return sum;
 }
 
-inline DimGroups GroupDims(const Shape& x, const SummedDims& summed) {
+// With `has_rows` the last dimension, if it is summed and one before is kept, is a group of its own: rows are then what
+// they are for all that is computed of x.
+inline DimGroups GroupDims(const Shape& x, const SummedDims& summed, bool has_rows = false) {
+  int row = x.rank() - 1;
+  while (row >= 0 && x[row] == 1) --row;
+  bool is_apart = false;
+  for (int i = 0; has_rows && i < row; ++i) is_apart |= summed[row] && !summed[i] && x[i] != 1;
   DimGroups groups;
   for (int i = 0; i < x.rank(); ++i) {
     if (summed[i]) groups.summed_size *= x[i];
-    if (groups.count > 0 && groups.summed[groups.count - 1] == summed[i]) {
+    if (groups.count > 0 && groups.summed[groups.count - 1] == summed[i] && !(is_apart && i == row)) {
       groups.sizes[groups.count - 1] *= x[i];
       continue;
     }
@@ -59,6 +67,12 @@ void SumMiddle(const T* x, T* out, std::int64_t before, std::int64_t size, std::
   }
 }
 
+// Sums [before, size] to [before], one element after the other.
+template <typename T>
+void SumInOrder(const T* x, T* out, std::int64_t before, std::int64_t size) {
+  for (std::int64_t i = 0; i < before; ++i, x += size) out[i] = std::accumulate(x, x + size, T{0});
+}
+
 // The sums of x, which has elements, to `out`; what comes between goes to the run's scratch.
 template <typename T>
 void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
@@ -74,7 +88,11 @@ void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
     std::int64_t before = 1;
     for (int i = 0; i < g; ++i) before *= groups.sizes[i];
     T* to = g == last ? out : run.ScratchOf<T>(before * after);
-    SumMiddle(x, to, before, groups.sizes[g], after);
+    if (g + 1 < groups.count && groups.summed[g + 1]) {
+      SumInOrder(x, to, before, groups.sizes[g]);
+    } else {
+      SumMiddle(x, to, before, groups.sizes[g], after);
+    }
     x = to;
   }
   if (x != out) std::copy_n(x, after, out);
@@ -93,7 +111,7 @@ inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, co
       summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
     }
   }
-  return GroupDims(of, summed);
+  return GroupDims(of, summed, /*has_rows=*/true);
 }
 
 // The sums of a, which has the shape `of`, to that of b, likewise.

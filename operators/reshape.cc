@@ -57,21 +57,23 @@ std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
   if (op.HasArg("shape") == (query.num_inputs() > 1)) {
     throw Error(ErrorCode::kInvalidArgument, "Reshape needs the new shape either as an argument or as an input");
   }
-  if (query.num_inputs() == 1) {
-    return {{.dtype = x.dtype, .shape = Resolve(query, op.Ints("shape"))},
-            KnownInts(DType::kInt64, x.shape.ToVector())};
-  }
+  const auto with_old_shape = [&](const Shape& shape, DType dtype) {
+    std::vector<TensorInfo> outputs = {{.dtype = x.dtype, .shape = shape}};
+    if (op.num_outputs() > 1) outputs.push_back(KnownInts(dtype, x.shape.ToVector()));
+    return outputs;
+  };
+  if (query.num_inputs() == 1) return with_old_shape(Resolve(query, op.Ints("shape")), DType::kInt64);
   const std::vector<std::int64_t> sizes = query.IntsOf(1);
   // A shape that another operator recorded may hold sizes that are 0; without elements, a 0 is taken for what it says.
   const bool literal =
       x.shape.size() == 0 && std::ranges::find(sizes, -1) == sizes.end() && std::ranges::find(sizes, 0) != sizes.end();
-  return {{.dtype = x.dtype, .shape = literal ? Shape(sizes) : Resolve(query, sizes)},
-          KnownInts(query.In(1).dtype, x.shape.ToVector())};
+  return with_old_shape(literal ? Shape(sizes) : Resolve(query, sizes), query.In(1).dtype);
 }
 
 // In place, the input keeps the shape that it had before while the kernel runs.
 void RunReshape(const OpRun& run) {
   CopyInput(run);
+  if (run.num_outputs() == 1) return;
   const std::vector<std::int64_t> old_shape = run.In(0).shape->ToVector();
   ForIndexType(run.Out(1).dtype, "old_shape of Reshape", [&](auto zero) {
     using T = decltype(zero);
@@ -86,7 +88,13 @@ void RunReshape(const OpRun& run) {
 
 void ExpandReshape(Expansion& e) {
   ExpandCopy(e);
-  e.Constants(1, e.num_inputs() > 1 ? e.In(1).dtype : DType::kInt64, e.In(0).shape.ToVector());
+  if (e.op().num_outputs() > 1)
+    e.Constants(1, e.num_inputs() > 1 ? e.In(1).dtype : DType::kInt64, e.In(0).shape.ToVector());
+}
+
+// Reads the shape of x, which is gone where an operator works in place.
+void AddResizeLikeGradient(GradientBuilder& g) {
+  g.Add({.type = "ResizeLike", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
 }
 
 const Registration reshape =
@@ -99,13 +107,15 @@ const Registration reshape =
                        "int32 or int64 [rank of y], instead of the argument shape; where x has no elements and no size "
                        "is -1, a 0 is one of 0 elements")
         .Output("y", "the new shape")
-        .Output("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
+        .OptionalOutput("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
         .Arg("shape", std::vector<std::int64_t>{}, "the new shape", AtLeast(-1))
         .ShapesReadValues({1})
         .Shapes(ReshapeShapes)
         .InPlace({{0, 0}})
         .Expands(ExpandReshape)
         .Gradient([](GradientBuilder& g) {
+          // Steps need not keep what nobody has asked for.
+          if (g.op().num_outputs() == 1) return AddResizeLikeGradient(g);
           const std::string dx = g.GI(0);
           g.Add({.type = "Reshape",
                  .inputs = {g.GO(0), g.O(1)},
@@ -192,11 +202,6 @@ const Registration expand_dims =
         .Check(CheckDimsGiven)
         .InPlace({{0, 0}})
         .Gradient("Squeeze", {"dy"}, {"dx"});
-
-// Reads the shape of x, so these do not work in place.
-void AddResizeLikeGradient(GradientBuilder& g) {
-  g.Add({.type = "ResizeLike", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
-}
 
 std::vector<TensorInfo> FlattenShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(0);

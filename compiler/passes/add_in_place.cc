@@ -7,6 +7,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/weight_products.h"
+#include "stepnet/compiler/region_nodes.h"
 #include "stepnet/compiler/uses.h"
 
 namespace stepnet {
@@ -50,6 +51,7 @@ class InPlaceAdder {
       const int sum = node.outputs[0];
       const auto [first, last] = TermsOf(node);
       if (!IsOnlyRead(last, sum) || !CanAdd(graph_, last)) continue;
+      if (SumsWhatRegionGives(graph_, uses_, graph_.nodes[ProducerOf(last)])) continue;
       if (!mergeable_) FindMergeable();
       if (IsOnlyReadOrSum(first, sum) && ProducerOf(first) != ProducerOf(last)) {
         if (WouldComeIntoLoop(first, last) || KeepsFromMerging(first) || KeepsFromMerging(last)) continue;

@@ -33,17 +33,41 @@ constexpr size_t kNearOfCall = 4;
 constexpr int kMaxTries = 3;
 constexpr int kManyCut = 2;  // regions, after which the next ones begin small
 
-bool HasSums(const RegionPart& part) {
-  return std::ranges::any_of(part.region.outputs,
+// Whether something of all rows is added up, which is known when all are done: what the first dimension has apart is
+// not apart in a sum.
+bool AddsUpAllRows(const Region& region) {
+  const auto first = std::ranges::find_if(region.sizes, [](std::int64_t size) { return size != 1; });
+  const auto d = static_cast<size_t>(std::min<std::ptrdiff_t>(first - region.sizes.begin(), kRegionDims - 1));
+  return std::ranges::any_of(region.outputs, [&](const RegionOutput& output) {
+    return output.kind == RegionOutputKind::kSums && output.memory.strides[d] == 0;
+  });
+}
+
+bool HasSums(const Region& region) {
+  return std::ranges::any_of(region.outputs,
                              [](const RegionOutput& output) { return output.kind == RegionOutputKind::kSums; });
 }
 
+// Whether the node may be a region, if its operator says what it computes. On the CPU sums may be, which are calls
+// where they stand alone.
+bool MayBeRegion(const StepGraph& graph, const StepNode& node) {
+  if (node.kind == StepNode::Kind::kRegion) return node.IsOneOperator();
+  return node.kind == StepNode::Kind::kCall && graph.target->device == DeviceKind::kCpu &&
+         node.call->schema().expansion;
+}
+
+// What is known of a node that may join others.
+struct Joining {
+  std::int64_t elements = 0;  // over how many it goes
+  bool gives_sums = false;    // over rows, which nothing in its region can read
+};
+
 // Why a node stays apart, whatever is beside it; null where it may join others: what has a formula, gives all of its
-// outputs for one step, checks nothing and adds up nothing over rows. `elements`: over how many it goes then.
-const char* WhyAlone(const StepGraph& graph, const StepNode& node, std::int64_t* elements) {
+// outputs for one step, checks nothing and adds up nothing over all rows.
+const char* WhyAlone(const StepGraph& graph, const StepNode& node, Joining* joining) {
   if (node.kind == StepNode::Kind::kProduct) return "products are not fused with other operators";
   if (node.by_blobs) return "its shapes are found anew in each step";
-  if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator()) return "it has no formula";
+  if (!MayBeRegion(graph, node)) return "it has no formula";
   if (HasSideEffects(*node.call)) return "it does more than to compute";
   if (std::ssize(node.inputs) + std::ssize(node.outputs) > graph.target->max_region_operands) {
     return "it has more operands than a region may have";
@@ -58,13 +82,16 @@ const char* WhyAlone(const StepGraph& graph, const StepNode& node, std::int64_t*
     if (MayFindBadValues(query, *node.call->schema().FindKernel(graph.target->device))) return "it checks values";
     const auto parts = FindParts(query);
     if (parts->parts.empty()) return "it has no formula for such inputs";
-    *elements = 0;
     for (const RegionPart& part : parts->parts) {
-      if (HasSums(part)) return "it adds up over rows, which is known when all are done";
-      *elements = std::max(*elements, part.region.NumElements());
+      const bool has_sums = HasSums(part.region);
+      if (has_sums && (graph.target->device != DeviceKind::kCpu || AddsUpAllRows(part.region))) {
+        return "it adds up over rows, which is known when all are done";
+      }
+      joining->gives_sums |= has_sums;
+      joining->elements = std::max(joining->elements, part.region.NumElements());
     }
     // Rows of no elements and no rows look alike.
-    return *elements == 0 ? "it computes nothing" : nullptr;
+    return joining->elements == 0 ? "it computes nothing" : nullptr;
   } catch (const ValueUnknown&) {
     return "a shape of it follows from values that are not known before the run";
   }
@@ -86,10 +113,14 @@ class LoopFuser {
         uses_(uses),
         begin_(begin),
         max_calls_(static_cast<size_t>(graph->target->max_region_operators)),
-        elements_(static_cast<size_t>(end - begin)) {
+        elements_(static_cast<size_t>(end - begin)),
+        gives_sums_(elements_.size()) {
     for (int n = begin; n < end; ++n) {
       CheckCancelled();
-      elements_[n - begin] = ElementsToJoin(graph_.nodes[n]);
+      Joining joining;
+      const bool may_join = WhyAlone(graph_, graph_.nodes[n], &joining) == nullptr;
+      elements_[n - begin] = may_join ? joining.elements : kCannotJoin;
+      gives_sums_[n - begin] = joining.gives_sums;
     }
   }
 
@@ -128,11 +159,6 @@ class LoopFuser {
     int node;
     auto operator<=>(const Seed&) const = default;
   };
-
-  std::int64_t ElementsToJoin(const StepNode& node) const {
-    std::int64_t elements = kCannotJoin;
-    return WhyAlone(graph_, node, &elements) == nullptr ? elements : kCannotJoin;
-  }
 
   const StepNode& NodeAt(int n) const { return graph_.nodes[begin_ + n]; }
   // The node of the loop that gives the value, from 0; -1: none of them does.
@@ -244,14 +270,17 @@ class LoopFuser {
 
   std::vector<int> Grow(int seed, const std::set<int>& left_out, size_t max_calls) {
     std::vector<int> group;
-    std::set<int> near = {seed}, looked_at = {seed};
+    std::set<int> near = {seed}, looked_at = {seed}, sums;
     while (group.size() < max_calls) {
       const auto next = std::ranges::find_if(near, [&](int n) { return missing_[n] == in_group_[n]; });
       if (next == near.end()) break;
       const int n = *next;
       near.erase(next);
-      if (left_out.contains(n)) continue;
+      if (left_out.contains(n) || std::ranges::any_of(NodeAt(n).inputs, [&](int v) { return sums.contains(v); })) {
+        continue;
+      }
       group.push_back(n);
+      if (gives_sums_[n]) sums.insert(NodeAt(n).outputs.begin(), NodeAt(n).outputs.end());
       for (const int follower : followers_[n]) ++in_group_[follower];
       for (const int output : NodeAt(n).outputs) {
         const auto readers = readers_.find(output);
@@ -318,6 +347,7 @@ class LoopFuser {
   const size_t max_calls_;  // of a region
   // An element for each node of the loop.
   std::vector<std::int64_t> elements_;
+  std::vector<bool> gives_sums_;
   std::vector<std::vector<int>> followers_;
   std::vector<bool> is_put_;   // in its place
   std::vector<int> missing_;   // how many each waits for that are not
@@ -382,8 +412,8 @@ RegionsApart::RegionsApart(const StepGraph& graph, int begin, int end)
 std::string RegionsApart::Why(int giver, int reader) const {
   for (const int n : {giver, reader}) {
     const StepNode& node = graph_.nodes[n];
-    std::int64_t elements = 0;
-    const char* const why = node.body != nullptr ? nullptr : WhyAlone(graph_, node, &elements);
+    Joining joining;
+    const char* const why = node.body != nullptr ? nullptr : WhyAlone(graph_, node, &joining);
     if (why == nullptr) continue;
     return node.kind == StepNode::Kind::kProduct ? why : StrCat(node.call->type(), " stays apart: ", why);
   }
@@ -418,8 +448,8 @@ std::string RegionsApart::WhyNotJoined(int giver, int reader) const {
 }
 
 bool RegionsApart::MayJoin(int node) const {
-  std::int64_t elements = 0;
-  return graph_.nodes[node].body != nullptr || WhyAlone(graph_, graph_.nodes[node], &elements) == nullptr;
+  Joining joining;
+  return graph_.nodes[node].body != nullptr || WhyAlone(graph_, graph_.nodes[node], &joining) == nullptr;
 }
 
 bool RegionsApart::Reads(int later, int earlier) const {

@@ -119,12 +119,12 @@ KeptByKey<Value>& TheKept() {
 OperatorParts MakeParts(const ShapeQuery& query) {
   OperatorParts made{.outputs = query.op().schema().shapes(query), .is_shared = true};
   for (TensorInfo& output : made.outputs) output.value = {};  // what is kept holds no tensors
-  if (!query.op().schema().formula) {
+  if (!query.op().schema().formula || !FormulaApplies(query, made.outputs)) {
     const Expansion expansion(query);
     made.parts.assign(expansion.parts().begin(), expansion.parts().end());
+    if (made.parts.empty()) made.parts = expansion.sum_parts();
     return made;
   }
-  if (!FormulaApplies(query, made.outputs)) return made;
   const std::shared_ptr<const FormulaProgram> program = FindFormula(query, kWholeOperator, made.outputs);
   const FormulaRegion& formula = program->formula();
   RegionPart& part =

@@ -23,8 +23,8 @@ std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::
 // What an operator is in a region.
 struct OperatorParts {
   std::vector<TensorInfo> outputs = {};  // without their elements, also where these are known
-  // Asks its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
-  // None: it has neither, or other dtypes than expressions.
+  // Asks its formula or its expansion (core/expansion.h): for copies, or for sums that regions can give; tensors are
+  // its inputs, then its outputs, or a RunValue. None: it has none of these, or other dtypes than expressions.
   std::vector<RegionPart> parts = {};
   bool checks_values = false;  // the formula requires something
   bool is_shared = false;      // with operators that are alike

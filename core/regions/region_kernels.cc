@@ -403,9 +403,15 @@ void AddStrided(const void* from, void* to, std::int64_t stride, DType dtype, st
   ForExprType(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>) {
+      const T* const terms = static_cast<const T*>(from);
       T* sums = static_cast<T*>(to);
-      for (std::int64_t i = 0; i < n; ++i)
-        sums[i * stride] = scalar::Add(sums[i * stride], static_cast<const T*>(from)[i]);
+      if (stride == 0) {
+        T sum = *sums;
+        for (std::int64_t i = 0; i < n; ++i) sum = scalar::Add(sum, terms[i]);
+        *sums = sum;
+        return;
+      }
+      for (std::int64_t i = 0; i < n; ++i) sums[i * stride] = scalar::Add(sums[i * stride], terms[i]);
     }
   });
 }

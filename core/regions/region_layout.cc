@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "stepnet/core/regions/region_copies.h"
 #include "stepnet/core/regions/region_instructions.h"
@@ -106,19 +108,40 @@ class Layout {
            num_row_memory <= kMaxRowMemory;
   }
 
+  // How many rows meet in one element of a sum: those of all dimensions from the first one on along which one stays.
+  std::int64_t SummedRows() const {
+    using Kind = RegionInstruction::Kind;
+    int first = kRegionDims - 1;
+    const auto look_at = [&](const RegionInstruction& instruction) {
+      if (instruction.kind != Kind::kAdd && instruction.kind != Kind::kAddRow) return;
+      const RegionIndex& strides = code_.operands[instruction.number].strides;
+      for (int d = 0; d < first; ++d) {
+        if (code_.sizes[d] != 1 && strides[d] == 0) first = d;
+      }
+    };
+    for (const RegionCode::Phase& phase : code_.phases) {
+      std::ranges::for_each(phase.block, look_at);
+      std::ranges::for_each(phase.end, look_at);
+    }
+    return std::accumulate(code_.sizes.begin() + first, code_.sizes.end() - 1, std::int64_t{1}, std::multiplies<>());
+  }
+
   void CutIntoParts() {
     using Kind = RegionInstruction::Kind;
     const bool has_rows = code_.phases.size() > 1 || code_.has_row_outputs;
     const std::int64_t rows = code_.NumRows();
     const std::int64_t columns = code_.sizes[3];
     std::int64_t parts = 1;
-    if (HasKind(code_, Kind::kAddRow) || HasKind(code_, Kind::kAdd)) {
+    const bool has_sums = HasKind(code_, Kind::kAddRow) || HasKind(code_, Kind::kAdd);
+    const std::int64_t summed = has_sums ? SummedRows() : 1;
+    if (has_sums && summed == rows) {
       code_.cut = RegionCode::Cut::kColumns;
       code_.unit = kFloatsOfLine;
       parts = has_rows ? 1 : columns / kFloatsOfLine;
-    } else if (has_rows || code_.joins_rows) {
+    } else if (has_rows || has_sums || code_.joins_rows) {
       code_.cut = RegionCode::Cut::kRows;
-      code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
+      const std::int64_t elements = summed * std::max<std::int64_t>(1, columns);
+      code_.unit = has_rows ? summed : summed * std::max<std::int64_t>(1, kRegionBlock / elements);
       parts = (rows + code_.unit - 1) / code_.unit;
     } else {
       code_.unit = kRegionBlock;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -49,6 +50,20 @@ class RegionPosition {
     index_[1] = row / code_.sizes[2] % code_.sizes[1];
     index_[0] = row / code_.sizes[2] / code_.sizes[1];
     for (size_t i = 0; i < code_.operands.size(); ++i) rows_[i] = bases_[i] + OffsetOf(code_.operands[i], index_);
+  }
+
+  // Asks for what the next block, of whole rows, has of one operand of `to_ask_`, which are some: what this block
+  // computes gives it time to come, where all at once would wait for each other.
+  void AskForNext() {
+    const int operand = std::countr_zero(to_ask_);
+    to_ask_ &= to_ask_ - 1;
+    const std::int64_t row = row_ + num_rows_;
+    const RegionCode::Operand& of = code_.operands[operand];
+    if (of.strides[2] == 0 || row >= code_.NumRows()) return;
+    const std::int64_t outer = row / code_.sizes[2];
+    const std::int64_t index[] = {outer / code_.sizes[1], outer % code_.sizes[1], row % code_.sizes[2]};
+    const char* const next = bases_[operand] + OffsetOf(of, index);
+    for (std::int64_t at = 0; at < code_.width * of.bytes; at += kLineBytes) __builtin_prefetch(next + at);
   }
 
   void GoToColumn(std::int64_t at) {
@@ -101,7 +116,9 @@ class RegionPosition {
   }
   void AddOfRows(int operand, const char* from) {
     const RegionCode::Operand& of = code_.operands[operand];
-    ForRows(operand, [&](std::int64_t i, char* row) { AddStrided(from + i * of.bytes, row, 0, of.dtype, 1); });
+    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t step) {
+      AddStrided(from + i * of.bytes, memory, step / of.bytes, of.dtype, rows);
+    });
   }
 
   void FillIndex(int dimension, std::int64_t* out) const {
@@ -125,6 +142,7 @@ class RegionPosition {
   std::int64_t column_ = 0;  // the first of the block
   std::int64_t num_rows_ = 1;
   std::int64_t num_columns_ = 0;
+  std::uint64_t to_ask_ = 0;  // bit k: operand k, of which the next block is still to be asked for
 
  private:
   // Calls fn(memory of the operand, of the slot, rows) for all rows of the block, from the column `at` on.
@@ -135,14 +153,6 @@ class RegionPosition {
       fn(memory, slots_[move.slot] + i * num_columns_ * of.bytes,
          BlockRows{
              .rows = rows, .columns = num_columns_, .bytes = of.bytes, .row_step = step, .stride = of.strides[3]});
-    });
-  }
-
-  // Calls fn(i, where row i of the block begins in the operand).
-  template <typename Fn>
-  void ForRows(int operand, const Fn& fn) {
-    ForRuns(operand, 0, [&](std::int64_t first, std::int64_t rows, char* memory, std::int64_t step) {
-      for (std::int64_t i = 0; i < rows; ++i) fn(first + i, memory + i * step);
     });
   }
 

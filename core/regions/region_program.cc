@@ -64,8 +64,9 @@ struct RegionProgram::Codes {
     }
   }
 
-  std::optional<RegionFault> Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
-    if (!kinds) return RunRegion(all, inputs, outputs, part, parts);
+  std::optional<RegionFault> Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts,
+                                 std::uint64_t moving) const {
+    if (!kinds) return RunRegion(all, inputs, outputs, part, parts, moving);
     const auto [begin, end] = ShareOf(kinds->then.NumRows(), part, parts);
     RunKinds(inputs, outputs, begin, end);
     return {};
@@ -123,10 +124,11 @@ int RegionProgram::max_parts() const {
   return static_cast<int>(std::clamp<std::int64_t>(codes_->kinds->then.NumRows(), 1, INT_MAX));
 }
 
-std::optional<RegionFault> RegionProgram::Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
-  if (!codes_->stores_sums) return codes_->Run(inputs, outputs, part, parts);
+std::optional<RegionFault> RegionProgram::Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts,
+                                              std::uint64_t moving) const {
+  if (!codes_->stores_sums) return codes_->Run(inputs, outputs, part, parts, moving);
   return RunWithFloatSums(*codes_->stores_sums, outputs,
-                          [&](RegionOutputs to) { return codes_->Run(inputs, to, part, parts); });
+                          [&](RegionOutputs to) { return codes_->Run(inputs, to, part, parts, moving); });
 }
 
 int RegionProgram::MaxFlatParts(std::int64_t elements) {

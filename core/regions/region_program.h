@@ -39,9 +39,10 @@ class RegionProgram {
   int max_parts() const;
 
   // Computes part `part` of `parts`; pointers and what is required of them as in EvaluateRegion. Parts write elements
-  // of their own. The fault is the first of this part. Throws kCancelled.
+  // of their own. The fault is the first of this part. Bit k of `moving`, of operand k, outputs behind inputs: its
+  // memory is in no near cache, so that blocks of several rows ask for that of the next one. Throws kCancelled.
   std::optional<RegionFault> Run(std::span<const void* const> inputs, std::span<void* const> outputs, int part = 0,
-                                 int parts = 1) const;
+                                 int parts = 1, std::uint64_t moving = 0) const;
 
   // Whether all operands are elements one after the other, so that the program is right for any number of them.
   bool is_flat() const;

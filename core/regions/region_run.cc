@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "stepnet/core/cancellation.h"
@@ -49,8 +50,8 @@ namespace {
 // One run of one part.
 class Runner : private RegionPosition {
  public:
-  Runner(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, char* memory)
-      : RegionPosition(code, inputs, outputs, memory) {}
+  Runner(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, char* memory, std::uint64_t moving = 0)
+      : RegionPosition(code, inputs, outputs, memory), moving_(moving) {}
 
   // The elements [begin, end) of a flat program.
   void RunFlat(std::int64_t begin, std::int64_t end) {
@@ -82,12 +83,14 @@ class Runner : private RegionPosition {
         const auto [first, last] = ShareOf((columns + code_.unit - 1) / code_.unit, part, parts);
         const std::int64_t begin = first * code_.unit;
         const std::int64_t end = std::min(columns, last * code_.unit);
-        ClearSums(begin, end);
+        ClearSums(0, std::numeric_limits<std::int64_t>::max(), begin, end);  // those of no row, too
         return RunRows(0, rows, begin, end);
       }
       case RegionCode::Cut::kRows: {
         const auto [first, last] = ShareOf((rows + code_.unit - 1) / code_.unit, part, parts);
-        return RunRows(first * code_.unit, std::min(rows, last * code_.unit), 0, columns);
+        const std::int64_t end = std::min(rows, last * code_.unit);
+        ClearSums(first * code_.unit, end, 0, columns);
+        return RunRows(first * code_.unit, end, 0, columns);
       }
       case RegionCode::Cut::kBlocks: break;
     }
@@ -124,6 +127,7 @@ class Runner : private RegionPosition {
       GoToRow(row);
       num_rows_ = std::min(max_rows, last - row);
       if (code_.has_groups()) num_rows_ = std::min(num_rows_, code_.group_rows - row % code_.group_rows);
+      to_ask_ = code_.joins_rows && is_whole ? moving_ : 0;
       RunBlocks(begin, end);
     }
   }
@@ -142,8 +146,8 @@ class Runner : private RegionPosition {
     for (const RegionInstruction& instruction : code_.setup) Execute(instruction, 1);
   }
 
-  // Sums start from 0, over the columns [begin, end).
-  void ClearSums(std::int64_t begin, std::int64_t end) {
+  // Sums that start in the rows [first, last) start from 0, over the columns [begin, end).
+  void ClearSums(std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
     for (const int output : code_.sums) {
       const int operand = code_.num_inputs + output;
       const RegionCode::Operand& of = code_.operands[operand];
@@ -155,8 +159,10 @@ class Runner : private RegionPosition {
       const std::int64_t count = is_of_no_column ? 1 : end - begin;
       for (std::int64_t row = 0; row < sizes[0] * sizes[1] * sizes[2]; ++row) {
         if (count <= 0) break;
-        const std::int64_t at = row / (sizes[1] * sizes[2]) * of.strides[0] +
-                                row / sizes[2] % sizes[1] * of.strides[1] + row % sizes[2] * of.strides[2];
+        const std::int64_t index[] = {row / (sizes[1] * sizes[2]), row / sizes[2] % sizes[1], row % sizes[2]};
+        const std::int64_t start = (index[0] * code_.sizes[1] + index[1]) * code_.sizes[2] + index[2];
+        if (start < first || start >= last) continue;
+        const std::int64_t at = index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2];
         Clear(bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes, count);
       }
     }
@@ -179,7 +185,10 @@ class Runner : private RegionPosition {
       if (phase.end.empty()) continue;
       num_columns_ = end - begin;
       GoToColumn(begin);
-      for (const RegionInstruction& instruction : phase.end) Execute(instruction, num_rows_);
+      for (const RegionInstruction& instruction : phase.end) {
+        if (to_ask_ != 0) AskForNext();
+        Execute(instruction, num_rows_);
+      }
     }
   }
 
@@ -188,7 +197,10 @@ class Runner : private RegionPosition {
     const std::int64_t n = num_rows_ * num_columns_;
     CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     GoToColumn(at);
-    for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
+    for (const RegionInstruction& instruction : phase.block) {
+      if (to_ask_ != 0) AskForNext();
+      Execute(instruction, n);
+    }
   }
 
   void Execute(const RegionInstruction& instruction, std::int64_t n) {
@@ -271,6 +283,7 @@ class Runner : private RegionPosition {
     }
   }
 
+  const std::uint64_t moving_;  // as RegionProgram::Run has it
   std::int64_t first_row_ = 0;  // of those that are run
   std::int64_t first_column_ = 0;
   std::int64_t splat_elements_ = code_.width;
@@ -293,7 +306,7 @@ auto WithMemory(const RegionCode& code, const Fn& fn) {
 }  // namespace
 
 std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, int part,
-                                     int parts) {
+                                     int parts, std::uint64_t moving) {
   if (code.is_flat) {
     RunFlatRegion(code, inputs, outputs, code.sizes[3], part, parts);
     return {};
@@ -304,7 +317,7 @@ std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs
     return {};
   }
   return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
-    Runner runner(code, inputs, outputs, memory);
+    Runner runner(code, inputs, outputs, memory, moving);
     runner.Run(part, parts);
     if (!runner.has_fault()) return {};
     return runner.Fault();

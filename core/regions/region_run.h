@@ -43,9 +43,9 @@ void RunDirect(const RegionDirect& direct, const Input& input, const Output& out
                 from[2], from[3], end - begin);
 }
 
-// Part `part` of `parts`.
+// Part `part` of `parts`; `moving` as RegionProgram::Run has it.
 std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, int part,
-                                     int parts);
+                                     int parts, std::uint64_t moving = 0);
 // A part of a flat program, of so many elements.
 void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, std::int64_t elements, int part,
                    int parts);

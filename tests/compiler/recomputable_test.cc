@@ -131,7 +131,10 @@ TEST(Recomputable, IsBetterComputedAgainInLongRunsWhereItFollowsFromLess) {
   EXPECT_EQ(blobs_of(large->recomputed), Lines()) << "nothing has run";
   constexpr std::int64_t kSteps = (16 << 20) / (2 * 8 * 32 * 64 * 4);  // of two values, 16 MB
   EXPECT_EQ(NumBetterRecomputed(*large, kSteps), 2);
-  EXPECT_EQ(NumBetterRecomputed(*large, kSteps - 1), 0);
+  EXPECT_EQ(NumBetterRecomputed(*large, kSteps - 1), 1) << "the difference, which is computed as fast as it is read";
+  constexpr std::int64_t kStepsOfFast = (1 << 20) / (8 * 32 * 64 * 4);
+  EXPECT_EQ(NumBetterRecomputed(*large, kStepsOfFast), 1);
+  EXPECT_EQ(NumBetterRecomputed(*large, kStepsOfFast - 1), 0);
   EXPECT_EQ(blobs_of({large->recomputable.begin(), large->recomputable.begin() + 2}), (Lines{"d", "s"}));
   EXPECT_EQ(blobs_of(small->recomputable), (Lines{"d", "s", "t"}));
   EXPECT_EQ(NumBetterRecomputed(*small, 1'000'000), 0) << "it is three times as large";

@@ -292,6 +292,38 @@ TEST(Expansion, PartsOfTheParametersOfAnRnnAreThoseThatKernelsCut) {
   ExpectParts(sized("d = RNNWeightsGradient(w0, u0, p0, b0, c0, w1, u1, p1, b1, c1)"), shapes);
 }
 
+// Sums of rows, of neighbours before them, and of both, each within what the first dimension has apart.
+TEST(Expansion, SumsWithinRowsAreThoseThatKernelsCompute) {
+  const OperatorDef like = ParseOp("c = SumReduceLike(a, b)");
+  ExpectParts(like, {{3, 5, 37}, {3, 5, 1}});
+  ExpectParts(like, {{3, 5, 37}, {3, 1, 37}});
+  ExpectParts(like, {{3, 5, 37}, {3, 1, 1}});
+  ExpectParts(like, {{1, 2, 3, 4, 37}, {1, 2, 3, 1, 37}});
+  ExpectParts(like, {{1, 2, 3, 4, 37}, {1, 2, 3, 1, 1}});
+  ExpectParts(like, {{1, 2, 3, 4, 1}, {1, 2, 3, 1, 1}});
+  OperatorDef sum = ParseOp("y = ReduceSum(x)");
+  AddInts(&sum, "axes", {1});
+  ExpectParts(sum, {{4, 70, 33}});
+}
+
+TEST(Expansion, OtherSumsStayCalls) {
+  const auto num_parts = [](const std::string& op, const std::vector<Shape>& shapes) {
+    const Run run = RunOf(ParseOp(op), shapes, /*integers=*/true);
+    return FindParts(ShapeQuery(*run.call, run.infos))->parts.size();
+  };
+  const std::string like = "c = SumReduceLike(a, b)";
+  EXPECT_EQ(num_parts(like, {{3, 5, 7}, {7}}), 0) << "over all rows";
+  EXPECT_EQ(num_parts(like, {{3, 5, 7}, {1}}), 0);
+  EXPECT_EQ(num_parts(like, {{2, 3, 2, 3, 2}, {2, 1, 2, 1, 2}}), 0) << "others lie between";
+  EXPECT_EQ(num_parts(like, {{2, 2, 2, 2, 2}, {2, 2, 1, 2, 1}}), 0) << "of five dimensions";
+  EXPECT_EQ(num_parts(like, {{2, 0, 2}, {2, 1, 2}}), 0);
+  OperatorDef mean = ParseOp("y = ReduceMean(x)");
+  AddInts(&mean, "axes", {1});
+  const OperatorCall call(mean);
+  const TensorInfo x{.dtype = DType::kFloat, .shape = {2, 3, 4}};
+  EXPECT_TRUE(FindParts(ShapeQuery(call, {&x, 1}))->parts.empty()) << "the whole sum is what is divided";
+}
+
 TEST(Expansion, GradientsOfReductionsStayCallsWhereARegionCannotSayThem) {
   OperatorDef def = ParseOp("dx = ReduceSumGradient(dy, x, y)");
   AddInts(&def, "axes", {1, 3});

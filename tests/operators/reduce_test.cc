@@ -92,7 +92,8 @@ TEST(Reduce, OverTheLastDimensionsSumsRows) {
   ExpectSumsOfRows<double>();
 }
 
-TEST(Reduce, IsAFormulaOverTheLastDimensionsAlone) {
+// Over the last dimensions by its formula, over others by its expansion.
+TEST(Reduce, IsARegionWithinWhatTheFirstDimensionHasApart) {
   for (const ReductionCase& c : kCases) {
     OperatorDef def = ParseOp("y = ReduceSum(x)");
     AddInts(&def, "axes", c.axes);
@@ -100,7 +101,10 @@ TEST(Reduce, IsAFormulaOverTheLastDimensionsAlone) {
     const TensorInfo x{.dtype = DType::kFloat, .shape = c.x};
     const bool is_of_rows = c.axes.empty() || c.axes.back() == -1 || c.axes == std::vector<std::int64_t>{1, 2} ||
                             (c.axes.back() == c.x.rank() - 1 && c.axes.size() == 1);
-    EXPECT_EQ(FindParts(ShapeQuery(op, {&x, 1}))->parts.size(), is_of_rows ? 1u : 0u)
+    const bool is_within =
+        c.axes == std::vector<std::int64_t>{1} || (c.x.rank() == 4 && c.axes == std::vector<std::int64_t>{1, 3});
+    EXPECT_EQ(FormulaApplies(ShapeQuery(op, {&x, 1}), {}), is_of_rows);
+    EXPECT_EQ(FindParts(ShapeQuery(op, {&x, 1}))->parts.size(), is_of_rows || is_within ? 1u : 0u)
         << c.x << " over " << Join(c.axes, ", ");
   }
 }

@@ -1,5 +1,8 @@
 #include "op_test.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/gradient.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
@@ -70,6 +73,31 @@ TEST(Reshape, GradientIsWrittenAsCaffe2WritesIt) {
   EXPECT_EQ(gradient.ops[0].ShortDebugString(),
             "input: \"dy\" input: \"old\" output: \"x_grad\" output: \"_x_grad_dims\" type: \"Reshape\" "
             "is_gradient_op: true");
+}
+
+// Where nobody has asked for the old shape, the gradient reads that of x.
+TEST(Reshape, MayLeaveOutTheOldShape) {
+  const OpTest test = OpTest("Reshape").Random("x", {2, 3}, 1).Ints("shape", {3, -1});
+  EXPECT_EQ(test.Run()[0].shape(), Shape({3, 2}));
+  test.GradientMatches();
+  OperatorDef def = ParseOp("y = Reshape(x)");
+  AddInts(&def, "shape", {-1});
+  const OperatorGradient gradient = MakeGradient(def, {{.dense = "dy"}});
+  ASSERT_EQ(gradient.ops.size(), 1);
+  EXPECT_EQ(gradient.ops[0].type(), "ResizeLike");
+}
+
+// In place the shape of x is gone, so it is kept under another name.
+TEST(Reshape, LeavesOutTheOldShapeInPlace) {
+  NetDef net;
+  *net.add_op() = ParseOp("c = Tanh(x)");
+  *net.add_op() = ParseOp("c = Reshape(c)");
+  AddInts(net.mutable_op(1), "shape", {-1});
+  *net.add_op() = ParseOp("y = Sqr(c)");
+  Workspace workspace;
+  workspace.SetTensor("x", Random({2, 3}, 1));
+  RunNetOnce(AddGradients(net, {"y"}, {"x"}).net, workspace);
+  EXPECT_EQ(workspace.GetTensor("x_grad").shape(), Shape({2, 3}));
 }
 
 TEST(Reshape, RefusesShapesThatDoNotFit) {

@@ -68,6 +68,30 @@ TEST(FuseRegions, AnRmsNormIsOneRegion) {
                  "  }\n"));
 }
 
+// Sums within rows are: what a sum over rows gives is read behind the region. They are calls where they stand alone,
+// and for other devices.
+TEST(FuseRegions, SumsWithinRowsArePartOfIt) {
+  const std::string given =
+      "  m: float [1, 2, 3, 4] at 0[96 * t]\n"
+      "  n: float [1, 2, 3, 4] at 1[96 * t]\n"
+      "  row: float [1, 2, 1, 4] at 2\n"
+      "  one: float [1, 2, 1, 1] at 3\n";
+  const auto lines = [](const char* before, const char* p, const char* kind, const char* of_region) {
+    return StrCat(before, "p.1: float [1, 2, 3, 4] ", p, "= ", kind, "Mul(m, n) @0 {}\n", before,
+                  "s.1: float [1, 2, 1, 4] kept = SumReduceLike(p.1, row) @1 {}\n", before,
+                  "u.1: float [1, 2, 1, 1] kept = SumReduceLike(p.1, one) @2 {}\n", of_region,
+                  "  v.1: float [1, 2, 1, 4] kept = region Tanh(s.1) @3 {}\n");
+  };
+  const std::string before = Step(given + lines("  ", "", "region ", ""));
+  EXPECT_EQ(After(before), Step(StrCat(given, "  region {\n", lines("    ", "local ", "", "  }\n"))));
+  StepGraph of_device = ParseGraph(before);
+  Target other = kCpuTarget;
+  other.device = DeviceKind::kCuda;
+  of_device.target = &other;
+  EXPECT_EQ(RegionsApart(of_device, 0, static_cast<int>(of_device.nodes.size())).Why(0, 1),
+            "SumReduceLike stays apart: it has no formula");
+}
+
 TEST(FuseRegions, WhatItWaitsForIsPartOfItToo) {
   EXPECT_EQ(After(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
                        "  b.1: float [1, 4] = region Erf(h_prev) @1 {}\n"

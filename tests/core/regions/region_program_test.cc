@@ -174,6 +174,42 @@ TEST(RegionProgram, GivesRowsWithoutElementsAndSumsOfNoRow) {
   EXPECT_EQ(result[1], 0);
 }
 
+// Parts take all rows of the sums that they give; what a run asks for ahead changes nothing.
+TEST(RegionProgram, CutsWhereSumsEnd) {
+  const std::int64_t groups = 3, rows = 20, columns = 24;
+  const RegionOperand elements{
+      .dtype = DType::kFloat, .size = groups * rows * columns, .strides = {0, rows * columns, columns, 1}};
+  const RegionOperand of_columns{.dtype = DType::kFloat, .size = groups * columns, .strides = {0, columns, 0, 1}};
+  const RegionOperand of_group{.dtype = DType::kFloat, .size = groups, .strides = {0, 1, 0, 0}};
+  for (const bool has_rows : {false, true}) {
+    Region region{.sizes = {1, groups, rows, columns},
+                  .inputs = {elements},
+                  .outputs = {{.value = x * x, .memory = of_columns, .kind = RegionOutputKind::kSums}}};
+    if (has_rows) {
+      region.outputs.push_back({.value = RowSum(x), .memory = of_group, .kind = RegionOutputKind::kSums});
+    }
+    const RegionProgram program(region);
+    EXPECT_EQ(program.max_parts(), groups);
+    std::vector<float> from(groups * rows * columns);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = 0.37f * static_cast<float>(i % 101);
+    const auto run = [&](int parts, std::uint64_t moving) {
+      std::vector<float> sums(groups * columns, 7), totals(groups, 7);
+      const void* inputs[] = {from.data()};
+      void* outputs[] = {sums.data(), totals.data()};
+      const std::span<void* const> used(outputs, region.outputs.size());
+      if (parts == 0) EvaluateRegion(region, inputs, used);
+      for (int part = 0; part < parts; ++part) program.Run(inputs, used, part, parts, moving);
+      sums.insert(sums.end(), totals.begin(), totals.end());
+      return sums;
+    };
+    const std::vector<float> wanted = run(0, 0);
+    for (const int parts : {1, 2, 3}) {
+      EXPECT_EQ(run(parts, 0), wanted) << parts;
+      EXPECT_EQ(run(parts, 0b111), wanted) << parts;
+    }
+  }
+}
+
 // 16 bits hold every other whole number there: a sum that was rounded at each term would stay what it is. The third
 // element of the memory is no sum's.
 TEST(RegionProgram, RoundsSumsIn16BitsOnce) {
