@@ -16,18 +16,25 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void SumColumnsOf(const T* a, std::int64_t rows, std::int64_t n, T* out) {
+HWY_INLINE void SumColumnsOf(const T* a, std::int64_t rows, std::int64_t n, bool in_order, T* out) {
   const hn::ScalableTag<T> d;
   std::fill_n(out, n, T{0});
-  // Four rows at a time: a quarter of the loads and stores of `out`. One row after the other, as in regions.
+  // Four rows at a time: a quarter of the loads and stores of `out`.
+  const auto add_four = [&](const auto& sum_of) HWY_ATTR {
+    ForEachVector(d, n, [&](auto access, std::int64_t j) HWY_ATTR {
+      const auto row = [&](std::int64_t k) HWY_ATTR { return access.Load(d, a + k * n + j); };
+      access.Store(d, sum_of(access.Load(d, out + j), row), out + j);
+    });
+  };
   std::int64_t i = 0;
   for (; i + 4 <= rows; i += 4, a += 4 * n) {
-    ForEachVector(d, n, [&](auto access, std::int64_t j) HWY_ATTR {
-      auto sum = hn::Add(access.Load(d, out + j), access.Load(d, a + j));
-      sum = hn::Add(sum, access.Load(d, a + n + j));
-      sum = hn::Add(sum, access.Load(d, a + 2 * n + j));
-      access.Store(d, hn::Add(sum, access.Load(d, a + 3 * n + j)), out + j);
-    });
+    if (in_order) {
+      add_four([](auto sum, const auto& row)
+                   HWY_ATTR { return hn::Add(hn::Add(hn::Add(hn::Add(sum, row(0)), row(1)), row(2)), row(3)); });
+    } else {
+      add_four([](auto sum, const auto& row)
+                   HWY_ATTR { return hn::Add(sum, hn::Add(hn::Add(row(0), row(1)), hn::Add(row(2), row(3)))); });
+    }
   }
   for (; i < rows; ++i, a += n) {
     ForEachVector(d, n, [&](auto access, std::int64_t j) HWY_ATTR {
@@ -36,9 +43,11 @@ HWY_INLINE void SumColumnsOf(const T* a, std::int64_t rows, std::int64_t n, T* o
   }
 }
 
-void SumColumnsFloat(const float* a, std::int64_t rows, std::int64_t n, float* out) { SumColumnsOf(a, rows, n, out); }
-void SumColumnsDouble(const double* a, std::int64_t rows, std::int64_t n, double* out) {
-  SumColumnsOf(a, rows, n, out);
+void SumColumnsFloat(const float* a, std::int64_t rows, std::int64_t n, bool in_order, float* out) {
+  SumColumnsOf(a, rows, n, in_order, out);
+}
+void SumColumnsDouble(const double* a, std::int64_t rows, std::int64_t n, bool in_order, double* out) {
+  SumColumnsOf(a, rows, n, in_order, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -59,11 +68,11 @@ bool RepeatsAsCaffe2(const OperatorCall& op) {
 
 }  // namespace
 
-void SumColumns(const float* a, std::int64_t rows, std::int64_t n, float* out) {
-  HWY_DYNAMIC_DISPATCH(SumColumnsFloat)(a, rows, n, out);
+void SumColumns(const float* a, std::int64_t rows, std::int64_t n, bool in_order, float* out) {
+  HWY_DYNAMIC_DISPATCH(SumColumnsFloat)(a, rows, n, in_order, out);
 }
-void SumColumns(const double* a, std::int64_t rows, std::int64_t n, double* out) {
-  HWY_DYNAMIC_DISPATCH(SumColumnsDouble)(a, rows, n, out);
+void SumColumns(const double* a, std::int64_t rows, std::int64_t n, bool in_order, double* out) {
+  HWY_DYNAMIC_DISPATCH(SumColumnsDouble)(a, rows, n, in_order, out);
 }
 
 bool MayBeRepeated(const GradientBuilder& g, int i) {

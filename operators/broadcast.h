@@ -46,9 +46,10 @@ void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
   }
 }
 
-// out[j] = the sum over column j of a, [rows, n], one row after the other. `out` does not overlap a.
-void SumColumns(const float* a, std::int64_t rows, std::int64_t n, float* out);
-void SumColumns(const double* a, std::int64_t rows, std::int64_t n, double* out);
+// out[j] = the sum over column j of a, [rows, n]: `in_order` one row after the other, as regions add up, and else by
+// fours, which loses less. `out` does not overlap a.
+void SumColumns(const float* a, std::int64_t rows, std::int64_t n, bool in_order, float* out);
+void SumColumns(const double* a, std::int64_t rows, std::int64_t n, bool in_order, double* out);
 
 // What the sum of so many elements is multiplied with, where it is to be their average; there is none of no element.
 template <typename T>

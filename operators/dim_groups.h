@@ -35,13 +35,13 @@ inline DimSum SumOf(int input, const DimGroups& groups, double factor = 1) {
   return sum;
 }
 
-// With `has_rows` the last dimension, if it is summed and one before is kept, is a group of its own: rows are then what
-// they are for all that is computed of x.
+// With `has_rows` the last dimension, if it is summed and one before is kept, of whatever size, is a group of its own:
+// rows are then what they are for all that is computed of x.
 inline DimGroups GroupDims(const Shape& x, const SummedDims& summed, bool has_rows = false) {
   int row = x.rank() - 1;
   while (row >= 0 && x[row] == 1) --row;
   bool is_apart = false;
-  for (int i = 0; has_rows && i < row; ++i) is_apart |= summed[row] && !summed[i] && x[i] != 1;
+  for (int i = 0; has_rows && i < row; ++i) is_apart |= summed[row] && !summed[i];
   DimGroups groups;
   for (int i = 0; i < x.rank(); ++i) {
     if (summed[i]) groups.summed_size *= x[i];
@@ -55,15 +55,15 @@ inline DimGroups GroupDims(const Shape& x, const SummedDims& summed, bool has_ro
   return groups;
 }
 
-// Sums [before, size, after], which has elements, to [before, after].
+// Sums [before, size, after], which has elements, to [before, after]. `in_order`, as SumColumns has it.
 template <typename T>
-void SumMiddle(const T* x, T* out, std::int64_t before, std::int64_t size, std::int64_t after) {
+void SumMiddle(const T* x, T* out, std::int64_t before, std::int64_t size, std::int64_t after, bool in_order = true) {
   if (size == 1) {
     std::copy_n(x, before * after, out);
   } else if (after == 1) {
     SumRows(x, out, before, size);
   } else {
-    for (std::int64_t i = 0; i < before; ++i) SumColumns(x + i * size * after, size, after, out + i * after);
+    for (std::int64_t i = 0; i < before; ++i) SumColumns(x + i * size * after, size, after, in_order, out + i * after);
   }
 }
 
@@ -91,7 +91,7 @@ void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
     if (g + 1 < groups.count && groups.summed[g + 1]) {
       SumInOrder(x, to, before, groups.sizes[g]);
     } else {
-      SumMiddle(x, to, before, groups.sizes[g], after);
+      SumMiddle(x, to, before, groups.sizes[g], after, /*in_order=*/g > 0);  // of the first one regions say nothing
     }
     x = to;
   }
@@ -101,14 +101,16 @@ void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
 // The groups of a shape `of` that are summed to that of b, which is repeated over it as CheckRepeated accepts.
 inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, const Shape& b) {
   SummedDims summed = {};
-  if (b.size() == 1 || IsRunOf(b, of, rule.axis)) {
+  const bool is_alike =
+      b.rank() == of.rank() && rule.axis == -1;  // dimensions of size 1 that both have are kept, as if they were longer
+  if (!is_alike && (b.size() == 1 || IsRunOf(b, of, rule.axis))) {
     const int axis = rule.axis == -1 ? of.rank() - b.rank() : rule.axis;
     const auto [begin, end] = CountingDims(b);
     for (int i = 0; i < of.rank(); ++i) summed[i] = b.size() == 1 || i < axis + begin || i >= axis + end;
   } else {
     for (int i = 0; i < of.rank(); ++i) {
       const int of_b = i - of.rank() + b.rank();
-      summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
+      summed[i] = of_b < 0 || (of[i] != 1 && b[of_b] == 1);
     }
   }
   return GroupDims(of, summed, /*has_rows=*/true);

@@ -308,14 +308,13 @@ TEST(Expansion, SumsWithinRowsAreThoseThatKernelsCompute) {
 
 TEST(Expansion, OtherSumsStayCalls) {
   const auto num_parts = [](const std::string& op, const std::vector<Shape>& shapes) {
-    const Run run = RunOf(ParseOp(op), shapes, /*integers=*/true);
+    const auto run = RunOf(ParseOp(op), shapes, /*integers=*/true);
     return FindParts(ShapeQuery(*run.call, run.infos))->parts.size();
   };
   const std::string like = "c = SumReduceLike(a, b)";
   EXPECT_EQ(num_parts(like, {{3, 5, 7}, {7}}), 0) << "over all rows";
   EXPECT_EQ(num_parts(like, {{3, 5, 7}, {1}}), 0);
   EXPECT_EQ(num_parts(like, {{2, 3, 2, 3, 2}, {2, 1, 2, 1, 2}}), 0) << "others lie between";
-  EXPECT_EQ(num_parts(like, {{2, 2, 2, 2, 2}, {2, 2, 1, 2, 1}}), 0) << "of five dimensions";
   EXPECT_EQ(num_parts(like, {{2, 0, 2}, {2, 1, 2}}), 0);
   OperatorDef mean = ParseOp("y = ReduceMean(x)");
   AddInts(&mean, "axes", {1});

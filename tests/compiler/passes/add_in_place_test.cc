@@ -56,12 +56,12 @@ TEST(AddInPlace, ASumThatSomebodyReadsDoesNotGoOn) {
 // The region that gives what is summed gives the sum, too, and needs no memory for either.
 TEST(AddInPlace, ASumOfWhatARegionGivesIsNotAdded) {
   const std::string given =
-      "  m: float [1, 2, 3] at 0\n"
-      "  row: float [1, 1, 3] at 1\n";
+      "  m: float [2, 4, 3] at 0\n"
+      "  row: float [2, 1, 3] at 1\n";
   const auto text = [&](const char* region) {
-    return Step(StrCat(given, "  t.1: float [1, 1, 3] = region Tanh(row) @0 {}\n  p.1: float [1, 2, 3] = ", region,
-                       "Sqr(m) @1 {}\n  s.1: float [1, 1, 3] = SumReduceLike(p.1, row) @2 {}\n"
-                       "  u.1: float [1, 1, 3] kept = region Add(t.1, s.1) @3 {}\n"));
+    return Step(StrCat(given, "  t.1: float [2, 1, 3] = region Tanh(row) @0 {}\n  p.1: float [2, 4, 3] = ", region,
+                       "Sqr(m) @1 {}\n  s.1: float [2, 1, 3] = SumReduceLike(p.1, row) @2 {}\n"
+                       "  u.1: float [2, 1, 3] kept = region Add(t.1, s.1) @3 {}\n"));
   };
   EXPECT_NE(After("add_in_place", text("")).find("added in t.1 = SumReduceLike"), std::string::npos);
   EXPECT_EQ(After("add_in_place", text("region ")), text("region "));
