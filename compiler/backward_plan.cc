@@ -9,7 +9,6 @@
 #include "stepnet/compiler/make_step_plan.h"
 #include "stepnet/compiler/recomputation.h"
 #include "stepnet/compiler/uses.h"
-#include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
@@ -19,13 +18,14 @@ namespace {
 
 class BackwardPlanMaker {
  public:
-  BackwardPlanMaker(const OperatorCall& op, const RecurrentSpec& spec, const GradientInputs& layout,
-                    const ForwardRun& forward)
+  BackwardPlanMaker(const OperatorCall& op, const RecurrentSpec& spec, const BackwardRoles& roles,
+                    const GradientInputs& layout, const ForwardRun& forward)
       : op_(op),
         spec_(spec),
+        roles_(roles),
         layout_(layout),
         forward_operator_(*forward.op),
-        forward_roles_(FindLinkRoles(forward_operator_.spec)),
+        forward_roles_(FindLinkRoles(*forward_operator_.spec)),
         forward_(*forward.plan),
         inputs_(forward.inputs) {
     plan_->forward = forward.plan;
@@ -178,7 +178,7 @@ class BackwardPlanMaker {
   // How many of a state's first rows no step writes: step t writes the next one, t rows further on. The gradient of a
   // row that is written belongs to what is written, unless steps see the initial value, too.
   void CountKeptRows() {
-    const RecurrentSpec& spec = forward_operator_.spec;
+    const RecurrentSpec& spec = *forward_operator_.spec;
     const std::vector<LinkRole>& roles = forward_roles_;
     for (int i = 0; i < NumStates(); ++i) {
       std::int64_t num_kept = forward_.states[i].num_initial;
@@ -228,11 +228,10 @@ class BackwardPlanMaker {
         if (forward_roles_[i].is_destination == is_destination) AddForwardLink(spec_.links[i]);
       }
     }
-    const std::vector<BackwardLinkRole> backward_roles = FindBackwardLinkRoles(op_, spec_);
-    for (size_t i = 0; i < backward_roles.size(); ++i) {
+    for (size_t i = 0; i < roles_.links.size(); ++i) {
       Link link = spec_.backward_links[i];
       link.internal = spec_.Renamed(link.internal);
-      links_[link.internal].push_back(BackwardLink(link, backward_roles[i]));
+      links_[link.internal].push_back(BackwardLink(link, roles_.links[i]));
     }
   }
 
@@ -264,7 +263,7 @@ class BackwardPlanMaker {
 
   // The blob of the forward step whose rows these are; "" where there is none.
   std::string WriterOf(const Link& link, int state) const {
-    const RecurrentSpec& spec = forward_operator_.spec;
+    const RecurrentSpec& spec = *forward_operator_.spec;
     for (size_t i = 0; i < forward_roles_.size(); ++i) {
       const Link& other = spec.links[i];
       if (forward_roles_[i].is_destination && other.external == spec.states[state].name &&
@@ -405,7 +404,7 @@ class BackwardPlanMaker {
   }
 
   void BindWhatIsRead() {
-    for (const auto& [blob, source] : FindBackwardSources(op_, spec_, &forward_operator_)) {
+    for (const auto& [blob, source] : roles_.sources) {
       switch (source) {
         case BackwardSource::kTimestep: plan_->timestep_base = BindTimestep(blob, &bindings_, &graph_); break;
         case BackwardSource::kForwardStep: BindForwardBlob(blob); break;
@@ -452,6 +451,7 @@ class BackwardPlanMaker {
 
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
+  const BackwardRoles& roles_;
   const GradientInputs& layout_;
   const ForwardOperator& forward_operator_;
   const std::vector<LinkRole> forward_roles_;  // by link of the forward step
@@ -472,8 +472,9 @@ class BackwardPlanMaker {
 }  // namespace
 
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
-                                                     const GradientInputs& layout, const ForwardRun& forward) {
-  return BackwardPlanMaker(op, spec, layout, forward).Make();
+                                                     const BackwardRoles& roles, const GradientInputs& layout,
+                                                     const ForwardRun& forward) {
+  return BackwardPlanMaker(op, spec, roles, layout, forward).Make();
 }
 
 }  // namespace stepnet

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "stepnet/compiler/forward_plan.h"
-#include "stepnet/nets/forward_operator.h"
+#include "stepnet/nets/backward_roles.h"
 
 namespace stepnet {
 
@@ -55,9 +55,10 @@ struct ForwardRun {
   std::span<const RecomputedValue> recomputed = {};  // what is not there any more, if it ever was: all of the plan's
 };
 
-// `op` is the gradient operator, which agrees with its forward operator (nets/gradient_check.h). Throws what
-// MakeStepPlan throws, and kShapeMismatch for links beyond the rows that there are.
+// `op` is the gradient operator, which agrees with its forward operator; `roles` is what the check of that has found
+// (CheckGradient). Throws what MakeStepPlan throws, and kShapeMismatch for links beyond the rows that there are.
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
-                                                     const GradientInputs& layout, const ForwardRun& forward);
+                                                     const BackwardRoles& roles, const GradientInputs& layout,
+                                                     const ForwardRun& forward);
 
 }  // namespace stepnet

@@ -18,7 +18,7 @@ namespace {
 class ForwardPlanMaker {
  public:
   ForwardPlanMaker(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs)
-      : forward_(forward), op_(forward.op), spec_(forward.spec), inputs_(inputs) {
+      : forward_(forward), op_(forward.op), spec_(*forward.spec), inputs_(inputs) {
     plan_->keeps_all = forward.keeps_all;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].value.defined()) plan_->values.emplace_back(static_cast<int>(i), inputs[i].value);
@@ -281,7 +281,7 @@ StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const 
 
 std::vector<int> CapturedSizes(const ForwardOperator& forward) {
   std::set<std::string> sizes;
-  for (const NetDef* net : {forward.spec.step_net.get(), forward.spec.backward_step_net.get()}) {
+  for (const NetDef* net : {forward.spec->step_net.get(), forward.spec->backward_step_net.get()}) {
     if (net == nullptr) continue;
     const std::set<std::string> of_sizes = BlobsOfSizes(*net);
     for (const std::string& blob : BlobsReadFirst(*net)) {

@@ -25,7 +25,7 @@ StepGraph PartOf(const ForwardRun& forward) {
 
 RecomputationMaker::RecomputationMaker(const ForwardRun& forward, BackwardPlan* plan, StepGraph* graph)
     : forward_(*forward.plan),
-      timestep_(forward.op->spec.timestep),
+      timestep_(forward.op->spec->timestep),
       values_(forward.recomputed.begin(), forward.recomputed.end()),
       plan_(*plan),
       graph_(*graph),

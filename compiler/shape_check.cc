@@ -45,7 +45,7 @@ Outputs OutputsOfLoop(const OperatorCall& op, const std::vector<TensorInfo>& inp
   const std::shared_ptr<const ForwardPlan> plan = MakeForwardPlan(forward, inputs);
   Outputs outputs;
   for (const std::string& output : op.outputs()) {
-    outputs.push_back(OutputOfLoop(forward.spec, *plan, inputs[0].shape[0], output));
+    outputs.push_back(OutputOfLoop(*forward.spec, *plan, inputs[0].shape[0], output));
   }
   return outputs;
 }

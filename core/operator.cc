@@ -59,9 +59,10 @@ OperatorCall::OperatorCall(const OperatorDef& def, std::shared_ptr<const RunOpti
                            const std::shared_ptr<const NetDef>& owner)
     : schema_(&GetOperator(def.type())) {
   if (!readers.empty()) readers_ = std::make_shared<const Readers>(std::move(readers));
-  const auto said = std::make_shared<Said>(Said{.inputs = {def.input().begin(), def.input().end()},
-                                                .outputs = {def.output().begin(), def.output().end()},
-                                                .options = std::move(options)});
+  const auto said = std::make_shared<Said>();
+  said->inputs.assign(def.input().begin(), def.input().end());
+  said->outputs.assign(def.output().begin(), def.output().end());
+  said->options = std::move(options);
   said_ = said;
   CheckArgumentsGivenTwice(def);
   for (const Argument& proto : def.arg()) {
@@ -100,6 +101,12 @@ OperatorCall::OperatorCall(const OperatorDef& def, std::shared_ptr<const RunOpti
 }
 
 const std::string& OperatorCall::type() const { return schema_->type; }
+
+const std::shared_ptr<const void>& OperatorCall::Parsed(
+    std::shared_ptr<const void> (*parse)(const OperatorCall&)) const {
+  std::call_once(said_->is_parsed, [&] { said_->parsed = parse(*this); });
+  return said_->parsed;
+}
 
 const ArgumentValue& OperatorCall::Value(std::string_view name, ArgumentType type) const {
   const ArgumentSpec* spec = schema_->FindArgument(name);

@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,6 +80,9 @@ class OperatorCall {
   std::shared_ptr<const NetDef> Net(std::string_view name) const;  // null when absent
   const ArgumentValue& Any(std::string_view name) const;           // an argument of type kAny
   const ArgumentMap& arguments() const { return said_->arguments; }
+  // What `parse` makes of the operator, which all who ask about one of its type give: it is made once, for all copies
+  // of the call. Throws what `parse` throws, then and when somebody asks again.
+  const std::shared_ptr<const void>& Parsed(std::shared_ptr<const void> (*parse)(const OperatorCall&)) const;
 
   // Identifies the operator for RandomStream: the same for equal operators, also when a backward pass repeats one.
   std::uint64_t random_id() const { return random_id_; }
@@ -96,7 +100,10 @@ class OperatorCall {
     std::vector<std::string> inputs;
     std::vector<std::string> outputs;
     std::shared_ptr<const RunOptions> options;
-    ArgumentMap arguments = {};
+    ArgumentMap arguments;
+    // What follows from all that, once somebody has asked.
+    mutable std::once_flag is_parsed;
+    mutable std::shared_ptr<const void> parsed;
   };
   const ArgumentValue& Value(std::string_view name, ArgumentType type) const;
 

@@ -17,7 +17,7 @@ void Fetch(const OpRun& run, const std::string& prefix) {
                                                     "\" did not keep the step net's blobs: RecurrentNetworkBlobFetcher "
                                                     "must be in the same net as its RecurrentNetwork, after it"));
   }
-  const std::string& timestep = record->forward->spec.timestep;
+  const std::string& timestep = record->forward->spec->timestep;
   std::vector<std::string> names;
   const auto publish = [&](const std::string& blob, std::int64_t t, Tensor value) {
     names.push_back(StrCat(prefix, "_", blob, t));

@@ -30,7 +30,7 @@ class RecurrentNetwork {
   explicit RecurrentNetwork(const OperatorCall& op)
       : forward_(std::make_shared<const ForwardOperator>(op)),
         op_(forward_->op),
-        spec_(forward_->spec),
+        spec_(*forward_->spec),
         seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
         captured_sizes_(CapturedSizes(*forward_)),
         executor_(MakeExecutor(spec_.options)) {}

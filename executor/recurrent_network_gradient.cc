@@ -45,7 +45,8 @@ class RecurrentNetworkGradient {
  public:
   explicit RecurrentNetworkGradient(const OperatorCall& op)
       : op_(op),
-        spec_(WithRequestedGradients(op, ParseRecurrentSpec(op))),
+        requested_(WithRequestedGradients(op, RecurrentSpecOf(op))),
+        spec_(*requested_),
         seen_by_rows_(InputsSeenByRows(op, spec_)),
         executor_(MakeExecutor(spec_.options)) {}
 
@@ -77,7 +78,8 @@ class RecurrentNetworkGradient {
   std::shared_ptr<const BackwardPlan> PlanFor(const GradientInputs& layout, const RecurrentRecord& record) {
     const std::span<const RecomputedValue> recomputed = record.spare.Recomputed();
     return plans_.Get({record.plan, PlanKey(record.inputs, seen_by_rows_), recomputed.size()}, [&] {
-      return MakeBackwardPlan(op_, spec_, layout, {record.forward, record.plan, record.inputs, recomputed});
+      const std::shared_ptr<const BackwardRoles> roles = Agree(record.forward);
+      return MakeBackwardPlan(op_, spec_, *roles, layout, {record.forward, record.plan, record.inputs, recomputed});
     });
   }
 
@@ -133,13 +135,15 @@ class RecurrentNetworkGradient {
   }
 
   // The check of the net has found out the same, where the forward operator is in it.
-  void Agree(const std::shared_ptr<const ForwardOperator>& forward) {
+  std::shared_ptr<const BackwardRoles> Agree(const std::shared_ptr<const ForwardOperator>& forward) {
     const std::lock_guard lock(mutex_);
-    if (agreed_ == forward) return;
+    if (agreed_ == forward) return roles_;
     std::vector<NetProblem> problems;
-    CheckGradient(op_, spec_, forward.get(), &problems);
+    BackwardRoles roles = CheckGradient(op_, spec_, forward.get(), &problems);
     ThrowIfProblems(problems);
+    roles_ = std::make_shared<const BackwardRoles>(std::move(roles));
     agreed_ = forward;
+    return roles_;
   }
 
   void CheckInputs(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record) const {
@@ -294,12 +298,14 @@ class RecurrentNetworkGradient {
   }
 
   const OperatorCall op_;
-  const RecurrentSpec spec_;
+  const std::shared_ptr<const RecurrentSpec> requested_;
+  const RecurrentSpec& spec_;
   const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
   PlanCache<BackwardPlanKey, BackwardPlan> plans_;
   std::mutex mutex_;
   std::shared_ptr<const ForwardOperator> agreed_;  // the last one
+  std::shared_ptr<const BackwardRoles> roles_;     // as they agreed
   KeptRuns<BackwardRun> runs_{op_.options().device()};
 };
 

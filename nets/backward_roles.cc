@@ -77,25 +77,24 @@ std::string ProblemOf(const Link& link, const BackwardLinkRole& role, const Recu
 
 class SourceFinder {
  public:
-  SourceFinder(const OperatorCall& op, const RecurrentSpec& spec, const ForwardOperator* forward,
-               std::vector<NetProblem>* problems)
+  SourceFinder(const OperatorCall& op, const RecurrentSpec& spec, const std::vector<BackwardLinkRole>& roles,
+               const ForwardOperator* forward, std::vector<NetProblem>* problems)
       : spec_(spec), forward_(forward), problems_(problems) {
     for (const Link& link : spec.links) linked_[link.internal] = true;
-    const std::vector<BackwardLinkRole> roles = FindBackwardLinkRoles(op, spec);
     for (size_t i = 0; i < roles.size(); ++i) {
       const Link& link = spec.backward_links[i];
       bool& gives = linked_[spec.Renamed(link.internal)];
       gives = gives || roles[i].MayGive(link);
     }
     if (forward == nullptr) return;
-    for (const OperatorDef& step : forward->spec.step_net->op()) {
+    for (const OperatorDef& step : forward->spec->step_net->op()) {
       written_.insert(step.output().begin(), step.output().end());
     }
-    for (const auto& [blob, wants_shape] : ReadFirstForShape(*forward->spec.step_net)) {
-      const bool is_linked = std::ranges::count(forward->spec.links, blob, &Link::internal) > 0;
-      if (!is_linked && blob != forward->spec.timestep) captured_.insert(blob);
+    for (const auto& [blob, wants_shape] : ReadFirstForShape(*forward->spec->step_net)) {
+      const bool is_linked = std::ranges::count(forward->spec->links, blob, &Link::internal) > 0;
+      if (!is_linked && blob != forward->spec->timestep) captured_.insert(blob);
     }
-    kept_for_shape_ = ReadFirstForShape(*forward->spec.BackwardStep());
+    kept_for_shape_ = ReadFirstForShape(*forward->spec->BackwardStep());
     for (int i = 0; i < forward->op.num_inputs(); ++i) inputs_.insert(ForwardInputName(op, spec, i));
   }
 
@@ -143,7 +142,6 @@ class SourceFinder {
   }
 
   void Report(const std::string& blob, std::string message) {
-    if (problems_ == nullptr) return;
     const NetDef& net = *spec_.BackwardStep();
     const auto reads = [&](const OperatorDef& op) { return std::ranges::count(op.input(), blob) > 0; };
     const auto reader = std::ranges::find_if(net.op(), reads);
@@ -211,9 +209,10 @@ std::vector<BackwardLinkRole> FindBackwardLinkRoles(const OperatorCall& op, cons
 }
 
 std::map<std::string, BackwardSource> FindBackwardSources(const OperatorCall& op, const RecurrentSpec& spec,
+                                                          const std::vector<BackwardLinkRole>& links,
                                                           const ForwardOperator* forward,
                                                           std::vector<NetProblem>* problems) {
-  return SourceFinder(op, spec, forward, problems).Find();
+  return SourceFinder(op, spec, links, forward, problems).Find();
 }
 
 }  // namespace stepnet

@@ -56,11 +56,17 @@ std::vector<BackwardLinkRole> FindBackwardLinkRoles(const OperatorCall& op, cons
 // Where a backward step finds a blob that it reads before it writes it.
 enum class BackwardSource { kNowhere, kLink, kTimestep, kForwardStep, kForwardInput };
 
-// Finds that for each blob which the backward step of the gradient operator `op` so reads. Appends to `problems`, where
-// given: blobs that are found nowhere, and blobs of the forward step that the forward run does not keep. Without
-// `forward` only of blobs that links show.
+// Finds that for each blob which the backward step of the gradient operator `op`, whose links have these roles, so
+// reads. Appends to `problems`: blobs that are found nowhere, and blobs of the forward step that the forward run does
+// not keep. Without `forward` only of blobs that links show.
 std::map<std::string, BackwardSource> FindBackwardSources(const OperatorCall& op, const RecurrentSpec& spec,
+                                                          const std::vector<BackwardLinkRole>& links,
                                                           const ForwardOperator* forward,
-                                                          std::vector<NetProblem>* problems = nullptr);
+                                                          std::vector<NetProblem>* problems);
+
+struct BackwardRoles {
+  std::vector<BackwardLinkRole> links;            // of each backward link
+  std::map<std::string, BackwardSource> sources;  // of each blob that the backward step reads before it writes it
+};
 
 }  // namespace stepnet

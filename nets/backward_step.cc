@@ -328,8 +328,8 @@ void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDe
       for (Argument& argument : *op->mutable_arg()) {
         if (argument.name() == "step_net" && argument.has_n()) descend(op, argument.mutable_n());
       }
-      const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
-      if (!spec.HasBackwardStep()) make(op, spec);
+      const std::shared_ptr<const RecurrentSpec> spec = RecurrentSpecOf(OperatorCall(*op));
+      if (!spec->HasBackwardStep()) make(op, *spec);
     } catch (...) {
       throw CurrentError().At({.net = net->name(), .op_index = k, .op_text = OperatorText(*op)});
     }
@@ -369,8 +369,8 @@ void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs) {
   ForEachWithoutBackwardStep(
       net, [&](OperatorDef* op, const RecurrentSpec& spec) { BackwardStepMaker(op, spec, depends).Make(); },
       [&](OperatorDef* op, NetDef* step) {
-        const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
-        if (!spec.HasBackwardStep()) AddBackwardStepNets(step, InputsOfStep(*op, spec, depends));
+        const std::shared_ptr<const RecurrentSpec> spec = RecurrentSpecOf(OperatorCall(*op));
+        if (!spec->HasBackwardStep()) AddBackwardStepNets(step, InputsOfStep(*op, *spec, depends));
       });
   LeaveOutGradients(inputs, net);
 }

@@ -72,15 +72,15 @@ class WeightUses {
 
   // What the operator itself reads are initial states and what links show, steps read the rest by its name.
   void AddRecurrent(const OperatorDef& op, const std::string& place, const Device& device) {
-    const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op, options_));
+    const std::shared_ptr<const RecurrentSpec> spec = RecurrentSpecOf(OperatorCall(op, options_));
     std::set<std::string> own;
     if (op.input_size() > 0) own.insert(op.input(0));
-    for (const RecurrentState& state : spec.states) own.insert(op.input(state.initial));
-    for (const Link& link : spec.links) own.insert(link.external);
+    for (const RecurrentState& state : spec->states) own.insert(op.input(state.initial));
+    for (const Link& link : spec->links) own.insert(link.external);
     for (const std::string& input : op.input()) {
       if (own.contains(input)) NoteOther(input, StrCat(place, ", has it as sequence or initial state"));
     }
-    AddNet(*spec.step_net, &device);
+    AddNet(*spec->step_net, &device);
   }
 
   void NoteOther(const std::string& blob, const std::string& what) {

@@ -18,7 +18,7 @@ bool IsRecordReadBy(const OperatorCall& op, const char* type) {
 
 ForwardOperator::ForwardOperator(OperatorCall given)
     : op(std::move(given)),
-      spec(WithRequestedGradients(op, ParseRecurrentSpec(op))),
+      spec(WithRequestedGradients(op, RecurrentSpecOf(op))),
       // By name: it is the one operator that looks into a record for blobs, and no property says that of others.
       keeps_all(IsRecordReadBy(op, "RecurrentNetworkBlobFetcher")),
       sources_change(IsRecordReadBy(op, kSourcesChange)) {}

@@ -41,7 +41,7 @@ class Agreement {
   void Report(std::string message) { problems_->push_back({.message = std::move(message)}); }
 
   void CheckCounts() {
-    const RecurrentSpec& forward = forward_.spec;
+    const RecurrentSpec& forward = *forward_.spec;
     if (spec_.states.size() != forward.states.size() || spec_.step_outputs.size() != forward.step_outputs.size()) {
       Report(StrCat("RecurrentNetworkGradient has ", spec_.states.size(), " states and ", spec_.step_outputs.size(),
                     " step outputs; its forward operator has ", forward.states.size(), " and ",
@@ -62,7 +62,7 @@ class Agreement {
       Report(StrCat("param names input ", param, "; the forward operator has ", forward_.op.num_inputs()));
     }
     for (size_t i = 0; i < spec_.states.size(); ++i) {
-      const int initial = forward_.spec.states[i].initial;
+      const int initial = forward_.spec->states[i].initial;
       if (spec_.states[i].initial == initial) continue;
       Report(StrCat("initial_recurrent_state_ids names input ", spec_.states[i].initial, " for state ", i,
                     " of RecurrentNetworkGradient, and ", initial, " for that of its forward operator"));
@@ -85,13 +85,13 @@ class Agreement {
   }
 
   void CheckLinks() {
-    const std::vector<Link>& forward = forward_.spec.links;
+    const std::vector<Link>& forward = forward_.spec->links;
     if (spec_.links.size() != forward.size()) {
       return Report(StrCat("RecurrentNetworkGradient has ", spec_.links.size(), " links; its forward operator has ",
                            forward.size()));
     }
     const std::map<std::string, LinkMeaning> of_own = Meanings(op_, spec_),
-                                             of_other = Meanings(forward_.op, forward_.spec);
+                                             of_other = Meanings(forward_.op, *forward_.spec);
     for (size_t i = 0; i < forward.size(); ++i) {
       const Link &own = spec_.links[i], &other = forward[i];
       const auto meaning = of_own.find(own.external);
@@ -105,7 +105,7 @@ class Agreement {
 
   void CheckOutputs() {
     for (size_t i = 0; i < spec_.step_outputs.size(); ++i) {
-      const std::string &own = spec_.step_outputs[i].blob, &other = forward_.spec.step_outputs[i].blob;
+      const std::string &own = spec_.step_outputs[i].blob, &other = forward_.spec->step_outputs[i].blob;
       if (own == other) continue;
       Report(StrCat("step_output_src names \"", own, "\" as step output ", i, " of RecurrentNetworkGradient, and \"",
                     other, "\" as that of its forward operator"));
@@ -127,7 +127,7 @@ class Agreement {
       return Report(StrCat("output ", output, " \"", own_name,
                            "\" of the forward operator is no alias of a state; its gradient cannot be computed"));
     }
-    if (own != FindOutputRole(forward_.spec, forward_.op.outputs()[output])) {
+    if (own != FindOutputRole(*forward_.spec, forward_.op.outputs()[output])) {
       return Report(
           StrCat("output ", output, " \"", own_name,
                  "\" shows other rows by the aliases of RecurrentNetworkGradient than by those of its forward "
@@ -147,12 +147,12 @@ class Agreement {
 };
 
 // The links, what the step reads, and what it gives.
-void CheckBackwardStep(const OperatorCall& op, const RecurrentSpec& spec, const ForwardOperator* forward,
-                       std::vector<NetProblem>* problems) {
+BackwardRoles CheckBackwardStep(const OperatorCall& op, const RecurrentSpec& spec, const ForwardOperator* forward,
+                                std::vector<NetProblem>* problems) {
   const size_t before = problems->size();
-  const std::vector<BackwardLinkRole> roles = FindBackwardLinkRoles(op, spec, problems);
-  if (problems->size() > before) return;
-  FindBackwardSources(op, spec, forward, problems);
+  BackwardRoles roles{.links = FindBackwardLinkRoles(op, spec, problems), .sources = {}};
+  if (problems->size() > before) return roles;
+  roles.sources = FindBackwardSources(op, spec, roles.links, forward, problems);
   std::unordered_set<std::string_view> blobs;  // what has a value in a step
   for (const OperatorDef& step : spec.BackwardStep()->op()) {
     blobs.insert(step.input().begin(), step.input().end());
@@ -160,10 +160,11 @@ void CheckBackwardStep(const OperatorCall& op, const RecurrentSpec& spec, const 
   }
   std::set<int> linked;            // outputs of the operator that links give
   std::vector<std::string> given;  // by links
-  for (size_t i = 0; i < roles.size(); ++i) {
+  for (size_t i = 0; i < roles.links.size(); ++i) {
+    const BackwardLinkRole& role = roles.links[i];
     const Link& link = spec.backward_links[i];
-    if (roles[i].MayGive(link)) given.push_back(spec.Renamed(link.internal));
-    if (roles[i].kind == BackwardLinkRole::Kind::kOutput) linked.insert(roles[i].index);
+    if (role.MayGive(link)) given.push_back(spec.Renamed(link.internal));
+    if (role.kind == BackwardLinkRole::Kind::kOutput) linked.insert(role.index);
   }
   blobs.insert(given.begin(), given.end());
   for (size_t k = 0; k < spec.params.size(); ++k) {
@@ -174,6 +175,7 @@ void CheckBackwardStep(const OperatorCall& op, const RecurrentSpec& spec, const 
                                            ForwardInputName(op, spec, spec.params[k]), "\"",
                                            DidYouMean(name, {blobs.begin(), blobs.end()}))});
   }
+  return roles;
 }
 
 // The gradient operators of a net and their forward operators.
@@ -207,7 +209,7 @@ class GradientsOfNet {
                                          "this is")});
     } else {
       const OperatorCall& call = checked_.calls.at(i);
-      CheckGradient(call, WithRequestedGradients(call, ParseRecurrentSpec(call)),
+      CheckGradient(call, *WithRequestedGradients(call, RecurrentSpecOf(call)),
                     forward == nullptr ? nullptr : &ForwardAt(writer), &found);
     }
     for (NetProblem& problem : found) {
@@ -258,11 +260,11 @@ const NetRuleRegistration gradients_agree([](const CheckedNet& checked, std::vec
 
 }  // namespace
 
-void CheckGradient(const OperatorCall& op, const RecurrentSpec& spec, const ForwardOperator* forward,
-                   std::vector<NetProblem>* problems) {
+BackwardRoles CheckGradient(const OperatorCall& op, const RecurrentSpec& spec, const ForwardOperator* forward,
+                            std::vector<NetProblem>* problems) {
   const size_t before = problems->size();
   if (forward != nullptr) Agreement(op, spec, *forward, problems).Check();
-  if (problems->size() == before) CheckBackwardStep(op, spec, forward, problems);
+  return problems->size() == before ? CheckBackwardStep(op, spec, forward, problems) : BackwardRoles();
 }
 
 }  // namespace stepnet

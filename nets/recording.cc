@@ -46,8 +46,8 @@ bool StepsMayFindFaults(const NetDef* step_net, DeviceKind device) {
 // What runs steps finds nothing itself.
 bool RunMayFindFaults(const OperatorCall& op, DeviceKind device) {
   if (!RunsSteps(op)) return MayFindFaults(op, device);
-  const RecurrentSpec spec = ParseRecurrentSpec(op);
-  return StepsMayFindFaults(op.type() == kForward ? spec.step_net.get() : spec.backward_step_net.get(), device);
+  const std::shared_ptr<const RecurrentSpec> spec = RecurrentSpecOf(op);
+  return StepsMayFindFaults(op.type() == kForward ? spec->step_net.get() : spec->backward_step_net.get(), device);
 }
 
 std::string WhyNot(const OperatorCall& op, Device device) {
@@ -56,9 +56,9 @@ std::string WhyNot(const OperatorCall& op, Device device) {
   if (DoesMore(op.schema())) return "does more than to compute";
   if (ReadsOnHost(op.schema(), device.kind, op.num_inputs())) return "has inputs that the host reads";
   if (!RunsSteps(op)) return op.schema().TakesBlobs(device.kind) ? "works on blobs" : "";
-  const RecurrentSpec spec = ParseRecurrentSpec(op);
-  const std::string why = WhyNotSteps(spec.step_net.get(), device.kind);
-  return why.empty() ? WhyNotSteps(spec.backward_step_net.get(), device.kind) : why;
+  const std::shared_ptr<const RecurrentSpec> spec = RecurrentSpecOf(op);
+  const std::string why = WhyNotSteps(spec->step_net.get(), device.kind);
+  return why.empty() ? WhyNotSteps(spec->backward_step_net.get(), device.kind) : why;
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ class RecurrentChecker {
   RecurrentChecker(const OperatorCall& op, bool gradient, std::vector<NetProblem>* problems)
       : op_(op),
         inputs_(op.inputs().begin(), op.inputs().end()),
-        spec_(ParseRecurrentSpec(op, &faults_)),
+        owner_(RecurrentSpecOf(op, &faults_)),
+        spec_(*owner_),
         gradient_(gradient),
         problems_(problems) {}
 
@@ -269,7 +270,8 @@ class RecurrentChecker {
   const OperatorCall& op_;
   const std::set<std::string> inputs_;
   std::vector<Error> faults_;  // in the arguments themselves
-  const RecurrentSpec spec_;
+  const std::shared_ptr<const RecurrentSpec> owner_;
+  const RecurrentSpec& spec_;
   const bool gradient_;
   std::vector<NetProblem>* problems_;
 };

@@ -97,7 +97,8 @@ std::vector<std::pair<int, std::string>> ParamsWithGradients(const OperatorCall&
 
 void MakeRecurrentGradient(GradientBuilder& g) {
   const OperatorCall& op = g.op();
-  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  const std::shared_ptr<const RecurrentSpec> owner = RecurrentSpecOf(op);
+  const RecurrentSpec& spec = *owner;
   if (!spec.HasBackwardStep()) {
     throw Error(ErrorCode::kInvalidNet,
                 "RecurrentNetwork has no backward_step_net, without which there is no gradient: it only runs forward");

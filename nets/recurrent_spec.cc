@@ -150,6 +150,37 @@ RunOptions OptionsOf(const OperatorCall& op) {
   return options;
 }
 
+// The spec, and what is wrong with it.
+struct Parsed {
+  RecurrentSpec spec;
+  Faults faults;
+};
+
+std::shared_ptr<const void> Parse(const OperatorCall& op) {
+  const auto parsed = std::make_shared<Parsed>();
+  RecurrentSpec& spec = parsed->spec;
+  Faults* const faults = &parsed->faults;
+  spec.step_net = StepNet(op, "step_net", faults);
+  if (spec.step_net == nullptr && faults->empty()) Refuse("step_net is empty; it holds the net of one step", faults);
+  spec.backward_step_net = StepNet(op, "backward_step_net", faults);
+  ParseStates(op, &spec, faults);
+  spec.private_states = op.Bool("private_states");
+  spec.links = ParseLinks(op, "link_", faults);
+  spec.backward_links = ParseLinks(op, "backward_link_", faults);
+  ParseAliases(op, &spec, faults);
+  ParseGradients(op, &spec, faults);
+  spec.timestep = op.String("timestep");
+  spec.options = OptionsOf(op);
+  spec.prints_schedules = op.Int("rnn_executor_debug") != 0 && !spec.options.quiet;
+  spec.num_workspaces = static_cast<int>(op.Int("num_workspaces"));
+  spec.max_streams = static_cast<int>(std::max<std::int64_t>(0, op.Int("rnn_executor.max_cuda_streams")));
+  return parsed;
+}
+
+std::shared_ptr<const Parsed> ParsedOf(const OperatorCall& op) {
+  return std::static_pointer_cast<const Parsed>(op.Parsed(Parse));
+}
+
 }  // namespace
 
 const std::shared_ptr<const NetDef>& RecurrentSpec::BackwardStep() const {
@@ -187,30 +218,16 @@ void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output) {
                      "_grad\": the backward step net would ignore its gradient"));
 }
 
-RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* faults) {
-  RecurrentSpec spec;
-  spec.step_net = StepNet(op, "step_net", faults);
-  if (spec.step_net == nullptr && faults->empty()) Refuse("step_net is empty; it holds the net of one step", faults);
-  spec.backward_step_net = StepNet(op, "backward_step_net", faults);
-  ParseStates(op, &spec, faults);
-  spec.private_states = op.Bool("private_states");
-  spec.links = ParseLinks(op, "link_", faults);
-  spec.backward_links = ParseLinks(op, "backward_link_", faults);
-  ParseAliases(op, &spec, faults);
-  ParseGradients(op, &spec, faults);
-  spec.timestep = op.String("timestep");
-  spec.options = OptionsOf(op);
-  spec.prints_schedules = op.Int("rnn_executor_debug") != 0 && !spec.options.quiet;
-  spec.num_workspaces = static_cast<int>(op.Int("num_workspaces"));
-  spec.max_streams = static_cast<int>(std::max<std::int64_t>(0, op.Int("rnn_executor.max_cuda_streams")));
-  return spec;
+std::shared_ptr<const RecurrentSpec> RecurrentSpecOf(const OperatorCall& op) {
+  const std::shared_ptr<const Parsed> parsed = ParsedOf(op);
+  if (!parsed->faults.empty()) throw parsed->faults.front();
+  return {parsed, &parsed->spec};
 }
 
-RecurrentSpec ParseRecurrentSpec(const OperatorCall& op) {
-  std::vector<Error> faults;
-  RecurrentSpec spec = ParseRecurrentSpec(op, &faults);
-  if (!faults.empty()) throw faults.front();
-  return spec;
+std::shared_ptr<const RecurrentSpec> RecurrentSpecOf(const OperatorCall& op, std::vector<Error>* faults) {
+  const std::shared_ptr<const Parsed> parsed = ParsedOf(op);
+  faults->insert(faults->end(), parsed->faults.begin(), parsed->faults.end());
+  return {parsed, &parsed->spec};
 }
 
 std::string RenamedBy(const OperatorCall& op, const std::string& blob) {

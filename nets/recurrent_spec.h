@@ -1,6 +1,7 @@
 // RecurrentSpec: the arguments of RecurrentNetwork and RecurrentNetworkGradient, parsed once into types.
 //
-// Caffe2 writes them as parallel lists of strings (link_internal, link_external, …); nobody looks at those again.
+// Caffe2 writes them as parallel lists of strings (link_internal, link_external, …); nobody looks at those again. A
+// call of the operator owns what they were parsed into (OperatorCall::Parsed): checks, plans and runs share it.
 #pragma once
 
 #include <map>
@@ -81,12 +82,13 @@ std::string ProblemOfFirstInputLink(const Link& link);
 // Throws kInvalidNet when `output` is a step output whose gradient no backward link takes.
 void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output);
 
-// Throws kInvalidArgument for lists of different lengths, indices out of range, negative windows; kInputOutput for a
-// step net in text that does not parse.
-RecurrentSpec ParseRecurrentSpec(const OperatorCall& op);
+// The spec of `op`, one of both operators, the same object for all copies of the call. Throws kInvalidArgument for
+// lists of different lengths, indices out of range, negative windows; kInputOutput for a step net in text that does not
+// parse; kInternal for an operator of another type.
+std::shared_ptr<const RecurrentSpec> RecurrentSpecOf(const OperatorCall& op);
 // Appends what that would throw, all of it, and returns the rest: lists that do not belong together may be cut short,
 // and step_net may be null.
-RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* faults);
+std::shared_ptr<const RecurrentSpec> RecurrentSpecOf(const OperatorCall& op, std::vector<Error>* faults);
 
 // What RecurrentSpec::Renamed says, for who needs no more of `op`.
 std::string RenamedBy(const OperatorCall& op, const std::string& blob);

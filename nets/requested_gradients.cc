@@ -49,7 +49,7 @@ void SetParams(const std::vector<std::pair<int, std::string>>& params, OperatorD
 // Says that the gradient operator need not give the gradients of these inputs.
 void LeaveOut(const std::function<bool(const std::string&)>& is_left_out, OperatorDef* op) {
   const OperatorCall call(*op);
-  RecurrentSpec spec = ParseRecurrentSpec(call);
+  RecurrentSpec spec = *RecurrentSpecOf(call);
   if (!spec.HasBackwardStep()) return;
   const std::vector<std::pair<int, std::string>> params = ParamsWithGradients(call, spec);
   const bool lists_all = params.size() == spec.params.size();
@@ -86,14 +86,16 @@ bool IsRequested(const OperatorCall& op, const RecurrentSpec& spec, int output) 
   return false;
 }
 
-RecurrentSpec WithRequestedGradients(const OperatorCall& op, RecurrentSpec spec) {
-  if (!LeavesOut(spec)) return spec;
-  spec.backward_links = RequestedLinks(op, spec);
-  if (spec.backward_step_net != nullptr) {
-    spec.backward_step_net =
-        std::make_shared<const NetDef>(WithNeededOperators(*spec.backward_step_net, RequestedBlobs(op, spec)));
+std::shared_ptr<const RecurrentSpec> WithRequestedGradients(const OperatorCall& op,
+                                                            std::shared_ptr<const RecurrentSpec> spec) {
+  if (!LeavesOut(*spec)) return spec;
+  const auto requested = std::make_shared<RecurrentSpec>(*spec);
+  requested->backward_links = RequestedLinks(op, *spec);
+  if (spec->backward_step_net != nullptr) {
+    requested->backward_step_net =
+        std::make_shared<const NetDef>(WithNeededOperators(*spec->backward_step_net, RequestedBlobs(op, *requested)));
   }
-  return spec;
+  return requested;
 }
 
 std::set<std::string> BlobsDependingOn(const std::vector<std::string>& inputs, const NetDef& net) {

@@ -1,6 +1,7 @@
 // Gradients that nobody asks for are not computed: gradient_requests of RecurrentNetwork and its gradient.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,8 +11,10 @@
 namespace stepnet {
 
 // `spec`, the arguments of `op`, with only those backward links, and those operators in the backward step net, that
-// serve gradients of states and those that are requested. Forward, that tells what the backward run will read.
-RecurrentSpec WithRequestedGradients(const OperatorCall& op, RecurrentSpec spec);
+// serve gradients of states and those that are requested: `spec` itself where that is all. Forward, that tells what the
+// backward run will read.
+std::shared_ptr<const RecurrentSpec> WithRequestedGradients(const OperatorCall& op,
+                                                            std::shared_ptr<const RecurrentSpec> spec);
 
 // Whether this output of the gradient operator is requested, as itself or as another output of the same name; `op` may
 // be either operator.

@@ -102,7 +102,8 @@ nb::list Operator::InferShapes(const nb::list& inputs) const {
 }
 
 nb::dict Operator::Recurrent() const {
-  const RecurrentSpec spec = ParseRecurrentSpec(call_);
+  const std::shared_ptr<const RecurrentSpec> owner = RecurrentSpecOf(call_);
+  const RecurrentSpec& spec = *owner;
   nb::list states, links, aliases, step_outputs;
   for (const RecurrentState& state : spec.states) states.append(nb::make_tuple(StrOf(state.name), state.initial));
   for (const Link& link : spec.links) {

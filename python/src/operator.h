@@ -34,7 +34,7 @@ class Operator {
   //   aliases       list of (state, output, offset)
   //   step_outputs  list of (blob of the step, output)
   //   timestep      name
-  // Throws what ParseRecurrentSpec throws.
+  // Throws what RecurrentSpecOf throws.
   nanobind::dict Recurrent() const;
 
  private:

@@ -184,13 +184,13 @@ std::vector<std::string> TextOf(const NetDef& net) {
 TEST(Recomputable, IsComputedByTheOperatorsOfTheStep) {
   const ForwardOperator forward =
       Forward(Case({"s = Sigmoid(g)", "n = Negative(s)", "t = Tanh(n)", "c_t = Mul(s, c_prev)", "h_t = Mul(t, c_t)"}));
-  const NetDef& backward = *forward.spec.BackwardStep();
+  const NetDef& backward = *forward.spec->BackwardStep();
   std::vector<std::string> after = TextOf(backward);
-  EXPECT_EQ(TextOf(WithRecomputed(forward.spec, {}, backward)), after);
+  EXPECT_EQ(TextOf(WithRecomputed(*forward.spec, {}, backward)), after);
   after.insert(after.begin(), {"n = Negative(s)", "t = Tanh(n)"});
-  EXPECT_EQ(TextOf(WithRecomputed(forward.spec, {"t", "n"}, backward)), after);
+  EXPECT_EQ(TextOf(WithRecomputed(*forward.spec, {"t", "n"}, backward)), after);
   // What nobody reads is not computed.
-  EXPECT_EQ(TextOf(WithRecomputed(forward.spec, {"n"}, backward)), TextOf(backward));
+  EXPECT_EQ(TextOf(WithRecomputed(*forward.spec, {"n"}, backward)), TextOf(backward));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 TEST(OtherBlobs, AreStatesAliasesAndStepOutputs) {
   const NetDef def = LstmCase(true).Build();
   const OperatorCall forward(def.op(0));
-  const RecurrentSpec spec = ParseRecurrentSpec(forward);
+  const RecurrentSpec spec = *RecurrentSpecOf(forward);
   std::vector<std::string> named;
   for (const RecurrentState& state : spec.states) named.push_back(state.name);
   for (const OffsetAlias& alias : spec.aliases) named.push_back(alias.destination);
@@ -27,7 +27,7 @@ TEST(OtherBlobs, OfAGradientAreGradientsOfStatesByTheirNewNames) {
   AddString(&net.gradient(), "h_grad.rename", "__m0");
   const NetDef def = net.Build();
   const OperatorCall gradient(def.op(1));
-  const RecurrentSpec spec = ParseRecurrentSpec(gradient);
+  const RecurrentSpec spec = *RecurrentSpecOf(gradient);
   std::vector<std::string> named;
   for (const RecurrentState& state : spec.states) named.push_back(spec.Renamed(state.name + "_grad"));
   EXPECT_EQ(OtherBlobs(gradient), named);

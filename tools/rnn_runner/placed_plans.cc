@@ -10,6 +10,7 @@
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/decomposition.h"
+#include "stepnet/nets/gradient_check.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/placement.h"
@@ -39,10 +40,12 @@ void MakePlacedPlans(const Workspace& workspace, const NetDef& net, const RunOpt
       forward_of[blob.name()] = forward;
     } else if (op.type() == "RecurrentNetworkGradient" && forward_of.contains(op.inputs().back())) {
       const Forward& forward = forward_of.at(op.inputs().back());
-      const RecurrentSpec spec = WithRequestedGradients(op, ParseRecurrentSpec(op));
-      const GradientInputs layout{.num_output_gradients = static_cast<int>(spec.outputs_with_grads.size()),
+      const std::shared_ptr<const RecurrentSpec> spec = WithRequestedGradients(op, RecurrentSpecOf(op));
+      const GradientInputs layout{.num_output_gradients = static_cast<int>(spec->outputs_with_grads.size()),
                                   .num_inputs = forward.op->op.num_inputs()};
-      MakeBackwardPlan(op, spec, layout, {forward.op, forward.plan, forward.record->inputs});
+      std::vector<NetProblem> problems;  // there are none: the gradient has run
+      const BackwardRoles roles = CheckGradient(op, *spec, forward.op.get(), &problems);
+      MakeBackwardPlan(op, *spec, roles, layout, {forward.op, forward.plan, forward.record->inputs});
     }
   }
 }

@@ -25,17 +25,17 @@ std::int64_t NumInitialRows(const std::string& initial, const Workspace& workspa
 }
 
 void AddStatesOf(const OperatorDef& op, const Workspace& workspace, const RunOptions& options, CarriedStates* states) {
-  const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op, options));
-  for (const RecurrentState& state : spec.states) {
+  const std::shared_ptr<const RecurrentSpec> spec = RecurrentSpecOf(OperatorCall(op, options));
+  for (const RecurrentState& state : spec->states) {
     const bool is_read = std::ranges::any_of(
-        spec.links, [&](const Link& link) { return link.external == state.name && link.offset == 0; });
+        spec->links, [&](const Link& link) { return link.external == state.name && link.offset == 0; });
     if (!is_read) continue;  // an output that Caffe2's operator gives as a state
     const std::string& initial = op.input(state.initial);
     // The last rows, as many as the state starts from; the net may give the very last one, too.
     const std::int64_t rows = NumInitialRows(initial, workspace);
     const auto last = std::ranges::find_if(
-        spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset == -rows; });
-    if (last == spec.aliases.end()) {
+        spec->aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset == -rows; });
+    if (last == spec->aliases.end()) {
       throw Error(ErrorCode::kInvalidNet,
                   StrCat("the net does not give ", rows == 1 ? "" : StrCat("the last ", rows, " rows of "),
                          "its state \"", state.name, "\" at the end, so that it cannot be carried on"));
