@@ -1,5 +1,7 @@
 #include "stepnet/nets/completion.h"
 
+#include <google/protobuf/arena.h>
+
 #include "stepnet/core/registered_list.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -15,10 +17,13 @@ RegisteredList<Completion>& Completions() {
 
 CompletionRegistration::CompletionRegistration(Completion completion) { Completions().Add(std::move(completion)); }
 
-NetDef Completed(const NetDef& net) {
-  NetDef result = net;
-  for (const Completion& completion : Completions().Items()) completion(&result);
-  return result;
+std::shared_ptr<const NetDef> Completed(const NetDef& net) {
+  // A net with its step nets has thousands of messages, which an arena gives back all at once.
+  const auto arena = std::make_shared<google::protobuf::Arena>();
+  auto* const result = google::protobuf::Arena::CreateMessage<NetDef>(arena.get());
+  result->CopyFrom(net);
+  for (const Completion& completion : Completions().Items()) completion(result);
+  return {arena, result};
 }
 
 }  // namespace stepnet

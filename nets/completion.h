@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 namespace stepnet {
 
@@ -17,7 +18,7 @@ class CompletionRegistration {
   explicit CompletionRegistration(Completion completion);
 };
 
-// The net after all completions, in the order of their registration.
-NetDef Completed(const NetDef& net);
+// A copy of the net after all completions, in the order of their registration.
+std::shared_ptr<const NetDef> Completed(const NetDef& net);
 
 }  // namespace stepnet

@@ -155,7 +155,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("products in ", MathName(options.math), " are a GPU's; the CPU computes them in float32"));
   }
-  const auto def = std::make_shared<const NetDef>(Completed(as_written));
+  const std::shared_ptr<const NetDef> def = Completed(as_written);
   const std::string name = def->name();
   try {
     CheckedCalls checked;

@@ -29,12 +29,12 @@ namespace stepnet::python {
 namespace {
 
 std::vector<std::string> ProblemsOf(const NetDef& net) {
-  const NetDef completed = Completed(net);
-  const std::vector<NetProblem> found = CheckNet(completed);
+  const std::shared_ptr<const NetDef> completed = Completed(net);
+  const std::vector<NetProblem> found = CheckNet(*completed);
   std::vector<std::string> problems;
   for (const NetProblem& problem : found) problems.push_back(problem.Text());
   const std::string advice =
-      AdviceOnParameters(BlobsOfNobody(completed, found).size(), "stepnet.load(…, init=F) takes what does");
+      AdviceOnParameters(BlobsOfNobody(*completed, found).size(), "stepnet.load(…, init=F) takes what does");
   if (!problems.empty() && !advice.empty()) problems.back() += "\n  " + advice;
   return problems;
 }

@@ -270,7 +270,7 @@ TrialResult TryNet(const NetDef& net, const NamedTensors& feeds, std::mt19937& r
     options.blob_exists = [&](const std::string& name) {
       return std::ranges::find(feeds, name, &NamedTensors::value_type::first) != feeds.end();
     };
-    if (!CheckNet(Completed(net), options).empty()) return result;
+    if (!CheckNet(*Completed(net), options).empty()) return result;
     result.fault = FaultOf(net, feeds, random, &result.ran);
   } catch (const Error& error) {
     result.fault = StrCat("the check itself fails: ", error.what());

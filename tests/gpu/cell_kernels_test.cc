@@ -135,7 +135,7 @@ NetDef WithGradients(const CellNet& net) {
 // Adds the kernels of a cell's net with its gradients, as a GPU runs it.
 void AddCell(const CellCase& test, int opt_level, Kernels* kernels) {
   const CellNet cell = test.Expand();
-  const NetDef net = Completed(WithGradients(cell));
+  const NetDef net = *Completed(WithGradients(cell));
   Workspace workspace;
   Feed(test, cell, &workspace);
   RunNetOnce(net, workspace, {.threads = 1, .opt_level = 0});  // for the shapes

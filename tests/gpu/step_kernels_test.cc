@@ -24,7 +24,7 @@ TEST(StepKernels, EveryGoldenStepNetCanRunOnTheGpu) {
     if (!fs::exists(file)) continue;
     NetDef net;
     ReadMessage(file.string(), &net);
-    for (const NetProblem& problem : CheckNet(Completed(net), options)) ++problems[problem.message];
+    for (const NetProblem& problem : CheckNet(*Completed(net), options)) ++problems[problem.message];
     ++nets;
   }
   EXPECT_GT(nets, 150);

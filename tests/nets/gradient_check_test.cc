@@ -28,7 +28,7 @@ Argument& ArgumentOf(OperatorDef& op, const std::string& name) {
   return *op.add_arg();
 }
 
-std::vector<NetProblem> Problems(const NetDef& net) { return CheckNet(Completed(net)); }
+std::vector<NetProblem> Problems(const NetDef& net) { return CheckNet(*Completed(net)); }
 
 // One problem, of the gradient operator.
 void ExpectProblem(const NetDef& net, const std::string& message) {

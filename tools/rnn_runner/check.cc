@@ -142,7 +142,7 @@ int Check(const std::vector<std::string>& operands) {
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
     const RunOptions options = OnDevice({}, DeviceNamedByFlags());
-    const NetDef net = Completed(*named.net);
+    const NetDef net = *Completed(*named.net);
     std::vector<NetProblem> found =
         CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     if (found.empty() && (!cell || !fed.empty())) found = CheckShapes(net, tensors);

@@ -422,7 +422,7 @@ int Report(const std::vector<Result>& results, const TensorMap& tensors, const N
 // was wrong with them would go unnoticed. What --rebuild leaves out may be wrong.
 void CheckAsWritten(const Session& session, const RunOptions& options) {
   try {
-    const NetDef net = Completed(FLAGS_rebuild ? WithoutGradients(session.def) : session.def);
+    const NetDef net = *Completed(FLAGS_rebuild ? WithoutGradients(session.def) : session.def);
     ThrowIfProblems(CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) {
                                      return session.workspace->HasBlob(blob);
                                    }}));

@@ -46,7 +46,7 @@ void CheckLosses(const NetDef& net, const std::vector<std::string>& losses) {
 NetWithGradients WithGradients(NetDef net, const std::vector<std::string>& losses,
                                const std::vector<std::string>& inputs, const GradientRequests& requests) {
   // As it is written: arguments that AddBackwardStepNets writes anew are not looked at later.
-  ThrowIfProblems(CheckNet(Completed(net), {.blob_exists = [](const std::string&) { return true; }}));
+  ThrowIfProblems(CheckNet(*Completed(net), {.blob_exists = [](const std::string&) { return true; }}));
   AddBackwardStepNets(&net, AskedFor(inputs, requests));
   NetWithGradients made = AddGradients(net, losses, inputs, requests);
   for (auto& [input, gradient] : made.gradients) {

@@ -25,7 +25,7 @@ void MakePlacedPlans(const Workspace& workspace, const NetDef& net, const RunOpt
     std::shared_ptr<const RecurrentRecord> record;
   };
   std::map<std::string, Forward> forward_of;  // by the blob of the record
-  const auto completed = std::make_shared<const NetDef>(Completed(net));
+  const std::shared_ptr<const NetDef> completed = Completed(net);
   const PlacedNet placed = Place(Decomposed(completed, NetUse::kInference).net, options);
   const std::vector<OperatorCall::Readers> readers = ReadersOfOutputs(*placed.net);
   SharedOptions shared(options);

@@ -106,7 +106,7 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options, const Pre
     if (std::ranges::find(inputs, "tokens") == inputs.end()) {
       throw Error(ErrorCode::kInvalidNet, "the net has no input \"tokens\"; `rnn_runner train` writes such models");
     }
-    ThrowIfProblems(CheckNet(Completed(model.net)));  // with every fault, before one of them is met
+    ThrowIfProblems(CheckNet(*Completed(model.net)));  // with every fault, before one of them is met
     model.Initialize(workspace_, options);
     if (prepare) prepare(model, workspace_);
     states_ = CarriedStatesOf(model.net, workspace_, options);

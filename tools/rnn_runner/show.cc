@@ -87,7 +87,7 @@ bool PrintTensors(const AnyMessage& file) {
 // Throws kInvalidNet where it cannot be placed.
 NetDef AsPlaced(const NetDef& net) {
   const RunOptions options = RunOptionsOn(DeviceNamedByFlags());
-  const auto completed = std::make_shared<const NetDef>(Completed(net));
+  const std::shared_ptr<const NetDef> completed = Completed(net);
   // Blobs that nothing writes may be given when the net runs.
   ThrowIfProblems(CheckNet(*completed, {.run = options, .blob_exists = [](const std::string&) { return true; }}));
   return *Place(Decomposed(completed, NetUse::kInference).net, options).net;
