@@ -1,5 +1,6 @@
 #include "stepnet/compiler/make_step_plan.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "stepnet/compiler/batch_rows.h"
@@ -13,8 +14,10 @@
 namespace stepnet {
 namespace {
 
-// Chunks that a block has at least for threads to have work in it, where there is memory for that.
-std::int64_t MinChunks(const RunOptions& options) {
+// Chunks that a block has at least for threads to have work in it, where there is memory for that. Without blocks
+// nobody asks how many cores there are, which takes a process a tenth of a millisecond to find out.
+std::int64_t MinChunks(const RunOptions& options, const StepGraph& graph) {
+  if (std::ranges::none_of(graph.homes, &Home::passed)) return 1;
   const std::int64_t threads = options.threads > 0 ? options.threads : NumCores();
   return threads == 1 ? 1 : options.target->min_chunks_of_thread * threads;
 }
@@ -34,7 +37,7 @@ StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
     decided->not_kept = BlobsOf(recomputed);
   });
   const bool follows_schedules = ExecutorPropertiesOf(settings.options).follows_schedules;
-  const BlockBounds blocks{.min_chunks = follows_schedules ? MinChunks(settings.options) : 1,
+  const BlockBounds blocks{.min_chunks = follows_schedules ? MinChunks(settings.options, graph) : 1,
                            .max_steps = settings.max_block_steps};
   StepPlan plan = EmitPlan(graph, {.ring_rows = settings.ring_rows, .blocks = blocks});
   VerifyStages(plan);

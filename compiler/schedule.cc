@@ -307,18 +307,20 @@ struct ChosenSchedule {
 
 // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
 ChosenSchedule ChooseThreads(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies) {
-  const int max_threads = std::min(NumCores(), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   const double alone = best.step_microseconds;
+  // Threads would come too late for all but very long runs, which people rarely make.
+  constexpr double kLongRun = 8 * kTypicalSteps;
+  const auto comes_too_late = [&](double gain) { return gain * kLongRun < plan.target->microseconds_to_wake; };
+  if (comes_too_late(alone)) return {std::move(best), 0};
+  const int max_threads = std::min(NumCores(), plan.target->max_threads);
   double fastest = alone;
   for (int count = 2; count <= max_threads;
        count = count < max_threads ? std::min(count + (count + 2) / 3, max_threads) : max_threads + 1) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(plan, next, count);
     if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
-    // Threads would come too late for all but very long runs, which people rarely make.
-    constexpr double kLongRun = 8 * kTypicalSteps;
-    if ((fastest - time) * kLongRun < plan.target->microseconds_to_wake) continue;
+    if (comes_too_late(fastest - time)) continue;
     best = std::move(next);
     fastest = time;
   }

@@ -1,8 +1,9 @@
 #include "stepnet/core/control_groups.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 namespace stepnet {
 namespace {
@@ -52,9 +53,21 @@ void ForEachControlGroup(std::string_view groups, const std::string& mount, std:
   }
 }
 
+// By the system's own calls: a stream takes as long as the kernel, and processes read these files when they start.
 std::string TextOfSystemFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  struct File {
+    explicit File(const std::string& path) : descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+    ~File() {
+      if (descriptor >= 0) close(descriptor);
+    }
+    const int descriptor;
+  };
+  const File file(path);
+  std::string text;
+  char bytes[512];
+  ssize_t count = 0;
+  while ((count = read(file.descriptor, bytes, sizeof(bytes))) > 0) text.append(bytes, static_cast<size_t>(count));
+  return text;
 }
 
 }  // namespace stepnet

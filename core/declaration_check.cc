@@ -1,7 +1,7 @@
 #include "stepnet/core/declaration_check.h"
 
 #include <algorithm>
-#include <set>
+#include <string_view>
 #include <utility>
 
 #include "stepnet/core/formulas/formula.h"
@@ -15,19 +15,21 @@ bool IsName(std::string_view name) {
   return !name.empty() && IsNameStart(name[0]) && std::ranges::all_of(name, IsNamePart);
 }
 
-// A name that two have, or "" where all differ.
+// A name that two have, or "" where all differ. There are few, and each process looks at those of all types when it
+// starts.
 template <typename Named>
-std::string NameOfTwo(const std::vector<Named>& all) {
-  std::set<std::string> names;
-  for (const Named& one : all) {
-    if (!names.insert(one.name).second) return one.name;
+std::string_view NameOfTwo(const std::vector<Named>& all) {
+  for (auto one = all.begin(); one != all.end(); ++one) {
+    if (std::find_if(all.begin(), one, [&](const Named& other) { return other.name == one->name; }) != one) {
+      return one->name;
+    }
   }
   return "";
 }
 
 // Names stand in nets, in formulas that people read, in tables and in messages.
 std::string SpellingProblem(const OperatorSchema& schema) {
-  const std::string rule = "\": a name is letters, digits, \"_\" and \".\", and starts with a letter or \"_\"";
+  const std::string_view rule = "\": a name is letters, digits, \"_\" and \".\", and starts with a letter or \"_\"";
   if (!IsName(schema.type)) {
     return StrCat("an operator in ", schema.file, " has the type \"", PrintableLine(schema.type), rule);
   }
@@ -47,18 +49,18 @@ std::string SpellingProblem(const OperatorSchema& schema) {
 }
 
 std::string NameProblem(const OperatorSchema& schema) {
-  const std::pair<const char*, std::string> doubled[] = {{"inputs", NameOfTwo(schema.inputs)},
-                                                         {"outputs", NameOfTwo(schema.outputs)},
-                                                         {"arguments", NameOfTwo(schema.arguments)}};
+  const std::pair<const char*, std::string_view> doubled[] = {{"inputs", NameOfTwo(schema.inputs)},
+                                                              {"outputs", NameOfTwo(schema.outputs)},
+                                                              {"arguments", NameOfTwo(schema.arguments)}};
   for (const auto& [what, name] : doubled) {
     if (!name.empty()) {
       return StrCat(schema.type, " declares two ", what, " named \"", name, "\": give each a name of its own");
     }
   }
-  for (const auto& formals : {schema.inputs, schema.outputs}) {
-    for (size_t i = 0; i + 1 < formals.size(); ++i) {
-      if (formals[i].variadic) {
-        return StrCat(schema.type, " declares \"", formals[i].name,
+  for (const std::vector<Formal>* formals : {&schema.inputs, &schema.outputs}) {
+    for (size_t i = 0; i + 1 < formals->size(); ++i) {
+      if ((*formals)[i].variadic) {
+        return StrCat(schema.type, " declares \"", (*formals)[i].name,
                       "\", of which there may be any number, before others: declare it last");
       }
     }

@@ -21,9 +21,10 @@ struct Registry {
   std::vector<std::tuple<std::string, DeviceKind, Kernel>> early_kernels;  // registered before their type
 };
 
+// Never destroyed: each process ends, and few unload the library.
 Registry& TheRegistry() {
-  static Registry registry;
-  return registry;
+  static auto* const registry = new Registry;
+  return *registry;
 }
 
 void AddKernel(DeviceKind device, Kernel kernel, OperatorSchema* schema, Registry* registry) {

@@ -11,10 +11,10 @@
 namespace stepnet {
 namespace {
 
-// What a quota gives of the period in which it may be used, both in microseconds; "max", -1 and what is no number limit
-// nothing.
-int WholeCores(const std::string& quota, const std::string& period) {
-  std::istringstream numbers(quota + " " + period);
+// What a quota gives of the period in which it may be used, "QUOTA PERIOD" in microseconds; "max", -1 and what is no
+// number limit nothing.
+int WholeCores(const std::string& text) {
+  std::istringstream numbers(text);
   double of_period = 0, length = 0;
   if (!(numbers >> of_period >> length) || of_period <= 0 || length <= 0) return kMaxCores;
   return static_cast<int>(std::clamp(of_period / length, 1.0, static_cast<double>(kMaxCores)));
@@ -33,17 +33,20 @@ int CoresOfAffinity() {
 int ControlGroupCores(std::string_view groups, const std::string& mount) {
   int cores = kMaxCores;
   ForEachControlGroup(groups, mount, "cpu", [&](const std::string& folder, bool is_version_2) {
-    const std::string text =
-        is_version_2 ? TextOfSystemFile(folder + "/cpu.max") : TextOfSystemFile(folder + "/cpu.cfs_quota_us");
-    cores = std::min(cores, WholeCores(text, is_version_2 ? "" : TextOfSystemFile(folder + "/cpu.cfs_period_us")));
+    std::string text = TextOfSystemFile(folder + (is_version_2 ? "/cpu.max" : "/cpu.cfs_quota_us"));
+    const bool has_quota = !text.empty() && !text.starts_with('-');
+    if (!is_version_2 && has_quota) text += TextOfSystemFile(folder + "/cpu.cfs_period_us");
+    if (has_quota) cores = std::min(cores, WholeCores(text));
   });
   return cores;
 }
 
 int SystemCores() {
+  const int cores = CoresOfAffinity();
+  if (cores == 1) return 1;
   // Each plan asks several times, and to read these files takes a tenth of a millisecond.
   static const int group_cores = ControlGroupCores(TextOfSystemFile("/proc/self/cgroup"), "/sys/fs/cgroup");
-  return std::min(CoresOfAffinity(), group_cores);
+  return std::min(cores, group_cores);
 }
 
 }  // namespace stepnet

@@ -23,6 +23,10 @@
 #include "stepnet/core/target.h"
 #include "stepnet/core/vector_math-inl.h"
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
@@ -390,7 +394,13 @@ void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsign
 }
 
 #if defined(__x86_64__) || defined(__i386__)
-const bool gains_by_asking = __builtin_cpu_is("amd") == 0;
+// Not by __builtin_cpu_is, with which a process asks for all that a processor can do when it starts: each answer takes
+// a virtual machine microseconds.
+const bool gains_by_asking = [] {
+  unsigned max = 0, name_begin = 0, name_end = 0, name_middle = 0;
+  __cpuid(0, max, name_begin, name_end, name_middle);
+  return name_begin != signature_AMD_ebx;
+}();
 #else
 const bool gains_by_asking = true;
 #endif
