@@ -68,7 +68,7 @@ class CellExpander {
         const std::string option = OptionMeant(name);
         throw Error(ErrorCode::kInvalidArgument,
                     StrCat("cell \"", cell_.name(), "\" has no size ", name,
-                           !option.empty() ? StrCat("; it is an option, which the cell says: option ", option, " = …")
+                           !option.empty() ? StrCat("; it is the option ", option)
                                            : StrCat(DidYouMean(name, names), "; its sizes are ",
                                                     names.empty() ? "none" : Join(names, ", "))));
       }

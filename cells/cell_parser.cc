@@ -6,6 +6,7 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/cell_argument_reader.h"
+#include "stepnet/cells/cell_options.h"
 #include "stepnet/cells/cell_step_writer.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/exact_number.h"
@@ -261,54 +262,7 @@ class CellParser : private CellArgumentReader {
 
   void OptionStatement() {
     Take();
-    const CellToken& token = Next();
-    const std::string name = ExpectName("the name of an option");
-    Expect('=');
-    const google::protobuf::Descriptor& type = *CellOptions::descriptor();
-    const google::protobuf::FieldDescriptor* field = type.FindFieldByName(name);
-    if (field == nullptr) {
-      std::vector<std::string> names;
-      for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
-      FailAt(token, StrCat("there is no option \"", name, "\"", DidYouMean(name, names)));
-    }
-    if (!given_.insert("option " + name).second) FailAt(token, StrCat("the option ", name, " is given twice"));
-    Mark(CellPart::kOptions, 0, token);  // in case of a fault of several
-    Mark(CellPart::kOptions, field->number(), token);
-    SetOption(*field);
-  }
-
-  void SetOption(const google::protobuf::FieldDescriptor& field) {
-    using Field = google::protobuf::FieldDescriptor;
-    CellOptions* options = source_.def.mutable_options();
-    const google::protobuf::Reflection& set = *options->GetReflection();
-    const CellToken& token = Next();
-    switch (field.cpp_type()) {
-      case Field::CPPTYPE_INT64: return set.SetInt64(options, &field, ExpectInteger());
-      case Field::CPPTYPE_FLOAT: return set.SetFloat(options, &field, ExpectFloat());
-      case Field::CPPTYPE_STRING: {
-        const std::string input = ExpectName("the name of an input");
-        if (input == "true" || input == "false") {
-          FailAt(token, StrCat(field.name(), " takes the name of an input, which the net then reads: option ",
-                               field.name(), " = ", field.name()));
-        }
-        return set.SetString(options, &field, input);
-      }
-      case Field::CPPTYPE_BOOL: {
-        const std::string value = ExpectName("true or false");
-        if (value != "true" && value != "false") FailAt(token, "true or false is expected");
-        return set.SetBool(options, &field, value == "true");
-      }
-      default: break;
-    }
-    const google::protobuf::EnumDescriptor& type = *field.enum_type();
-    std::vector<std::string> values;
-    for (int i = 0; i < type.value_count(); ++i) values.push_back(InLowerCase(type.value(i)->name()));
-    const std::string expected =
-        StrCat(Join(std::vector(values.begin(), values.end() - 1), ", "), " or ", values.back());
-    const std::string value = ExpectName(expected.c_str());
-    const auto found = std::ranges::find(values, value);
-    if (found == values.end()) FailAt(token, StrCat(expected, " is expected"));
-    set.SetEnum(options, &field, type.value(static_cast<int>(found - values.begin())));
+    TakeCellOption(*this, &source_);
   }
 
   // --- the step
@@ -487,7 +441,7 @@ class CellParser : private CellArgumentReader {
   CellSource source_;
   StepWriter step_;
   std::set<std::string> names_;  // declared
-  std::set<std::string> given_;  // "STATE KEY", "option NAME"
+  std::set<std::string> given_;  // "STATE KEY"
 };
 
 }  // namespace

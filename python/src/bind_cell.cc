@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "stepnet/cells/cell_inputs.h"
+#include "stepnet/cells/cell_options.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/array_reading.h"
@@ -25,18 +26,18 @@ namespace nb = nanobind;
 namespace stepnet::python {
 namespace {
 
-std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& sizes,
+std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& named,
                                nb::handle training, nb::handle carry, bool in_double, nb::handle threads,
                                nb::handle device, nb::handle opt_level, const nb::list& disable_pass, nb::handle seed) {
-  const CellUse use{.sizes = SizesOf(sizes),
-                    .training = TruthOf("training", training),
-                    .carry = TruthOf("carry", carry),
-                    .in_double = in_double};
+  const CellWords words = CellWordsOf(named);
+  CellUse use{.training = TruthOf("training", training), .carry = TruthOf("carry", carry), .in_double = in_double};
   const RunRequest request = RunRequestOf(threads, device, opt_level, disable_pass, seed);
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(request);
     const InOrderOf device({.device = options.device()});
-    return std::make_shared<Cell>(SourceOf(text_or_path, is_text), use, options);
+    CellSource source = SourceOf(text_or_path, is_text);
+    use.sizes = TakeWords(words, &source);
+    return std::make_shared<Cell>(source, use, options);
   });
 }
 
@@ -140,10 +141,11 @@ void BindCell(nb::module_& module) {
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("explain", &ExplainCell, nb::arg(), nb::arg(), Anything(), Anything());
-  module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"),
+  module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("named"),
              nb::arg("training").none(), nb::arg("carry").none(), nb::arg("in_double"), nb::arg("threads").none(),
              nb::arg("device").none(), nb::arg("opt_level").none(), nb::arg("disable_pass"), nb::arg("seed").none());
   module.def("sizes_of_cell", &SizesOfCell);
+  module.def("cell_options", &CellOptionNames);
   module.def("has_tangent", &HasTangent);
   module.def("address_of", &AddressOf, nb::arg(), nb::arg() = "cpu");
 }

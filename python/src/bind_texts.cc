@@ -39,19 +39,20 @@ std::vector<std::string> ProblemsOf(const NetDef& net) {
   return problems;
 }
 
-// Throws kInvalidArgument where `use`, which is of cells, says anything of a net.
-void CheckUseOfNet(const CellUse& use, bool is_text, const std::string& path) {
-  if (use.sizes.empty() && !use.training) return;
+// Throws kInvalidArgument where anything is said of a net that is of cells.
+void CheckUseOfNet(const CellWords& words, bool training, bool is_text, const std::string& path) {
+  if (words.empty() && !training) return;
   const std::string net = is_text ? "the text is a net" : StrCat(path, " is a net");
   throw Error(ErrorCode::kInvalidArgument,
-              use.sizes.empty() ? StrCat(net, ", which is in training by its operators' arguments: leave training out")
-                                : StrCat(net, ", and sizes are of cells: leave ", use.sizes.begin()->first, " out"));
+              words.empty()
+                  ? StrCat(net, ", which is in training by its operators' arguments: leave training out")
+                  : StrCat(net, ", and sizes and options are of cells: leave ", words.begin()->first, " out"));
 }
 
 // Everything that is wrong with a cell or a net, where what cannot be read is one problem; and what is said of it in
 // warnings.
-nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
-  const CellUse use{.sizes = SizesOf(sizes)};
+nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& named) {
+  const CellWords words = CellWordsOf(named);
   std::vector<std::string> warnings;
   const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
     const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
@@ -61,7 +62,8 @@ nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& s
     try {
       NetDef net;
       if (IsCell(content, what)) {
-        const CellSource cell = ParseCell(content, what);
+        CellSource cell = ParseCell(content, what);
+        const CellUse use{.sizes = TakeWords(words, &cell)};
         net = ExpandCell(cell, use).net;
         warnings = WarningsOf(cell);
       } else {
@@ -73,52 +75,61 @@ nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& s
       if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kOutOfMemory) throw;
       found = {error.what()};
     }
-    if (is_net) CheckUseOfNet(use, is_text, text_or_path);
+    if (is_net) CheckUseOfNet(words, /*training=*/false, is_text, text_or_path);
     return found;
   });
   return nb::make_tuple(ListOf(problems), ListOf(warnings));
 }
 
-NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {
+NetDef NetOf(const std::string& text_or_path, bool is_text, const CellWords& words, bool training) {
   const bool is_db = !is_text && LooksLikeMiniDb(text_or_path);
   const std::string content = is_text ? text_or_path : is_db ? "" : ReadFile(text_or_path);
   const std::string what = is_text ? "<text>" : text_or_path;
-  if (!is_db && IsCell(content, what)) return ExpandCell(ParseCell(content, what), use).net;
+  if (!is_db && IsCell(content, what)) {
+    CellSource cell = ParseCell(content, what);
+    const CellUse use{.sizes = TakeWords(words, &cell), .training = training};
+    return ExpandCell(cell, use).net;
+  }
   NetDef net;
   if (is_text) {
     ParseMessage(content, what, &net);
   } else {
     net = LoadModel(text_or_path).net;
   }
-  CheckUseOfNet(use, is_text, text_or_path);  // behind what is wrong with the text, which may be meant as a cell
+  CheckUseOfNet(words, training, is_text,
+                text_or_path);  // behind what is wrong with the text, which may be meant as a cell
   return net;
 }
 
 // The net that a cell stands for, or the one that fills its parameters, as text. `in_double`: what is float in it is
 // double.
-nb::object Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle init,
-                  nb::handle training, nb::handle carry, bool in_double) {
-  const CellUse use{.sizes = SizesOf(sizes),
-                    .training = TruthOf("training", training),
-                    .carry = TruthOf("carry", carry),
-                    .in_double = in_double};
+nb::object Expand(const std::string& text_or_path, bool is_text, const nb::dict& named, nb::handle prefix,
+                  nb::handle init, nb::handle training, nb::handle carry, bool in_double) {
+  const CellWords words = CellWordsOf(named);
+  CellUse use{.scope = TextOf("prefix", prefix),
+              .training = TruthOf("training", training),
+              .carry = TruthOf("carry", carry),
+              .in_double = in_double};
   const bool is_init = TruthOf("init", init);
   return StrOf(CallWithoutGil([&] {
-    const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
+    CellSource source = SourceOf(text_or_path, is_text);
+    use.sizes = TakeWords(words, &source);
+    const CellNet cell = ExpandCell(source, use);
     return PrintMessageText(is_init ? cell.init_net : cell.net);
   }));
 }
 
 // A net, or the one that a cell stands for, for people or for Graphviz.
-nb::object Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, nb::handle training,
+nb::object Show(const std::string& text_or_path, bool is_text, const nb::dict& named, nb::handle training,
                 nb::handle format) {
-  const CellUse use{.sizes = SizesOf(sizes), .training = TruthOf("training", training)};
+  const CellWords words = CellWordsOf(named);
+  const bool is_training = TruthOf("training", training);
   const std::string form = TextOf("format", format);
   if (form != "text" && form != "dot") {
     throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", form, "\"; it must be text or dot"));
   }
   return StrOf(CallWithoutGil([&] {
-    const NetDef net = NetOf(text_or_path, is_text, use);
+    const NetDef net = NetOf(text_or_path, is_text, words, is_training);
     return form == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
   }));
 }
@@ -169,7 +180,8 @@ nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64
 
 void BindTexts(nb::module_& module) {
   module.def("check", &Check);
-  module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), nb::arg());
+  module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything(),
+             nb::arg());
   // With the GIL, so that no other thread loads a library at the same time.
   module.def("load_operator_library", &LoadOperatorLibrary);
   module.def("ops", &Ops);

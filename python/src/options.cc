@@ -1,8 +1,13 @@
 #include "stepnet/python/src/options.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "stepnet/cells/cell_options.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/name_characters.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/io/proto_io.h"
@@ -23,6 +28,19 @@ namespace {
 template <typename Number>
 bool IsWholeNumber(nb::handle value, Number* number) {
   return !PyBool_Check(value.ptr()) && nb::try_cast(value, *number);
+}
+
+bool IsCellOption(const std::string& name) { return CellOptions::descriptor()->FindFieldByName(name) != nullptr; }
+
+// `0.5`, `true` or `reverse`.
+std::string OptionTextOf(const std::string& name, nb::handle value) {
+  double number = 0;
+  if (PyBool_Check(value.ptr())) return nb::cast<bool>(value) ? "true" : "false";
+  if (nb::try_cast(value, number)) return ShortestText(number);
+  const std::string word = nb::isinstance<nb::str>(value) ? Utf8Of(value) : "";
+  const bool is_word = !word.empty() && IsNameStart(word.front()) && std::ranges::all_of(word, IsNamePart);
+  if (!is_word) ThrowOfAnotherType(StrCat("the option ", name), value, "a number, a word, or True or False");
+  return word;
 }
 
 }  // namespace
@@ -103,19 +121,41 @@ ArrayPlace PlaceFor(const Device& device, nb::handle stream, const TensorExchang
   return place;
 }
 
-CellSizes SizesOf(const nb::dict& sizes) {
-  CellSizes result;
-  for (const auto& [name, value] : sizes) {
+CellWords CellWordsOf(const nb::dict& given) {
+  CellWords words;
+  for (const auto& [name, value] : given) {
     const std::string text = Utf8Of(name);
+    const bool may_be_option = IsCellOption(text);
     std::int64_t number = 0;
-    if (!IsWholeNumber(value, &number)) {
+    if (IsWholeNumber(value, &number)) {
+      words[text] = StrCat(number);
+    } else if (may_be_option) {
+      words[text] = OptionTextOf(text, value);
+    } else {
       const bool is_too_large = PyLong_CheckExact(value.ptr()) != 0;
       ThrowOfAnotherType(StrCat("the size ", text), value,
                          is_too_large ? "a whole number of 64 bits" : "a whole number");
     }
-    result[text] = number;
   }
-  return result;
+  return words;
+}
+
+CellSizes TakeWords(const CellWords& words, CellSource* cell) {
+  CellSizes sizes;
+  std::vector<std::string> options;
+  for (const auto& [name, text] : words) {
+    const bool is_size =
+        std::ranges::count(cell->def.size(), name, [](const CellSize& size) { return size.name(); }) > 0;
+    if (IsCellOption(name) && !is_size) {
+      options.push_back(StrCat(name, "=", text));
+    } else if (const auto number = IntegerOf(text)) {
+      sizes[name] = *number;
+    } else {
+      throw Error(ErrorCode::kTypeMismatch, StrCat("the size ", name, " is ", text, "; it must be a whole number"));
+    }
+  }
+  if (!options.empty()) *cell = WithOptions(std::move(*cell), ParseCellOptions(Join(options, ", "), "options"));
+  return sizes;
 }
 
 GradientRequests RequestsOf(const nb::dict& requests) {

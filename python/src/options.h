@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,14 @@ RunOptions MakeRunOptions(const RunRequest& request);
 // kTypeMismatch. Needs the GIL.
 ArrayPlace PlaceFor(const Device& device, nanobind::handle stream, const TensorExchange* exchange = nullptr);
 
-// Sizes from a dictionary of names and whole numbers. Throws kTypeMismatch for anything else. Needs the GIL.
-CellSizes SizesOf(const nanobind::dict& sizes);
+// What Python says of a cell by name, sizes and options, each as a cell's text has it: "128", "0.5", "reverse".
+using CellWords = std::map<std::string, std::string>;
+// From a dictionary. Throws kTypeMismatch for a value that is no whole number, unless an option has that name, which
+// takes numbers, words and truth values. Needs the GIL.
+CellWords CellWordsOf(const nanobind::dict& given);
+// Gives the cell the options among them, in place of its own; returns the others, which are sizes. A name of both is a
+// size of a cell that declares it. Throws what ParseCellOptions and WithOptions throw.
+CellSizes TakeWords(const CellWords& words, CellSource* cell);
 
 // Requests from a dictionary of names and "write", "add" or "none". Throws kInvalidArgument for other words,
 // kTypeMismatch for what is no string. Needs the GIL.

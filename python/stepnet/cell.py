@@ -22,8 +22,8 @@ from .gradients import (
     value_and_grad,
 )
 from .outputs import Outputs, outputs_type
-from .source import Source, all_sizes, device_name, did_you_mean, refuse_onnx, repr_of, text_or_path
-from .words import AS_IT_IS, Device, DType, PageFormat, Passes, Requests
+from .source import Source, all_named, device_name, did_you_mean, refuse_onnx, repr_of, text_or_path
+from .words import AS_IT_IS, CellWord, Device, DType, PageFormat, Passes, Requests
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those.
@@ -89,7 +89,7 @@ class Cell:
     def with_options(
         self,
         *,
-        sizes: Mapping[str, int] = AS_IT_IS,
+        sizes: Mapping[str, CellWord] = AS_IT_IS,
         training: bool = AS_IT_IS,
         carry: bool = AS_IT_IS,
         dtype: DType = AS_IT_IS,
@@ -98,7 +98,7 @@ class Cell:
         opt_level: int = AS_IT_IS,
         disable_pass: Passes = AS_IT_IS,
         seed: int = AS_IT_IS,
-        **named_sizes: int,
+        **named: CellWord,
     ) -> Cell:
         """The same cell with other options, as :func:`cell` takes them, and otherwise those of this one.
 
@@ -115,8 +115,8 @@ class Cell:
             "seed": seed,
         }
         changed = {name: value for name, value in given.items() if value is not AS_IT_IS}
-        new_sizes = all_sizes({} if sizes is AS_IT_IS else sizes, named_sizes)
-        return Cell(self.text, {**self._options, **changed, "sizes": {**self._options["sizes"], **new_sizes}})
+        new = all_named({} if sizes is AS_IT_IS else sizes, named)
+        return Cell(self.text, {**self._options, **changed, "named": {**self._options["named"], **new}})
 
     def __reduce__(self) -> Any:
         """For ``pickle`` and ``copy``: the text of the cell goes with it, so that its file is not needed."""
@@ -239,15 +239,18 @@ _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "disable_pass
 
 
 def with_meant(
-    error: InvalidArgumentError | TypeMismatchError, sizes: Mapping[str, Any], keywords: Iterable[str]
+    error: InvalidArgumentError | TypeMismatchError, named: Mapping[str, Any], keywords: Iterable[str]
 ) -> InvalidArgumentError | TypeMismatchError:
-    """The error, with what was meant by a size that the cell does not have, or whose value is none: one of ``keywords``."""
+    """The error, with what was meant by a size whose value is none, one of ``keywords``, or that the cell does not have, which
+    may be an option, too."""
     text = str(error)
-    names = [name for name in sizes if isinstance(name, str)]
+    names = [name for name in named if isinstance(name, str)]
     unknown = next((name for name in names if f" has no size {name}; its sizes are " in text), "")
     if unknown:
         fault = f" has no size {unknown}"
-        return type(error)(text.replace(fault, fault + did_you_mean(unknown, keywords), 1))
+        options = _stepnet.cell_options()
+        all_options = f"; options of cells are {', '.join(options)}"
+        return type(error)(text.replace(fault, fault + did_you_mean(unknown, [*keywords, *options]), 1) + all_options)
     meant = next((name for name in names if f"the size {name} is " in text), "")
     return type(error)(text + did_you_mean(meant, keywords))
 
@@ -256,15 +259,17 @@ def _with_known(
     error: InvalidArgumentError | TypeMismatchError, source: str, is_text: bool, options: Mapping[str, Any]
 ) -> InvalidArgumentError | TypeMismatchError:
     """The error, with what was meant by a size that the cell does not have, or whose value is none: an option, or a size."""
-    text, sizes = str(error), options["sizes"]
-    known = with_meant(error, sizes, ("sizes", "dtype", *_OPTIONS))
-    meant = next((name for name in sizes if isinstance(name, str) and f"the size {name} is " in text), "")
+    text, named = str(error), options["named"]
+    keywords = ("sizes", "dtype", *_OPTIONS)
+    known = with_meant(error, named, keywords)
+    meant = next((name for name in named if isinstance(name, str) and f"the size {name} is " in text), "")
     if str(known) != text or not meant or meant in _stepnet.sizes_of_cell(source, is_text):
         return known
     try:
-        _stepnet.make_cell(source, is_text, **{**options, "sizes": {meant: 1}})
+        _stepnet.make_cell(source, is_text, **{**options, "named": {meant: 1}})
     except InvalidArgumentError as of_whole_number:
-        text += "; but the cell" + str(of_whole_number).partition('"')[2].partition('"')[2]
+        of_size = str(with_meant(of_whole_number, {meant: 1}, keywords))
+        text += "; but the cell" + of_size.partition('"')[2].partition('"')[2]
     return type(error)(text)
 
 
@@ -283,7 +288,7 @@ def cell(
     source: Source,
     /,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, CellWord] | None = None,
     training: bool = False,
     carry: bool = False,
     dtype: DType = "float32",
@@ -292,7 +297,7 @@ def cell(
     opt_level: int = 2,
     disable_pass: Passes = (),
     seed: int = 0,
-    **named_sizes: int,
+    **named: CellWord,
 ) -> Cell:
     """A cell from its text, or from a file.
 
@@ -301,7 +306,8 @@ def cell(
 
     Args:
         source: the path of a file, or the text of a cell (a string with a brace in it).
-        sizes, named_sizes: sizes of the cell, each once, in place of those that it declares: ``H=128``.
+        sizes, named: sizes of the cell, each once, in place of those that it declares, ``H=128``, and options in place of
+            those in its text: ``layers=2, direction="bidirectional"``. A name of both is a size where the cell declares it.
         training: whether dropout drops and zoneout draws. For a cell that has neither it changes nothing.
         carry: whether every state starts from an input and is an output at the end, so that a sequence can be run in
             parts.
@@ -315,7 +321,8 @@ def cell(
 
     Raises:
         CellSyntaxError: with the line and column of the mistake.
-        InvalidArgumentError: for sizes that the cell does not have, or that have no value.
+        InvalidArgumentError: for sizes and options that the cell does not have, values that these do not take, and sizes that
+            have no value.
 
     Warns:
         CellWarning: of what is most likely a mistake: operators that mix the sequences of a batch, since no dimension is
@@ -324,7 +331,7 @@ def cell(
     made = Cell(
         source,
         {
-            "sizes": all_sizes(sizes, named_sizes),
+            "named": all_named(sizes, named),
             "training": training,
             "carry": carry,
             "in_double": _is_double(dtype),

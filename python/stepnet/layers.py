@@ -267,7 +267,7 @@ def _described(given: Cell) -> Layers | None:
         return None
     prefix = first[: -len("weight_ih")]
     projection = shapes.get(prefix + "weight_hr", [0])
-    dropout = re.search(r"option\s+dropout\s*=\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)", given.text)
+    in_text = re.search(r"option\s+dropout\s*=\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)", given.text)
     of_layers = (re.match(r"layer(\d+)/", name) for name in shapes)
     return Layers(
         mode=mode,
@@ -276,7 +276,7 @@ def _described(given: Cell) -> Layers | None:
         num_layers=max(1 + int(match[1]) if match else 1 for match in of_layers),
         bias=prefix + "bias_ih" in shapes,
         batch_first=given.inputs[0].shape.startswith("[B, T"),
-        dropout=float(dropout[1]) if dropout else 0.0,
+        dropout=float(given._options["named"].get("dropout", in_text[1] if in_text else 0)),
         bidirectional=prefix + "reverse/weight_ih" in shapes,
         proj_size=projection[0],
         lengths=any(each.name == "lengths" for each in given.inputs),
@@ -286,5 +286,5 @@ def _described(given: Cell) -> Layers | None:
 
 def _is_same_net(given: Cell, described: Layers) -> bool:
     """Whether both become the same net in training, where dropout is an operator, too."""
-    ours = expand(given.text, sizes=given._options["sizes"], training=True)
+    ours = expand(given.text, sizes=given._options["named"], training=True)
     return ours == expand(described.text(), training=True)

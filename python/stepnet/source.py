@@ -7,6 +7,7 @@ import os
 from typing import Any, Iterable, Mapping, Union
 
 from .errors import InvalidArgumentError, TypeMismatchError
+from .words import CellWord
 
 Source = Union[str, os.PathLike[str]]
 
@@ -118,8 +119,8 @@ def utf8(name: str, text: str) -> str:
     return text
 
 
-def all_sizes(sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict[str, int]:
-    """Sizes that were given as a mapping and by name: each once."""
+def all_named(sizes: Mapping[str, CellWord] | None, named: Mapping[str, CellWord]) -> dict[str, CellWord]:
+    """Sizes, and options, that were given as a mapping and by name: each once."""
     if sizes is not None and not isinstance(sizes, Mapping):
         raise TypeMismatchError(f"type mismatch: sizes is {kind_of(sizes)}; it must be a dictionary of whole numbers by name")
     twice = next((name for name in named if name in (sizes or {})), None)

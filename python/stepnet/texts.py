@@ -14,8 +14,8 @@ from .cell import Cell, cell, with_meant
 from .errors import CellWarning, InvalidArgumentError, TypeMismatchError, with_numpy_names
 from .gradients import Array
 from .net import Net
-from .source import Source, all_sizes, kind_of, path_of, refuse_onnx, text_or_path
-from .words import PageFormat, PictureFormat
+from .source import Source, all_named, kind_of, path_of, refuse_onnx, text_or_path
+from .words import CellWord, PageFormat, PictureFormat
 
 Described = Union[Source, Cell]
 """A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
@@ -23,43 +23,43 @@ Shown = Union[Described, Net]
 
 
 def _described(
-    source: Shown, sizes: dict[str, int], training: bool = False, carry: bool = False
-) -> tuple[str, bool, dict[str, int], bool, bool, bool]:
+    source: Shown, named: dict[str, CellWord], training: bool = False, carry: bool = False
+) -> tuple[str, bool, dict[str, CellWord], bool, bool, bool]:
     """The text or path, whether it is a text, and what holds for it; at last whether it is in double."""
     if isinstance(source, Net):
-        return source._net.text(), True, sizes, training, carry, False
+        return source._net.text(), True, named, training, carry, False
     if not isinstance(source, Cell):
-        return *text_or_path(source), sizes, training, carry, False
+        return *text_or_path(source), named, training, carry, False
     own = source._options
-    return source.text, True, {**own["sizes"], **sizes}, training or own["training"], carry or own["carry"], own["in_double"]
+    return source.text, True, {**own["named"], **named}, training or own["training"], carry or own["carry"], own["in_double"]
 
 
 @contextlib.contextmanager
-def _meaning(sizes: Mapping[str, int], keywords: Iterable[str]) -> Iterator[None]:
+def _meaning(named: Mapping[str, CellWord], keywords: Iterable[str]) -> Iterator[None]:
     """What is raised of a size that the cell does not have says which of ``keywords`` was meant."""
     try:
         yield
     except (InvalidArgumentError, TypeMismatchError) as error:
-        raise with_meant(error, sizes, keywords) from None
+        raise with_meant(error, named, keywords) from None
 
 
-def check(source: Shown, /, *, sizes: Mapping[str, int] | None = None, **named_sizes: int) -> list[str]:
+def check(source: Shown, /, *, sizes: Mapping[str, CellWord] | None = None, **named: CellWord) -> list[str]:
     """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
 
-    ``sizes`` and ``named_sizes`` are those of a cell, as for :func:`cell`. What the text says wrongly is in the list, also
+    ``sizes`` and ``named`` are sizes and options of a cell, as for :func:`cell`. What the text says wrongly is in the list, also
     where it cannot be read at all; behind the last of many blobs that nothing gives, as of a net without its parameters,
     it says what may. Errors are raised where there is no text to look at: for a file that cannot be read, and for
     arguments that are none.
 
     Raises:
         InputOutputError: for a file that cannot be read.
-        InvalidArgumentError, TypeMismatchError: for a source or sizes that are of no kind that is taken; an empty text;
-            sizes of a net.
+        InvalidArgumentError, TypeMismatchError: for a source, sizes or options that are of no kind that is taken; an empty
+            text; sizes and options of a net.
 
     Warns:
         CellWarning: as :func:`cell` does.
     """
-    described = _described(source, all_sizes(sizes, named_sizes))[:3]
+    described = _described(source, all_named(sizes, named))[:3]
     with _meaning(described[2], ("sizes",)):
         problems, doubts = _stepnet.check(*described)
     for text in doubts:
@@ -71,27 +71,30 @@ def expand(
     source: Described,
     /,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, CellWord] | None = None,
+    prefix: str = "",
     init: bool = False,
     training: bool = False,
     carry: bool = False,
-    **named_sizes: int,
+    **named: CellWord,
 ) -> str:
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
 
-    ``source`` is a cell, its text or its path; ``sizes`` and ``named_sizes`` are as for :func:`cell`.
+    ``source`` is a cell, its text or its path; ``sizes`` and ``named`` are as for :func:`cell`.
+    ``prefix`` stands before all names but those of inputs, so that several cells can be parts of one net: with ``"encoder/"`` the
+    parameter ``w`` is ``encoder/w`` and the output ``h`` ``encoder/h``.
     With ``training`` dropout drops and zoneout draws in it, where there are any; with ``carry`` every state starts from an input and is an output
     at the end. That of a :class:`Cell` in float64 fills and computes float64.
 
     :func:`load` and :func:`train_net` take it, alone or with operators around it.
     """
     text, is_text, all_of_them, trains, carries, in_double = _described(
-        source, all_sizes(sizes, named_sizes), training, carry
+        source, all_named(sizes, named), training, carry
     )
     if not is_text:
         refuse_onnx(text)
-    with _meaning(all_of_them, ("sizes", "init", "training", "carry")):
-        return _stepnet.expand(text, is_text, all_of_them, init, trains, carries, in_double)
+    with _meaning(all_of_them, ("sizes", "prefix", "init", "training", "carry")):
+        return _stepnet.expand(text, is_text, all_of_them, prefix, init, trains, carries, in_double)
 
 
 def explain(
@@ -100,14 +103,14 @@ def explain(
     params: Mapping[str, Array] | None = None,
     inputs: Mapping[str, Array] | None = None,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, CellWord] | None = None,
     training: bool = False,
     carry: bool = False,
     steps: int | None = None,
     batch: int | None = None,
     gradients: bool = False,
     format: PageFormat = "text",
-    **named_sizes: int,
+    **named: CellWord,
 ) -> str:
     """What the compiler makes of a cell or a net, which is run once: :meth:`Cell.explain` with what a call needs made up.
 
@@ -118,26 +121,26 @@ def explain(
         params: of a cell, as for a call; what is not said is as the cell fills it.
         inputs: as for a call, ``[T, B, …]``; of a net all that it reads. Without them sequences are zeros, ``steps`` long
             and ``batch`` wide, lengths all steps, and masks true.
-        sizes, named_sizes, training, carry: of a cell, as for :func:`expand`.
+        sizes, named, training, carry: of a cell, as for :func:`expand`.
         steps, batch: of inputs that are made up; 5 and 3.
         gradients: whether also of the steps that compute the gradients, of a cell.
         format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
     """
-    given_sizes = all_sizes(sizes, named_sizes)
+    given = all_named(sizes, named)
     made_up = {name: size for name, size in (("steps", steps), ("batch", batch)) if size is not None}
     if made_up and (inputs is not None or isinstance(source, Net)):
         raise InvalidArgumentError(f"invalid argument: {next(iter(made_up))} is of inputs that are made up for a cell; leave it out")
     if isinstance(source, Net):
-        of_cells = {"params": params, "gradients": gradients, "training": training, "carry": carry, **given_sizes}
+        of_cells = {"params": params, "gradients": gradients, "training": training, "carry": carry, **given}
         unknown = next((name for name, value in of_cells.items() if value is not None and value is not False), None)
         if unknown is not None:
             raise InvalidArgumentError(f"invalid argument: {unknown} is of cells, and {source!r} is a net; leave it out")
         return source.explain(inputs, format=format)
     if isinstance(source, Cell):
         own = source._options
-        made = source.with_options(sizes=given_sizes, training=training or own["training"], carry=carry or own["carry"])
+        made = source.with_options(sizes=given, training=training or own["training"], carry=carry or own["carry"])
     else:
-        made = cell(source, sizes=given_sizes, training=training, carry=carry)
+        made = cell(source, sizes=given, training=training, carry=carry)
     filled = {**made.init(), **(params or {})}
     return made.explain(filled, _made_up(made, **made_up) if inputs is None else inputs, gradients=gradients, format=format)
 
@@ -192,17 +195,17 @@ def show(
     source: Shown,
     /,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, CellWord] | None = None,
     training: bool = False,
     format: PictureFormat = "text",
-    **named_sizes: int,
+    **named: CellWord,
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
 
-    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named_sizes`` and ``training`` are of cells, as
+    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named`` and ``training`` are of cells, as
     for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be
     right: :func:`check` tells what is wrong. That of a :class:`TrainingNet` is the one with gradients and optimizer.
     """
-    text, is_text, all_of_them, trains, *_ = _described(source, all_sizes(sizes, named_sizes), training)
+    text, is_text, all_of_them, trains, *_ = _described(source, all_named(sizes, named), training)
     with _meaning(all_of_them, ("sizes", "training", "format")):
         return _stepnet.show(text, is_text, all_of_them, trains, format)

@@ -58,6 +58,9 @@ PassName = Literal[
 ]
 Passes = Union[PassName, Iterable[PassName]]
 
+CellWord = Union[int, float, str]
+"""What a cell is given by name: of a size a whole number, of an option a number, a word, or True or False."""
+
 PageFormat = Literal["text", "html", "json"]
 PictureFormat = Literal["text", "dot"]
 

@@ -169,8 +169,8 @@ def test_what_was_meant_is_suggested(cells, lstm):
             stepnet.TypeMismatchError,
             "the size trace is 'a.json'; it must be a whole number; but the cell has no size trace; its sizes are D, H",
         )
-        for given, meant in {"dropout": "dropout", "bidirectional": "direction", "num_layers": "layers"}.items():
-            message = f"has no size {given}; it is an option, which the cell says: option {meant} = …"
+        for given, meant in {"bidirectional": "direction", "num_layers": "layers"}.items():
+            message = f"has no size {given}; it is the option {meant}"
             refuses(lambda: stepnet.cell(source, **{given: 0.5}), stepnet.TypeMismatchError, message)  # noqa: B023
     text = "cell none(x[3]; h[3]) { h = x\n output h }"
     refuses(lambda: stepnet.cell(text, H=2), stepnet.InvalidArgumentError, "has no size H; its sizes are none")

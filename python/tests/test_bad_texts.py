@@ -82,7 +82,7 @@ def test_every_function_of_the_core_takes_names_that_no_file_has(lstm, cells):
         lambda: _stepnet.load_net(none, ("", name), {}, 0, name, 2, [name], 0),
         lambda: _stepnet.train_net((name, ""), none, {}, name, [name], {name: name}, 0, "cpu", 2, [], 0),
         lambda: _stepnet.show(name, True, {name: 1}, False, name),
-        lambda: _stepnet.expand(name, True, {name: 1}, False, False, False, False),
+        lambda: _stepnet.expand(name, True, {name: 1}, name, False, False, False, False),
         lambda: _stepnet.load_params(name, name, False, 0),
         lambda: _stepnet.memory(name),
         lambda: _stepnet.set_max_memory(1, name),

@@ -387,3 +387,35 @@ def test_numbers_of_expressions_follow_from_sizes(dtype, random):
     for name, (_, expected) in values.items():
         value = expected(x.astype("float64"), params["w"].astype("float64"))
         numpy.testing.assert_allclose(out[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_options_from_outside_are_those_of_the_text(cells):
+    path = cells / "lstm.cell"
+    text = path.read_text().replace("output h\n", "output h\n  option layers = 3\n  option residual = true\n", 1)
+    written = stepnet.cell(text.replace("layers = 3", "layers = 2\n  option direction = reverse\n  option zoneout = 0.5"), training=True)
+    given = stepnet.cell(text, layers=2, direction="reverse", zoneout=0.5, training=True)
+    assert stepnet.expand(given) == stepnet.expand(written)
+    assert stepnet.expand(text, layers=2, direction="reverse", zoneout=0.5, training=True) == stepnet.expand(written)
+    assert stepnet.show(text, layers=2) != stepnet.show(text) != stepnet.show(text, residual=False)
+    assert stepnet.cell(text, sizes={"layers": 2}).params == given.params == stepnet.cell(text).with_options(layers=2).params
+    assert pickle.loads(pickle.dumps(given)).params == given.params
+    assert stepnet.explain(given, D=5, H=4) == stepnet.explain(written, D=5, H=4)
+    named = stepnet.cell("cell c(x[layers]; h[layers]) { size layers = 2\n h = x\n output h }", layers=3)
+    assert named.inputs[0].shape == "[T, B, 3]", "a size of that name is one"
+
+
+def test_options_that_a_cell_cannot_take_are_refused(cells):
+    def of(**options):
+        return lambda: stepnet.cell(cells / "lstm.cell", **options)
+
+    refuses(of(layers="two"), stepnet.InvalidArgumentError, "options:1:8: an integer is expected, not 'two'")
+    refuses(of(layers=0), stepnet.InvalidArgumentError, "options:1:1: layers is 0, must be between 1 and 1000")
+    refuses(of(dropout=True), stepnet.InvalidArgumentError, "options:1:9: a number is expected, not 'true'")
+    refuses(of(layers=None), stepnet.TypeMismatchError, "the option layers is None; it must be a number, a word, or True or False")
+    refuses(of(lengths="a, layers=2"), stepnet.TypeMismatchError, "the option lengths is 'a, layers=2'; it must be a number, a word")
+    of_cells = "options of cells are layers, residual, direction, dropout, recurrent_dropout, zoneout, lengths, mask, beyond_length"
+    refuses(of(layer=2), stepnet.InvalidArgumentError, "has no size layer; did you mean layers?; its sizes are D, H; " + of_cells)
+    refuses(of(depth=2), stepnet.InvalidArgumentError, "has no size depth; its sizes are D, H; " + of_cells)
+    assert "layers is 0" in stepnet.check(cells / "lstm.cell", layers=0)[0]
+    net = cells / "elman.prototxt"
+    refuses(lambda: stepnet.show(net, layers=2), stepnet.InvalidArgumentError, "sizes and options are of cells: leave layers out")

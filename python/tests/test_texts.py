@@ -224,7 +224,7 @@ def test_what_is_said_of_cells_is_refused_of_nets(tmp_path):
     (tmp_path / "net.pbtxt").write_text(net)
     for given in (net, stepnet.load(net), tmp_path / "net.pbtxt"):
         for function in (stepnet.check, stepnet.show):
-            with pytest.raises(stepnet.InvalidArgumentError, match="is a net, and sizes are of cells: leave H out"):
+            with pytest.raises(stepnet.InvalidArgumentError, match="is a net, and sizes and options are of cells: leave H out"):
                 function(given, H=3)
         with pytest.raises(stepnet.InvalidArgumentError, match="is a net, which is .*: leave training out"):
             stepnet.show(given, training=True)

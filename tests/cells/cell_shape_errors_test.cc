@@ -39,13 +39,12 @@ TEST(CellShapeErrors, OfSizes) {
       [&] {
         ExpandCell(cell, {.sizes = {{"layers", 2}}});
       },
-      "invalid argument: cell \"c\" has no size layers; it is an option, which the cell says: option layers = …");
+      "invalid argument: cell \"c\" has no size layers; it is the option layers");
   ExpectError(
       [&] {
         ExpandCell(cell, {.sizes = {{"batch_first", 1}}});
       },
-      "invalid argument: cell \"c\" has no size batch_first; it is an option, which the cell says: option batch_major "
-      "= …");
+      "invalid argument: cell \"c\" has no size batch_first; it is the option batch_major");
   ExpectError([&] { ExpandCell(cell, {.sizes = {{"H", 0}}}); }, "invalid argument: the size H is 0, must be above 0");
 }
 

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "stepnet/cells/cell_inputs.h"
+#include "stepnet/cells/cell_options.h"
 #include "stepnet/cells/parameter_names.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/memory_for.h"
@@ -17,6 +18,7 @@
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 
 DEFINE_string(size, "", "sizes of a cell, in place of those that it declares: H=128,D=65");
+DEFINE_string(option, "", "options of a cell, in place of those in its text: layers=2,direction=reverse");
 DEFINE_bool(training, false, "a cell as it is trained: dropout drops, zoneout draws; for cells that have either");
 DEFINE_string(
     dtype, "float32",
@@ -46,6 +48,11 @@ CellSizes SizesFromFlags() {
     }
   }
   return sizes;
+}
+
+CellSource ReadCellAsUsed(const std::string& path) {
+  CellSource cell = ReadCell(path);
+  return IsGiven("option") ? WithOptions(std::move(cell), ParseCellOptions(FLAGS_option, "--option")) : cell;
 }
 
 bool IsInDoubleByFlag() {
@@ -170,12 +177,15 @@ std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTenso
 
 FlagUse CellSizeFlag() { return {.name = "size", .value = "NAME=N,…", .is_list = true}; }
 
+FlagUse CellOptionFlag() { return {.name = "option", .value = "NAME=VALUE,…", .is_list = true}; }
+
 FlagUse CellTrainingFlag() { return {.name = "training"}; }
 
 FlagUse CellDTypeFlag() { return {.name = "dtype", .value = "float32|float64"}; }
 
 std::vector<FlagUse> CellFlags() {
   return {CellSizeFlag(),
+          CellOptionFlag(),
           CellTrainingFlag(),
           CellDTypeFlag(),
           {.name = "steps", .value = "N", .min = 0},
@@ -183,9 +193,8 @@ std::vector<FlagUse> CellFlags() {
 }
 
 std::string AdviceOnOptions(const std::string& flag) {
-  if (flag == "option" || flag == "options") return "options are lines of a cell's text: option layers = 2";
   if (CellOptions::descriptor()->FindFieldByName(flag) == nullptr) return "";
-  return StrCat("it is an option, a line of a cell's text: option ", flag, " = …");
+  return StrCat("it is an option of cells: --option=", flag, "=…");
 }
 
 void RefuseCellFlags(const std::string& path) {
@@ -207,7 +216,7 @@ std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, cons
   use.sizes = SizesFromFlags();
   use.training = FLAGS_training;
   use.in_double = IsInDoubleByFlag();
-  const CellSource source = ReadCell(path);
+  const CellSource source = ReadCellAsUsed(path);
   use.batch = BatchOf(source.def, fed).value_or(use.batch);
   std::optional<CellNet> cell;
   try {
@@ -229,7 +238,7 @@ AnyMessage ReadNetFile(const std::string& path) {
 
 void PrintCellWarnings(const std::string& path) {
   if (LooksLikeMiniDb(path) || !IsCell(ReadFile(path), path)) return;
-  for (const std::string& warning : WarningsOf(ReadCell(path))) {
+  for (const std::string& warning : WarningsOf(ReadCellAsUsed(path))) {
     std::cerr << Printable("warning: " + warning) << "\n";
   }
 }

@@ -13,16 +13,17 @@
 
 namespace stepnet::runner {
 
-// --size.
+// --size, and --option.
 FlagUse CellSizeFlag();
+FlagUse CellOptionFlag();
 // --training: the form of a cell that dropout and zoneout are for.
 FlagUse CellTrainingFlag();
 // --dtype: float or double.
 FlagUse CellDTypeFlag();
-// --size, --training, --dtype, and --steps and --batch of generated inputs.
+// --size, --option, --training, --dtype, and --steps and --batch of generated inputs.
 std::vector<FlagUse> CellFlags();
 
-// Command::unknown_flag is this where a command takes cells. Says where the option of a cell is said that was taken for
+// Command::unknown_flag is this where a command takes cells. Says how the option of a cell is given that was taken for
 // a flag; "" for other flags.
 std::string AdviceOnOptions(const std::string& flag);
 
@@ -32,8 +33,8 @@ void RefuseCellFlags(const std::string& path);
 // Gives what ReadAnyMessage does, of a cell the net that it stands for. Throws what ExpandCell throws.
 AnyMessage ReadNetFile(const std::string& path);
 
-// The nets of the cell in `path`, with sizes from --size, as --training says; nothing when the file holds no cell.
-// Messages name the batch of `fed`, where the cell's first input is among them. What it throws names the file.
+// The nets of the cell in `path`, with what --size and --option say, as --training says; nothing when the file holds no
+// cell. Messages name the batch of `fed`, where the cell's first input is among them. What it throws names the file.
 std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use = {}, const NamedTensors& fed = {});
 
 // Prints WarningsOf the cell in `path`, where it holds one, on standard error.

@@ -174,6 +174,7 @@ std::vector<FlagUse> CheckFlags() {
                    .doc = "what gives parameters that the net need not list as inputs",
                    .kind = ValueKind::kFile});
   flags.push_back(CellSizeFlag());
+  flags.push_back(CellOptionFlag());
   flags.push_back(CellDTypeFlag());
   flags.push_back(DeviceFlag());
   return WithCommonFlags(std::move(flags));

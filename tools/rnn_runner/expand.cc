@@ -36,8 +36,8 @@ const Command kExpand = {
     .example =
         "rnn_runner expand examples/cells/lstm.cell --size=D=65,H=128 > net.prototxt\n"
         "rnn_runner expand examples/cells/lstm.cell --size=D=65,H=128 --init > init_net.prototxt",
-    .flags =
-        WithCommonFlags({CellSizeFlag(), {.name = "init"}, CellTrainingFlag(), CellDTypeFlag(), {.name = "carry"}}),
+    .flags = WithCommonFlags(
+        {CellSizeFlag(), CellOptionFlag(), {.name = "init"}, CellTrainingFlag(), CellDTypeFlag(), {.name = "carry"}}),
     .min_operands = 1,
     .max_operands = 1,
     .unknown_flag = AdviceOnOptions,

@@ -127,6 +127,7 @@ const Command kGrad = {
         "rnn_runner grad examples/cells/lstm.cell --loss=h > gradients.prototxt\n"
         "rnn_runner grad examples/cells/lstm.cell --loss=h --gradient_requests=w=add,x=none > gradients.prototxt",
     .flags = WithCommonFlags({CellSizeFlag(),
+                              CellOptionFlag(),
                               CellTrainingFlag(),
                               CellDTypeFlag(),
                               {.name = "loss",

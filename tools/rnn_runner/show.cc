@@ -132,8 +132,8 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 // Without --schedule and --graph no net is run, and flags that say how to run one would be lost.
 void RefuseRunFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
-    const bool has_other_use =
-        flag.name == CellSizeFlag().name || flag.name == CellDTypeFlag().name || flag.name == DeviceFlag().name;
+    const bool has_other_use = flag.name == CellSizeFlag().name || flag.name == CellOptionFlag().name ||
+                               flag.name == CellDTypeFlag().name || flag.name == DeviceFlag().name;
     if (has_other_use || !IsGiven(flag.name.c_str())) continue;
     if (flag.name == "simulate") throw UsageError("--simulate is of schedules; give --schedule too");
     throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule or --graph too"));

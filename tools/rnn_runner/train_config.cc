@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/cells/cell_options.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
@@ -110,18 +111,15 @@ CellSource CellOf(const TrainConfig& config, const ConfigText& text, const std::
   }
   CheckSizeNames(config, text, cell);
   if (!config.has_options()) return cell;
-  cell.def.mutable_options()->MergeFrom(config.options());
-  // The cell's own are right, as was checked; what is wrong from here on came with the config's.
   CellSource here{.def = {}, .file = text.path, .places = {}, .text = text.text};
+  *here.def.mutable_options() = config.options();
   if (const auto place = text.places.Find("options")) here.places[{CellPart::kOptions, 0}] = *place;
   const google::protobuf::Descriptor& type = *CellOptions::descriptor();
   for (int k = 0; k < type.field_count(); ++k) {
     const auto place = text.places.Find("options." + type.field(k)->name());
     if (place) here.places[{CellPart::kOptions, type.field(k)->number()}] = *place;
   }
-  cell.options_from = std::make_shared<const CellSource>(std::move(here));
-  CheckCell(cell);
-  return cell;
+  return WithOptions(std::move(cell), here);
 }
 
 // Text, whatever it says: bytes of another kind of file can pass for a config by accident, with nonsense for values.
