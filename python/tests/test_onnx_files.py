@@ -39,6 +39,14 @@ def test_operators_that_are_not_read_are_named(tmp_path):
     model = product()
     model.graph.node[0].domain = "com.microsoft"
     assert "operators of the domain com.microsoft are not read" in refusal(model, tmp_path)
+    nodes = [("MatMulInteger", "x", "a"), ("Tanh", "a", "b"), ("Attention", "b", "c"), ("MatMulInteger", "c", "d")]
+    model = chain(*nodes)
+    model.graph.node[2].domain = "com.microsoft"
+    body = helper.make_graph([helper.make_node("NonZero", ["i"], ["o"])], "body", [], [])
+    model.graph.node.append(helper.make_node("Scan", ["d"], ["y"], body=body, num_scan_inputs=1))
+    assert refusal(model, tmp_path).startswith(
+        "invalid net: MatMulInteger, com.microsoft.Attention and NonZero are not among the operators that are read\n  at node 0"
+    )
     model = product(name="Softmax", attributes={"temperature": 2.0})
     assert "its attribute temperature is not read" in refusal(model, tmp_path)
 

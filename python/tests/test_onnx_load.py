@@ -244,10 +244,29 @@ OPERATORS = [
     ("BatchNormalization", [X], {1: draw(3), 2: draw(3), 3: draw(3), 4: draw(3, low=0.5)}, {"epsilon": 0.1}),
     ("BatchNormalization", [draw(2, 3)], {1: draw(3), 2: draw(3), 3: draw(3), 4: draw(3, low=0.5)}, {}),
     ("Conv", [draw(2, 4, 5, 6), draw(6, 2, 3, 2), draw(6)], {}, {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}),
+    ("Einsum", [X, draw(2, 4, 5)], {}, {"equation": "bij,bjk->bki"}),
+    ("InstanceNormalization", [X], {1: draw(3), 2: draw(3)}, {"epsilon": 0.1}),
+    ("InstanceNormalization", [draw(2, 3, 4, 5), draw(3), draw(3)], {}, {}),
+    *(
+        ("CumSum", [draw(2, 3, 4, dtype=dtype)], {1: numpy.int64(axis)}, {"exclusive": exclusive, "reverse": reverse})
+        for dtype in ("float32", "int64", "int32") for axis in (0, 1, -1) for exclusive in (0, 1) for reverse in (0, 1)
+    ),
+    *(
+        ("Trilu", [draw(2, 3, 4, dtype=dtype)], {1: numpy.int64(k)}, {"upper": upper})
+        for dtype in ("float32", "int64", "bool") for k in (-1, 0, 2) for upper in (0, 1)
+    ),
+    ("Trilu", [X[0]], {}, {}),
+    ("Trilu", [], {0: X[0], 1: numpy.int64(1)}, {}),
+    ("Pad", [X], {1: ints(0, 1, 2, 3, 0, 1), 2: numpy.float32(0.5)}, {}),
+    ("Pad", [X], {1: ints(0, 1, 0, 0, 0, 0)}, {}),
+    ("Pad", [X], {1: ints(0, 0, 0, 0, 0, 0)}, {}),
+    ("Pad", [X], {1: ints(0, -1, 2, 0, 0, -3)}, {}),
+    ("Pad", [draw(3, 4, dtype="int64")], {1: ints(1, 2), 2: numpy.int64(-7), 3: ints(-1)}, {}),
+    ("Pad", [draw(3, 4, dtype="bool")], {1: ints(1, 0, 0, 2), 2: numpy.array(True)}, {}),
 ]  # fmt: skip
 
 
-OPSETS = {"Gelu": 20, "Mish": 18, "Swish": 24}
+OPSETS = {"Gelu": 20, "Pad": 18, "Mish": 18, "Swish": 24}
 
 
 def of_operator(op_type, given, constants, attributes):

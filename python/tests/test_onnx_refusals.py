@@ -67,6 +67,12 @@ REFUSED = [
     ("ReduceMax", [draw(2, 3, dtype="int64")], {}, {}, 1, 'its input "x0" is int64, in which ReduceMax is not computed here'),
     ("ReduceMax", [X], {1: ints(3)}, {}, 1, "one of its axes is 3; it must be from -3 to 2"),
     ("ScatterND", [X, draw(2, 3, 4, dtype="int64"), X], {}, {}, 1, "ScatterND is not among the operators that are"),
+    ("Pad", [X], {1: ints(0, 0, 1, 0, 0, 1)}, {"mode": "reflect"}, 1, "its mode is 'reflect'; constant, with pads, is read"),
+    ("Pad", [X], {1: ints(0, 0, 1)}, {}, 1, "it has 3 pads; it must have two for each of"),
+    ("Pad", [X, ints(0, 0, 1, 0, 0, 1)], {}, {}, 1, "pads is no constant, but the tensor 'x1'"),
+    ("CumSum", [X], {1: numpy.int64(3)}, {}, 1, "its axis is 3; it must be from -3 to 2"),
+    ("CumSum", [X, numpy.int64(0)], {}, {}, 1, "axis is no constant, but the tensor 'x1'"),
+    ("Trilu", [X, numpy.int64(0)], {}, {}, 1, "k is no constant, but the tensor 'x1'"),
     ("Expand", [draw(2, dtype="int32").astype("int16")], {1: ints(3, 2)}, {}, 1, "it gives a tensor of int16"),
 ]  # fmt: skip
 

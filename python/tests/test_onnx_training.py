@@ -127,6 +127,22 @@ NETS = {
         nodes(("Reshape", "x shape", "r", {}), ("BatchNormalization", "r g b m v", "y", {"epsilon": 0.1})),
         {"shape": ints(3, 2, 2, 1), "g": K[:2], "b": K[1:3], "m": K[2:], "v": K[:2] + 1},
     ),
+    "InstanceNormalization": (
+        nodes(("Reshape", "x shape", "r", {}), ("InstanceNormalization", "r g b", "y", {})),
+        {"shape": ints(1, 3, 4), "g": draw(3), "b": draw(3) + 1},
+    ),
+    "sums up to a place": (
+        nodes(("Mul", "x w", "a", {}), ("CumSum", "a axis", "y", {"exclusive": 1})),
+        {"w": draw(4), "axis": numpy.array(0)},
+    ),
+    "triangles": (
+        nodes(("Mul", "x w", "a", {}), ("Trilu", "a k", "y", {"upper": 0})),
+        {"w": draw(4), "k": numpy.array(1)},
+    ),
+    "padding": (
+        nodes(("Mul", "x w", "a", {}), ("Pad", "a pads", "y", {})),
+        {"w": draw(4), "pads": ints(1, 2, 0, -1)},
+    ),
     "LayerNormalization by ones": (
         nodes(("LayerNormalization", "x g b", "y", {})),
         {"g": numpy.ones(4, "float32"), "b": numpy.zeros(4, "float32")},

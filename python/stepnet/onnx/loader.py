@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy
 import onnx
@@ -17,14 +17,14 @@ from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name, path_of
 from ..words import Device, Passes
-from . import moves, ordering, scan_node, units  # noqa: F401 - add to the table
+from . import einsum, moves, ordering, scan_node, triangles, units  # noqa: F401 - add to the table
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
-from .reader import dtype_of, fault, is_read, opset_of, read_model
+from .reader import STANDARD, dtype_of, fault, is_read, opset_of, read_model
 from .schema import check_schema
-from .scope import Model, Node, Scope, Unsupported, located
+from .scope import Model, Node, Scope, Unsupported, kind_of_node, located
 
 
 class Graph(Net):
@@ -177,8 +177,8 @@ def bind_output(scope: Scope, name: str) -> None:
 
 def read_nodes(scope: Scope) -> None:
     """Adds operators for all nodes of a graph, in its order."""
-    for index, proto in enumerate(scope.graph.node):
-        check_kind(scope, proto, index)
+    if scope.outer is None:
+        check_kinds(scope)
     refusal = add_shapes(scope)
     for index, proto in enumerate(scope.graph.node):
         try:
@@ -194,14 +194,40 @@ def read_nodes(scope: Scope) -> None:
         raise fault(scope.model.path, refusal)
 
 
-def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
-    if proto.domain not in ("", "ai.onnx"):
-        what = f"operators of the domain {proto.domain} are not read"
-    elif proto.op_type != "Constant" and proto.op_type not in NODES:
-        what = f"{proto.op_type} is not among the operators that are read"
-    else:
-        return
-    raise located(what, proto, index, scope.graph.name, scope.model.path)
+READ = frozenset([*NODES, "Constant"])
+
+
+def check_kinds(scope: Scope) -> None:
+    """Raises InvalidNetError for operators that are not read, which names all of them, and the place of the first."""
+    nodes = list(nodes_of(scope.graph))
+    unread = [place for place in nodes if place[2].domain not in STANDARD or place[2].op_type not in READ]
+    if unread:
+        graph, index, proto = unread[0]
+        raise located(why_unread([each for _, _, each in unread]), proto, index, graph.name, scope.model.path)
+    for graph, index, proto in nodes:
+        if proto.op_type == "Einsum":
+            try:
+                einsum.check_equation(proto)
+            except Unsupported as reason:
+                raise located(str(reason), proto, index, graph.name, scope.model.path) from None
+
+
+def why_unread(nodes: Sequence[onnx.NodeProto]) -> str:
+    kinds = list(dict.fromkeys(kind_of_node(proto) for proto in nodes))
+    if len(kinds) > 1:
+        return f"{', '.join(kinds[:-1])} and {kinds[-1]} are not among the operators that are read"
+    if nodes[0].domain not in STANDARD:
+        return f"operators of the domain {nodes[0].domain} are not read"
+    return f"{kinds[0]} is not among the operators that are read"
+
+
+def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, int, onnx.NodeProto]]:
+    """The nodes of a graph and of the bodies in it, with their places."""
+    for index, proto in enumerate(graph.node):
+        yield graph, index, proto
+        for attribute in proto.attribute:
+            if attribute.HasField("g"):
+                yield from nodes_of(attribute.g)
 
 
 def read_node(scope: Scope, proto: onnx.NodeProto) -> None:

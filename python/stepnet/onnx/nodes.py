@@ -322,6 +322,16 @@ def batch_normalization(n: Node) -> Sequence[str]:
     return [n.emit("Add", n.emit("Mul", x, factor), term)]
 
 
+@node("InstanceNormalization")
+def instance_normalization(n: Node) -> Sequence[str]:
+    """A layer norm of each channel, dimension 1, with a factor and a term for it."""
+    epsilon = float(n.attribute("epsilon", 1e-5))
+    y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=2, epsilon=epsilon)
+    dims = list(range(1, n.rank() - 1))
+    scale, bias = (n.emit("ExpandDims", n.blob(i), dims=dims) for i in (1, 2))
+    return [n.emit("Add", n.emit("Mul", y, scale), bias)]
+
+
 # Along dimensions.
 
 

@@ -23,6 +23,9 @@ OLDEST_OPSET, NEWEST_OPSET = 7, 28
 
 VALUES = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
+STANDARD = ("", "ai.onnx")
+"""What ONNX's own operators have as their domain."""
+
 
 def fault(path: Path, text: str) -> InvalidNetError:
     return InvalidNetError(f"invalid net: {text}\n  in file {path}")
@@ -77,7 +80,7 @@ def check_message(message: Message, path: Path) -> None:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
+    return max((each.version for each in model.opset_import if each.domain in STANDARD), default=0)
 
 
 def dtype_of(element_type: int) -> numpy.dtype | None:

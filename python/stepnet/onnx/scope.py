@@ -12,7 +12,7 @@ from onnx import helper
 from ..errors import InvalidNetError
 from .graph import element_type
 from .netdef import CODES, Names, NetText
-from .reader import array_of, dtype_of, fault
+from .reader import STANDARD, array_of, dtype_of, fault
 
 
 class Unsupported(Exception):
@@ -363,8 +363,12 @@ def shape_text(shape: Sequence[int | None]) -> str:
     return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
 
 
+def kind_of_node(proto: onnx.NodeProto) -> str:
+    return proto.op_type if proto.domain in STANDARD else f"{proto.domain}.{proto.op_type}"
+
+
 def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Path) -> InvalidNetError:
-    kind = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
+    kind = kind_of_node(proto)
     called = f" {proto.name!r}" if proto.name else ""
     text = f"{', '.join(proto.output)} = {kind}({', '.join(proto.input)})"
     return InvalidNetError(

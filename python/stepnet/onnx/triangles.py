@@ -1,0 +1,67 @@
+"""What each operator of ONNX is that tells elements apart by their places: triangles, diagonals, sums up to a place."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy
+
+from .axes import from_front, given_axis
+from .nodes import node
+from .scope import Node
+
+
+def places(n: Node, axis: int, rank: int, at: int, i: int = 0) -> str:
+    """The places 0, 1, … along a dimension of an input, float64: as dimension ``at`` of ``rank``, of which others are 1."""
+    size = n.shape(i)[axis]
+    if size is not None:
+        return n.fixed(numpy.arange(size, dtype="float64").reshape([size if each == at else 1 for each in range(rank)]))
+    numbers = n.emit("RangeFill", n.emit("Shape", n.blob(i), axes=[axis]), input_as_shape=1, dtype=13)
+    return n.net.expanded(numbers, [each for each in range(rank) if each != at])
+
+
+def kept(n: Node, x: str, mask: str, dtype: str) -> str:
+    """``x`` where the mask is true, otherwise 0."""
+    return n.emit("And", x, mask) if dtype == "bool" else n.emit("Where", mask, x, n.number(0, dtype))
+
+
+@node("Trilu")
+def trilu(n: Node) -> Sequence[str]:
+    above = int(n.needed(1, "k").item()) if n.has(1) else 0
+    is_upper, x, rank = bool(n.attribute("upper", 1)), n.constant(0), n.rank()
+    if x is not None and not n.scope.is_initializer(n.tensors[0]):
+        return [n.fixed((numpy.triu if is_upper else numpy.tril)(x, above))]
+    rows = n.emit("Add", places(n, rank - 2, 2, 0), n.number(above, "float64"))
+    mask = n.emit("LE" if is_upper else "GE", rows, places(n, rank - 1, 2, 1))
+    return [kept(n, n.blob(0), mask, n.dtype())]
+
+
+@node("CumSum")
+def cum_sum(n: Node) -> Sequence[str]:
+    """The product with a triangle of ones."""
+    (axis,) = from_front(n, [int(n.needed(1, "axis").item())], name="axis")
+    compare = {0: "LE", 1: "LT"}[n.attribute("exclusive", 0)]
+    dtype, rank = n.dtype(), n.rank()
+    order = [i for i in range(rank) if i != axis] + [axis]
+    back = [order.index(i) for i in range(rank)]
+    x = n.blob(0)
+    rows, columns = places(n, axis, 2, 0), places(n, axis, 2, 1)
+    summed = n.emit(compare, *((columns, rows) if n.attribute("reverse", 0) else (rows, columns)))
+    in_double = not dtype.startswith("float")  # in which whole numbers are exact up to 2^53
+    floats = "double" if in_double or dtype == "float64" else "float"
+    if in_double:
+        x = n.emit("Cast", x, to="double")
+    if order != back or axis != rank - 1:
+        x = n.emit("Transpose", x, axes=order)
+    y = n.emit("FCTransposed", x, n.emit("Cast", summed, to=floats), axis=-1)
+    if axis != rank - 1:
+        y = n.emit("Transpose", y, axes=back)
+    return [n.emit("Cast", y, to=dtype) if in_double else y]
+
+
+def diagonal(n: Node, i: int, x: str, rank: int, first: int, second: int, axis: int) -> str:
+    """Of dimensions ``first`` and ``second`` of a blob, which are as long as dimension ``axis`` of input ``i``; it is the first
+    of them."""
+    rows, columns = (places(n, axis, rank, at, i) for at in (first, second))
+    on_diagonal = kept(n, x, n.emit("EQ", rows, columns), n.dtype(i))
+    return n.emit("ReduceSum", on_diagonal, axes=[second], keepdims=0)
