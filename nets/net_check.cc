@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_sample.h"
@@ -218,6 +219,32 @@ std::vector<NetProblem> CheckOperator(const OperatorDef& op) {
   NetDef alone;
   *alone.add_op() = op;
   return CheckNet(alone, {.blob_exists = [](const std::string&) { return true; }});
+}
+
+std::vector<NetProblem> WarningsOfNet(const NetDef& net) {
+  std::vector<NetProblem> warnings;
+  std::unordered_map<std::string_view, int> unread;  // blob → the operator that wrote it last
+  for (int i = 0; i < net.op_size(); ++i) {
+    const OperatorDef& op = net.op(i);
+    for (const std::string& input : op.input()) unread.erase(input);
+    std::vector<std::string> again;
+    int first = -1;
+    for (const std::string& output : op.output()) {
+      const auto [found, is_new] = unread.try_emplace(output, i);
+      if (is_new) continue;
+      again.push_back(StrCat("\"", output, "\""));
+      first = std::exchange(found->second, i);
+    }
+    if (again.empty()) continue;
+    warnings.push_back({.net = net.name(),
+                        .op_index = i,
+                        .op_text = OperatorText(op),
+                        .message = StrCat("it writes ", Join(again, ", "), " again, which op ", first, " `",
+                                          OperatorText(net.op(first)),
+                                          "` wrote and nothing has read since; names of "
+                                          "several cells in one net are kept apart by `expand` with a prefix")});
+  }
+  return warnings;
 }
 
 void ThrowIfProblems(const std::vector<NetProblem>& problems) {

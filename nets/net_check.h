@@ -47,6 +47,10 @@ std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& optio
 // Those of an operator by itself, whatever writes what it reads.
 std::vector<NetProblem> CheckOperator(const OperatorDef& op);
 
+// What is allowed, and most likely a mistake: blobs that an operator writes again before anything has read them, as two
+// cells in one net do that have no prefixes.
+std::vector<NetProblem> WarningsOfNet(const NetDef& net);
+
 // Throws kInvalidNet with all problems in its message when there are any.
 void ThrowIfProblems(const std::vector<NetProblem>& problems);
 

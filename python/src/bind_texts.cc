@@ -71,6 +71,7 @@ nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& n
         is_net = true;
       }
       found = ProblemsOf(net);
+      for (const NetProblem& warning : WarningsOfNet(net)) warnings.push_back(warning.Text());
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kOutOfMemory) throw;
       found = {error.what()};

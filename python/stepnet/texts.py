@@ -57,7 +57,8 @@ def check(source: Shown, /, *, sizes: Mapping[str, CellWord] | None = None, **na
             text; sizes and options of a net.
 
     Warns:
-        CellWarning: as :func:`cell` does.
+        CellWarning: as :func:`cell` does; and of what a net writes again before anything has read it, as two cells do that were
+            expanded without a ``prefix``.
     """
     described = _described(source, all_named(sizes, named))[:3]
     with _meaning(described[2], ("sizes",)):
@@ -81,8 +82,9 @@ def expand(
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
 
     ``source`` is a cell, its text or its path; ``sizes`` and ``named`` are as for :func:`cell`.
-    ``prefix`` stands before all names but those of inputs, so that several cells can be parts of one net: with ``"encoder/"`` the
-    parameter ``w`` is ``encoder/w`` and the output ``h`` ``encoder/h``.
+    ``prefix`` stands before all names but those of inputs: with ``"encoder/"`` the parameter ``w`` is ``encoder/w`` and the output
+    ``h`` ``encoder/h``. Cells that are parts of one net need one each, or they have parameters and outputs of one name in
+    common; :func:`check` warns of that.
     With ``training`` dropout drops and zoneout draws in it, where there are any; with ``carry`` every state starts from an input and is an output
     at the end. That of a :class:`Cell` in float64 fills and computes float64.
 

@@ -4,7 +4,7 @@ import warnings
 
 import numpy
 import pytest
-from conftest import ROOT
+from conftest import ROOT, refuses
 
 import stepnet
 
@@ -241,3 +241,22 @@ def test_training_is_a_mode_that_every_cell_takes(cells):
     assert stepnet.expand(LEAKY, training=True) == stepnet.expand(LEAKY)
     drops = "option zoneout = 0.5\n}".join((cells / "lstm.cell").read_text().rsplit("}", 1))
     assert stepnet.expand(drops, training=True) != stepnet.expand(drops)
+
+
+def test_cells_of_one_net_are_kept_apart_by_a_prefix(cells):
+    def net_of(*prefixes, **options):
+        first, *others = (stepnet.expand(cells / "elman.cell", D=2, H=3, prefix=each, **options) for each in prefixes)
+        return first + "".join(each.partition("\n")[2] for each in others)  # a net has one name
+
+    net = stepnet.load(net_of("a/", "b/"), init=net_of("a/", "b/", init=True))
+    assert sorted(name for name in net.params if "init" not in name) == ["a/b", "a/u", "a/w", "b/b", "b/u", "b/w"]
+    assert net.inputs == ("x",)
+    _, gradients = net.value_and_grad("b/h", x=numpy.ones((3, 1, 2), "float32"))
+    assert gradients.params["b/w"].any() and not gradients.params["a/w"].any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert stepnet.check(net_of("a/", "b/")) == []
+    for options in ({}, {"init": True}):
+        with pytest.warns(stepnet.CellWarning, match="again, which op [0-9] .* wrote and nothing has read since; .* a prefix"):
+            assert stepnet.check(net_of("", "", **options)) == []
+    refuses(lambda: stepnet.expand(cells / "elman.cell", prefix=3), stepnet.TypeMismatchError, "prefix is 3; it must be a text")

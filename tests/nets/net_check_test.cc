@@ -68,6 +68,25 @@ TEST(NetCheck, AcceptsSoundNets) {
       Messages{});
 }
 
+TEST(NetCheck, WarnsOfBlobsThatAreWrittenAgainUnread) {
+  const auto warnings = [](const std::string& text) {
+    Messages messages;
+    for (const NetProblem& warning : WarningsOfNet(NetOf(text))) messages.push_back(warning.message);
+    return messages;
+  };
+  const std::string twice =
+      "op { type: 'test.TwoOutputs' input: 'x' output: 'a' output: 'b' }"
+      "op { type: 'test.TwoOutputs' input: 'x' output: 'b' output: 'c' }";
+  EXPECT_EQ(
+      warnings(twice),
+      (Messages{"it writes \"b\" again, which op 0 `a, b = test.TwoOutputs(x)` wrote and nothing has read since; names "
+                "of several cells in one net are kept apart by `expand` with a prefix"}));
+  EXPECT_EQ(
+      warnings("op { type: 'test.Unary' input: 'x' output: 'y' } op { type: 'test.Unary' input: 'y' output: 'y' }"
+               "op { type: 'test.Unary' input: 'y' output: 'z' } op { type: 'test.Unary' input: 'x' output: 'y' }"),
+      Messages{});
+}
+
 TEST(NetCheck, FindsUnknownTypes) {
   EXPECT_EQ(Problems("op { type: 'test.Unray' input: 'x' output: 'y' }"),
             Messages{"no operator type \"test.Unray\"; did you mean \"test.Unary\"?"});

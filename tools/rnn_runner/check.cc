@@ -145,6 +145,9 @@ int Check(const std::vector<std::string>& operands) {
     const NetDef net = *Completed(*named.net);
     std::vector<NetProblem> found =
         CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
+    for (const NetProblem& warning : WarningsOfNet(net)) {
+      std::cerr << Printable(StrCat("warning: ", where, warning.Text())) << "\n";
+    }
     if (found.empty() && (!cell || !fed.empty())) found = CheckShapes(net, tensors);
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     num_missing += BlobsOfNobody(net, found, given).size();
@@ -197,7 +200,9 @@ const Command kCheck = {
         "needed. Each problem is printed with its net, operator and blob; the exit status is 1 when there are any.\n"
         "Operators of a cell of which nothing is read are a warning, and those that go over the whole batch because "
         "no\n"
-        "axis is given or as they cannot do otherwise, and those of one input that do nothing, as Sum(x).",
+        "axis is given or as they cannot do otherwise, and those of one input that do nothing, as Sum(x); so are blobs "
+        "of a\n"
+        "net that are written again before anything has read them, as those of two cells without --prefix of expand.",
     .example = "rnn_runner check net.pbtxt",
     .flags = CheckFlags(),
     .min_operands = 1,
