@@ -68,19 +68,28 @@ const std::map<std::string, const char*>& OtherNames() {
   return names;
 }
 
-// What is the greatest, and the least, of several elements.
+// The greatest, and the least, of the elements of a row, and of two values.
 constexpr char kGreatest[] = "ReduceMax(x, axes=[-1]) gives the greatest along the last dimension";
 constexpr char kLeast[] = "ReduceMin(x, axes=[-1]) gives the least along the last dimension";
+constexpr char kGreater[] =
+    "Max(a, b) compares values, and ReduceMax(x, axes=[-1]) gives the greatest along the last dimension";
+constexpr char kLess[] =
+    "Min(a, b) compares values, and ReduceMin(x, axes=[-1]) gives the least along the last dimension";
 
 // What to write for operators that there are not, by names as above.
 const std::map<std::string, const char*>& Recipes() {
   static const std::map<std::string, const char*> recipes = {
       {"amax", kGreatest},
       {"amin", kLeast},
-      {"max", kGreatest},
-      {"min", kLeast},
+      {"max", kGreater},
+      {"min", kLess},
+      {"batchnorm", "it would mix the items of a batch; LayerNorm(x, axis=-1) normalises each by itself"},
+      {"groupnorm",
+       "of G groups of x, [1, B, H], it is Reshape(LayerNorm(Reshape(x, shape=[1, -1, G, H/G]), axis=-1), shape=[1, "
+       "-1, H])"},
       {"norm", "ReduceL2(x, axes=[-1]) gives the norm along the last dimension"},
       {"rmsnorm", "it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)"},
+      {"sign", "it is Cast(GT(x, 0), to=\"float\") - Cast(LT(x, 0), to=\"float\")"},
       {"cumsum", "a sum over the steps is a state, s = s + x"}};
   return recipes;
 }
@@ -307,7 +316,8 @@ std::string AdviceOnWindow(const CellState& state) {
 std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes) {
   const auto is_float = [](std::optional<DType> dtype) { return dtype && IsFloatOrDouble(*dtype); };
   static const std::set<std::string> of_truths = {"And", "Or", "Xor"};
-  const bool is_beside_floats = std::ranges::any_of(dtypes, is_float) && !of_truths.contains(cell.op(k).type());
+  const bool wants_floats = cell.op(k).input_size() == 1 || std::ranges::any_of(dtypes, is_float);
+  const bool is_beside_floats = wants_floats && !of_truths.contains(cell.op(k).type());
   std::string advice;
   for (int i = 0; i < cell.op(k).input_size(); ++i) {
     const std::string& input = cell.op(k).input(i);
@@ -315,11 +325,15 @@ std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::opt
     const OperatorDef op = made < 0 ? OperatorDef() : cell.op(made);
     const Argument* const value = FindArgument(op, "value");
     const Argument* const to = FindArgument(op, "to");
+    const Argument* const dtype = FindArgument(op, "dtype");
     const bool is_other = is_beside_floats && dtypes[i] && !is_float(dtypes[i]);
     if (op.type() == "ConstantFill" && value != nullptr && value->has_i() && FindArgument(op, "dtype") == nullptr) {
       advice += StrCat("\n  ConstantFill makes int64 of value=", value->i(), " and floats of value=", value->i(), ".0");
     } else if (op.type() == "Cast" && to != nullptr && (Lower(to->s()) == "double" || to->i() == TensorProto::DOUBLE)) {
       advice += "\n  Cast(…, to=\"float\") gives what the cell computes in, which is double where it is one of float64";
+    } else if (op.type() == "ConstantFill" && dtype != nullptr && dtype->i() == TensorProto::DOUBLE) {
+      advice +=
+          "\n  ConstantFill(…, dtype=1) gives what the cell computes in, which is double where it is one of float64";
     } else if (is_other) {
       advice += StrCat("\n  Cast(", TextOf(cell, k, input), ", to=\"float\") makes floats of ", *dtypes[i]);
     }
@@ -377,6 +391,7 @@ std::string FillsText() {
 }
 
 std::string WithNames(const OperatorSchema& schema, bool has_inputs, const std::vector<double>& numbers) {
+  if (schema.type == "Split") return "a, b = Split(…, axis=-1), which makes a part for each name";
   std::vector<std::string> items;
   size_t named = 0;
   if (has_inputs) items.emplace_back("…");

@@ -49,8 +49,8 @@ std::string AdviceOnOneInput(const OperatorDef& op);
 // What to write in place of a state that has a window, of whose rows steps that do not count take some.
 std::string AdviceOnWindow(const CellState& state);
 
-// What to write in place of what operator k is given beside floats: "" where there is nothing of the kind. `dtypes` are
-// those of its inputs, of which some may be beside the point.
+// What to write in place of what operator k is given beside floats, or alone where it takes floats: "" where there is
+// nothing of the kind. `dtypes` are those of its inputs, of which some may be beside the point.
 std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes);
 // What a blob of the cell is in a step; nothing for one that is not there yet.
 using ShapeOfBlob = std::function<std::optional<Shape>(const std::string& blob)>;

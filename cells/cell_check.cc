@@ -341,7 +341,7 @@ class CellChecker {
                        state.zoneout());
       const std::string& initial = state.initial();
       const std::optional<float> number = FloatOf(initial);
-      if (initial != "given" && initial != "learned" && !(number && std::isfinite(*number))) {
+      if (initial != "given" && initial != "learned" && (!number || std::isnan(*number))) {
         report(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
                StrCat("has the initial value \"", initial,
                       "\", must be a number, given (an input) or learned (a parameter)",

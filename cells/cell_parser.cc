@@ -228,7 +228,8 @@ class CellParser : private CellArgumentReader {
   }
 
   std::string InitialValue() {
-    const std::string value = Next().kind == CellToken::kName ? Take().text : ExpectNumber();
+    const std::string sign = Next(1).IsName("inf") && TakeIf('-') ? "-" : "";
+    const std::string value = Next().kind == CellToken::kName ? sign + Take().text : ExpectNumber();
     const bool is_whole = Next().kind == CellToken::kName || Next().kind == CellToken::kNewline || Next().Is(';');
     if (!is_whole && !Next().Is('}')) {
       Fail(

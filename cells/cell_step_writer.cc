@@ -76,6 +76,9 @@ StepOperand OfSizes(std::string text) {
 }
 
 StepOperand ComputedOfNumbers(char sign, const StepOperand& left, const StepOperand& right) {
+  if (sign == '/' && right.of_sizes.empty() && right.number == 0) {
+    throw Error(ErrorCode::kInvalidArgument, "it divides by 0");
+  }
   if (left.of_sizes.empty() && right.of_sizes.empty()) {
     return StepOperand::Number(Computed(sign, left.number, right.number));
   }

@@ -155,6 +155,11 @@ void WriteTensors(const NamedTensors& tensors, const std::string& path) {
   CheckNamesToWrite(tensors, path);
   if (path.ends_with(".safetensors")) return WriteSafetensors(tensors, path);
   if (path.ends_with(".npz")) return WriteNpz(tensors, path);
+  if (tensors.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("there are no tensors, of which ", path,
+                       " would be an empty file, and nothing reads that; .safetensors and .npz can hold none"));
+  }
   if (path.ends_with(".minidb")) return WriteMiniDb(tensors, path);
   WriteTensorProtos(tensors, path);
 }

@@ -33,7 +33,8 @@ bool HoldsOnlyTensors(const std::string& path);
 void CheckNamesToWrite(const NamedTensors& tensors, const std::string& path);
 
 // Writes the kind of file that the name says: .safetensors, .npz or .minidb, TensorProtos for any other. Throws also
-// for names as above, and for what the kind cannot hold (safetensors.h, npz.h).
+// for names as above, and for what the kind cannot hold (safetensors.h, npz.h): a minidb and TensorProtos no tensors at
+// all, of which they would be empty files, as files are that were cut off.
 void WriteTensors(const NamedTensors& tensors, const std::string& path);
 
 // A file of TensorProtos; text when the name says so (IsTextFileName). Holds less than 2 GiB.

@@ -54,6 +54,12 @@ Device DeviceOf(std::int64_t type, std::int64_t index, const ArrayRole& role, co
   throw Error(ErrorCode::kTypeMismatch, StrCat(Text(role), " cannot be read: ", why, Utf8Of(better)));
 }
 
+// What Python has raised, for messages: its text or, of one that has none, its type.
+std::string ReasonOf(const nb::python_error& raised) {
+  const std::string text = Utf8Of(raised.value());
+  return text.empty() ? StrCat("it raised ", Utf8Of(raised.type().attr("__name__")), ", which says no more") : text;
+}
+
 // Where the array says that it lies.
 Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (!nb::hasattr(array, "__dlpack_device__")) return {};
@@ -63,7 +69,7 @@ Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
     said = array.attr("__dlpack_device__")();
   } catch (nb::python_error& raised) {
     if (!raised.matches(PyExc_Exception)) throw;
-    ThrowCannotBeRead(array, role, Utf8Of(raised.value()));
+    ThrowCannotBeRead(array, role, ReasonOf(raised));
   }
   const bool is_device = nb::isinstance<nb::tuple>(said) && nb::len(said) == 2 && nb::try_cast(said[0], type) &&
                          nb::try_cast(said[1], index);
@@ -104,7 +110,7 @@ nb::object Resolved(nb::handle array, const ArrayRole& role) {
     return array.attr("resolve_neg")();
   } catch (nb::python_error& raised) {
     if (!raised.matches(PyExc_Exception)) throw;
-    ThrowCannotBeRead(array, role, Utf8Of(raised.value()));
+    ThrowCannotBeRead(array, role, ReasonOf(raised));
   }
 }
 
@@ -118,7 +124,7 @@ nb::object CapsuleOf(nb::handle array, const ArrayRole& role, nb::dict options) 
       return array.attr("__dlpack__")(**options);
     } catch (nb::python_error& raised) {
       if (!raised.matches(PyExc_Exception)) throw;
-      if (!is_versioned) why = Utf8Of(raised.value());
+      if (!is_versioned) why = ReasonOf(raised);
       if (!raised.matches(PyExc_BufferError)) break;
     }
   }

@@ -88,7 +88,7 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, c
   }
   def.differentiated = AskedFor(names, requests);
   AddBackwardStepNets(&def.net, def.differentiated);
-  GradientRequests left_out;  // what is written may be zeros, which no net computes
+  GradientRequests left_out;  // what is written or added may be zeros, which no net computes
   for (const auto& [name, request] : requests) {
     if (request == GradientRequest::kNone) left_out[name] = request;
   }
@@ -99,11 +99,6 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, c
     const auto request = requests.find(name);
     const auto found = made.gradients.find(name);
     def.is_added.push_back(request != requests.end() && request->second == GradientRequest::kAdd);
-    if (def.is_added.back() && found == made.gradients.end()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("gradient_requests says add for \"", name,
-                         "\", of which the loss is no differentiable function; leave it out, or say none"));
-    }
     def.gradients.push_back(found == made.gradients.end() ? "" : found->second.dense);
   }
   def.net = Part(made.net, 0, made.num_forward);
@@ -401,7 +396,7 @@ Tensor Pullback::OwnGradient(size_t i, const std::vector<Tensor>& before) const 
   const Device device = session_->is_on_device ? program_->def_.options.device() : Device{};
   const TensorInfo& by = differentiated_[i];
   const Blob* blob = session_->gradients[i];
-  if (blob == nullptr) return Tensor::Zeros(by.dtype, by.shape, device);
+  if (blob == nullptr) return Tensor::Zeros(by.dtype, by.shape, IsAdded(i) ? Device{} : device);
   const Tensor& tensor = blob->GetTensor();
   const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
   const Tensor own = device.IsHost() || IsAdded(i) ? OwnOnHost(tensor, std::ranges::any_of(before, shares))

@@ -337,3 +337,21 @@ def test_bytes_of_bools_other_than_0_and_1_are_true():
     assert out.n.view("uint8").tolist() == [1, 0, 0, 0]
     assert out.f.tolist() == [0, 1, 1, 1]
     assert a.view("uint8").tolist() == [0, 1, 2, 255]
+
+
+@pytest.mark.parametrize("raises_in", ["__dlpack__", "__dlpack_device__"])
+@pytest.mark.parametrize("error, reason", [(KeyError(), "it raised KeyError, which says no more"), (ValueError("it is away"), "it is away")])
+def test_what_an_array_raises_is_told_by_its_text_or_its_name(raises_in, error, reason, lstm):
+    class Lender:
+        dtype, shape = numpy.dtype("float32"), (2, 1, 5)
+
+        def __dlpack__(self, **options):
+            raise error
+
+        def __dlpack_device__(self):
+            if raises_in == "__dlpack_device__":
+                raise error
+            return (1, 0)
+
+    with pytest.raises(stepnet.TypeMismatchError, match=f'the input "x" cannot be read: {reason}$'):
+        lstm(lstm.init(), x=Lender())

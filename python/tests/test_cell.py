@@ -419,3 +419,24 @@ def test_options_that_a_cell_cannot_take_are_refused(cells):
     assert "layers is 0" in stepnet.check(cells / "lstm.cell", layers=0)[0]
     net = cells / "elman.prototxt"
     refuses(lambda: stepnet.show(net, layers=2), stepnet.InvalidArgumentError, "sizes and options are of cells: leave layers out")
+
+
+def test_a_state_that_starts_from_no_number(random):
+    cell = stepnet.cell("cell most(x[D]; h[D]) { size D\n h = Max(h, x)\n state h initial=-inf\n output h\n option lengths = n }", D=3)
+    x = random.standard_normal((5, 2, 3)).astype("float32")
+    out, pullback = cell.vjp({}, x=x, n=numpy.array([5, 3]))
+    assert (out.h[4, 0] == x[:, 0].max(0)).all() and (out.h[2, 1] == x[:3, 1].max(0)).all()
+    gradients = pullback(h=numpy.ones_like(out.h)).inputs
+    assert (gradients["h_init"] == 0).all() and gradients["x"].sum() == 8 * 3
+
+
+def test_initial_states_that_are_matrices(random):
+    cell = stepnet.cell("cell m(x[K]; s[V, K]) { size V = 3\n size K = 2\n s = s + ExpandDims(x, dims=[2])\n output s }")
+    x = numpy.ones((4, 5, 2), "float32")
+    for shape in ([1, 5, 3, 2], [1, 1, 3, 2]):
+        start = random.standard_normal(shape).astype("float32")
+        out, pullback = cell.vjp({}, x=x, s_init=start)
+        numpy.testing.assert_allclose(out.s[3], numpy.broadcast_to(start[0], (5, 3, 2)) + 4, rtol=1e-6)
+        assert pullback(s=out.s).inputs["s_init"].shape == tuple(shape)
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"it must be .1, B, 3, 2., of a batch of 5; .1, 1, 3, 2. is one for all"):
+        cell({}, x=x, s_init=start[0])

@@ -188,6 +188,18 @@ def test_what_is_written_can_be_read(file, name, tmp_path):
     assert list(stepnet.load_params(tmp_path / file)) == [longest]
 
 
+@pytest.mark.parametrize("ending", [".safetensors", ".npz", ".minidb", ".pb", ".prototxt"])
+def test_no_parameters_are_written_where_they_can_be_read(ending, tmp_path):
+    path = tmp_path / f"none{ending}"
+    if ending in (".safetensors", ".npz"):
+        stepnet.save_params({}, path)
+        assert stepnet.load_params(path) == {}
+    else:
+        message = f"there are no tensors, of which {path} would be an empty file, and nothing reads that; .safetensors and .npz can"
+        refuses(lambda: stepnet.save_params({}, path), stepnet.InvalidArgumentError, message)
+        assert not path.exists()
+
+
 def test_a_name_that_is_no_text_is_refused_of_what_is_copied_too(tmp_path):
     columns = numpy.ones((3, 2), "float32").T
     with pytest.warns(stepnet.CopyWarning), pytest.raises(stepnet.InputOutputError, match="names are printable"):

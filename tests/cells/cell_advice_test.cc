@@ -106,14 +106,45 @@ TEST(CellAdvice, OfMethods) {
 TEST(CellAdvice, OfTheGreatest) {
   const std::string greatest = "; ReduceMax(x, axes=[-1]) gives the greatest along the last dimension";
   const std::string least = "; ReduceMin(x, axes=[-1]) gives the least along the last dimension";
-  ExpectFault("h = torch.min(x)", "4:5: no operator type \"torch.min\"" + least);
-  ExpectFault("h = x.max()", "4:5: no operator type \"x.max\"" + greatest);
+  ExpectFault("h = torch.min(x)",
+              "4:5: no operator type \"torch.min\"; Min(a, b) compares values, and " + least.substr(2));
+  ExpectFault("h = max(x, h)", "4:5: no operator type \"max\"; Max(a, b) compares values, and " + greatest.substr(2));
+  ExpectFault("h = x.max()", "4:5: no operator type \"x.max\"; Max(a, b) compares values, and " + greatest.substr(2));
   ExpectFault("h = Max(x, axis=-1)\noutput h",
               "4:5: `h = Max(x)`: Max has no argument \"axis\"; Max of one input is that input" + greatest);
   ExpectFault("h = torch.norm(x)",
               "4:5: no operator type \"torch.norm\"; ReduceL2(x, axes=[-1]) gives the norm along the last dimension");
   const std::string all = "ReduceMax(x, axes=[-1]) + ReduceMin(x, axes=[-1]) + ReduceL2(x, axes=[-1])";
   EXPECT_EQ(FaultOf(CellOf("h = h + " + all + "\noutput h")), "nothing");
+}
+
+TEST(CellAdvice, OfWhatThereIsNoOperatorFor) {
+  const std::string sign = "Cast(GT(x, 0), to=\"float\") - Cast(LT(x, 0), to=\"float\")";
+  ExpectFault("h = torch.sign(x)", "4:5: no operator type \"torch.sign\"; it is " + sign);
+  ExpectFault("h = GroupNorm(x, 2)",
+              "4:5: no operator type \"GroupNorm\"; of G groups of x, [1, B, H], it is Reshape(LayerNorm(Reshape(x, "
+              "shape=[1, -1, G, H/G]), axis=-1), shape=[1, -1, H])");
+  ExpectFault(
+      "h = BatchNorm(x)",
+      "4:5: no operator type \"BatchNorm\"; it would mix the items of a batch; LayerNorm(x, axis=-1) normalises "
+      "each by itself");
+  ExpectFault("a, b = Split(x, 2)",
+              "4:17: arguments of operators are named: a, b = Split(…, axis=-1), which makes a part for each name");
+  const std::string norm = "Reshape(LayerNorm(Reshape(x, shape=[1, -1, 2, D/2]), axis=-1), shape=[1, -1, D])";
+  EXPECT_EQ(FaultOf(CellOf("y = " + sign + " + " + norm + "\nh = h + ReduceSum(y, axes=[-1])\noutput h")), "nothing");
+}
+
+TEST(CellAdvice, OfWholeNumbersWhereFloatsAreTaken) {
+  const std::string cast = "\n  Cast(timestep, to=\"float\") makes floats of int32";
+  for (const std::string step : {"h = h + ReduceMean(x, axes=[-1]) + Scale(timestep, scale=0.5)",
+                                 "h = h + ReduceMean(x, axes=[-1]) + 0.5 * timestep"}) {
+    EXPECT_NE(FaultOf(CellOf(step + "\noutput h")).find(cast), std::string::npos)
+        << FaultOf(CellOf(step + "\noutput h"));
+  }
+  EXPECT_NE(FaultOf(CellOf("h = h + ReduceMean(x, axes=[-1]) + ConstantFill(h, value=1.0, dtype=13)\noutput h"))
+                .find("\n  ConstantFill(…, dtype=1) gives what the cell computes in, which is double where it is one "
+                      "of float64"),
+            std::string::npos);
 }
 
 TEST(CellAdvice, OfOuterProducts) {

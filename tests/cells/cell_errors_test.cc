@@ -26,7 +26,7 @@ TEST(CellErrors, OfWords) {
   ExpectSyntaxFault("h = 2x", "4:5: a name cannot start with a digit");
   ExpectSyntaxFault("h = x + 1e999", "4:9: 1e999 is beyond what a number can be");
   ExpectSyntaxFault("h = x + 1e300", "4:7: 1e+300 is beyond what a float can hold");
-  ExpectSyntaxFault("h = x / 0", "4:7: inf is beyond what a float can hold");
+  ExpectSyntaxFault("h = x / 0", "4:7: it divides by 0");
 }
 
 TEST(CellErrors, OfTheHeader) {
@@ -69,6 +69,8 @@ TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("state h window=1e30", "4:16: an integer is expected, not 1e30");
   ExpectSyntaxFault("state h window=2.5", "4:16: an integer is expected, not 2.5");
   ExpectSyntaxFault("state h window=2 window=3", "4:18: window of \"h\" is given twice");
+  ExpectSyntaxFault("state h initial=-info", "4:18: a number is expected, not 'info'");
+  ExpectSyntaxFault("h = x + 1/0", "4:10: it divides by 0");
   ExpectSyntaxFault("state h zoneout=true", "4:17: a number is expected, not 'true'");
   ExpectSyntaxFault("option layer = 2", "4:8: there is no option \"layer\"; did you mean \"layers\"?");
   ExpectSyntaxFault("option layers = 9223372036854775808", "4:17: an integer is expected, not 9223372036854775808");
@@ -116,7 +118,7 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = sqrt(x)",
                     "4:5: sqrt(…) is the root of a number, as sizes give them; that of a blob is Sqrt(x)");
   ExpectSyntaxFault("h = x * sqrt(-1)", "4:9: it takes the root of -1");
-  ExpectSyntaxFault("h = x * (1/0 + H)", "4:14: inf is beyond what a float can hold");
+  ExpectSyntaxFault("h = x * (1/0 + H)", "4:11: it divides by 0");
   ExpectSyntaxFault("H = x\nh = x * H", "5:9: H is a size and a blob; give one another name");
   std::string sum = "H";
   for (int k = 0; k < 400; ++k) sum += " + H";
@@ -227,6 +229,11 @@ TEST(CellErrors, OfValues) {
   ExpectSyntaxFault(step + "state h initial=1e99",
                     "7:9: the state \"h\" has the initial value \"1e99\", must be a number, given (an input) or "
                     "learned (a parameter)");
+  ExpectSyntaxFault(step + "state h initial=nan",
+                    "7:9: the state \"h\" has the initial value \"nan\", must be a number, given (an input) or "
+                    "learned (a parameter)");
+  ExpandCell(ParseCell(CellOf(step + "state h initial=-inf"), "c"));
+  ExpandCell(ParseCell(CellOf(step + "state h initial=inf"), "c"));
   ExpectSyntaxFault(step + "state h initial=learnt",
                     "7:9: the state \"h\" has the initial value \"learnt\", must be a number, given (an input) or "
                     "learned (a parameter); did you "

@@ -287,6 +287,7 @@ class Checker {
   // fast.
   Compared Compare(double gradient, std::int64_t i, double scale, double* element) {
     Compared best{.element = i};
+    if (std::isinf(*element)) return {.element = i, .numeric = 0, .error = std::abs(gradient)};  // no step moves it
     if (!std::isfinite(gradient)) {
       best.numeric = Numeric(element, kSteps[0] * std::max(1.0, std::abs(*element)));
       return best;
