@@ -108,12 +108,14 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
 }
 
 bool SumsWhatRegionGives(const StepGraph& graph, const Uses& uses, const StepNode& node) {
-  if (node.kind != StepNode::Kind::kCall || node.by_blobs || graph.target->device != DeviceKind::kCpu) return false;
-  if (!node.call->schema().expansion) return false;
+  if (node.kind != StepNode::Kind::kCall || node.by_blobs || !node.call->schema().expansion) return false;
   const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
   const ShapeQuery query(*node.call, inputs);
   const Expansion expansion(query);
-  if (expansion.sums().size() != 1 || expansion.sum_parts().empty()) return false;
+  const std::vector<RegionPart> parts = expansion.sum_parts();
+  if (parts.size() != 1) return false;
+  const bool is_of_rows = parts[0].region.outputs[0].kind == RegionOutputKind::kRows;
+  if (!is_of_rows && graph.target->device != DeviceKind::kCpu) return false;
   const int summed = node.inputs[expansion.sums()[0]->input];
   const int producer = graph.values[summed].producer;
   return producer >= 0 && uses.HasOneReader(summed) && graph.nodes[producer].kind == StepNode::Kind::kRegion;

@@ -18,8 +18,8 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
 // and what is read by others is not among them. In ascending order.
 std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes);
 
-// Whether the node adds up, within rows, what a region gives for it alone: on the CPU that region gives the sums, too
-// (fuse_regions), and what they sum up is in no memory.
+// Whether the node adds up, within rows, what a region gives for it alone: that region gives the sums, too
+// (fuse_regions), and what they sum up is in no memory. Devices other than the CPU add up what is in a row alone.
 bool SumsWhatRegionGives(const StepGraph& graph, const Uses& uses, const StepNode& node);
 
 // Nodes [begin, end).

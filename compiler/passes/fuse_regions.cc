@@ -48,12 +48,11 @@ bool HasSums(const Region& region) {
                              [](const RegionOutput& output) { return output.kind == RegionOutputKind::kSums; });
 }
 
-// Whether the node may be a region, if its operator says what it computes. On the CPU sums may be, which are calls
-// where they stand alone.
-bool MayBeRegion(const StepGraph& graph, const StepNode& node) {
+// Whether the node may be a region, if its operator says what it computes. Sums may be, which are calls where they
+// stand alone.
+bool MayBeRegion(const StepNode& node) {
   if (node.kind == StepNode::Kind::kRegion) return node.IsOneOperator();
-  return node.kind == StepNode::Kind::kCall && graph.target->device == DeviceKind::kCpu &&
-         node.call->schema().expansion;
+  return node.kind == StepNode::Kind::kCall && node.call->schema().expansion;
 }
 
 // What is known of a node that may join others.
@@ -67,7 +66,7 @@ struct Joining {
 const char* WhyAlone(const StepGraph& graph, const StepNode& node, Joining* joining) {
   if (node.kind == StepNode::Kind::kProduct) return "products are not fused with other operators";
   if (node.by_blobs) return "its shapes are found anew in each step";
-  if (!MayBeRegion(graph, node)) return "it has no formula";
+  if (!MayBeRegion(node)) return "it has no formula";
   if (HasSideEffects(*node.call)) return "it does more than to compute";
   if (std::ssize(node.inputs) + std::ssize(node.outputs) > graph.target->max_region_operands) {
     return "it has more operands than a region may have";

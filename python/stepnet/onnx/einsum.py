@@ -142,7 +142,7 @@ def multiplied(n: Node, a: Operand, b: Operand, needed: set[Label], sizes: Mappi
         return batch_product(n, a, b, outer, of_a, of_b, inner)
     y = n.emit("FC", a.blob, spread(n, b, [*(of_b or ["row"]), *inner]), axis=len(of_a), axis_w=max(len(of_b), 1))
     if len(of_b) != 1:
-        y = n.net.emit_all("Reshape", [y], 2, shape=[0] * len(of_a) + behind)[0] if of_b else n.net.squeezed(y, [len(of_a)])
+        y = n.emit("Reshape", y, shape=[0] * len(of_a) + behind) if of_b else n.net.squeezed(y, [len(of_a)])
     return Operand(y, [*of_a, *of_b])
 
 
@@ -157,7 +157,7 @@ def batch_product(
         blob = spread(n, x, [*repeated, *(own[-1:] or ["row"]), *inner])
         if len(inner) > 1:
             shape = [0] * (len(repeated) + 1) + [-1]
-            blob = n.net.emit_all("Reshape", [blob], 2, shape=shape)[0]
+            blob = n.emit("Reshape", blob, shape=shape)
         blobs.append(blob)
     y = n.emit("BatchMatMul", *blobs, trans_b=1, broadcast=1, matrices=1)
     dims = [len(repeated) + i for i, own in enumerate((of_a, of_b)) if not own]

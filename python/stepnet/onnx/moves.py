@@ -62,10 +62,10 @@ def reshape(n: Node) -> Sequence[str]:
         if -1 in shape or not (sizes is None or None in sizes or 0 in sizes):
             raise Unsupported("a size is 0, and allowzero is 1")
         # As an input 0 means what it says, where there are no elements.
-        return n.net.emit_all("Reshape", [n.blob(0), n.fixed(shape.astype("int64"))], 2)[:1]
+        return [n.emit("Reshape", n.blob(0), n.fixed(shape.astype("int64")))]
     blobs = [n.blob(0)] if shape is not None else [n.blob(0), n.blob(1)]
     arguments = {} if shape is None else {"shape": [int(size) for size in shape]}
-    return n.net.emit_all("Reshape", blobs, 2, **arguments)[:1]
+    return [n.net.emit("Reshape", *blobs, **arguments)]
 
 
 @node("Shape")

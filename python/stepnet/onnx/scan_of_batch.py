@@ -117,14 +117,14 @@ class Batch:
         if self.counts:
             return n.emit("UnpackRNNSequence", self.turned(blob, rank), self.counts)
         count = n.emit("Mul", n.emit("Shape", blob, axes=[0]), n.emit("Shape", blob, axes=[1]))
-        return n.net.emit_all("Reshape", [blob, with_sizes_of(n, count, blob, range(2, rank))], 2)[0]
+        return n.emit("Reshape", blob, with_sizes_of(n, count, blob, range(2, rank)))
 
     def sequences_of(self, rows: str, rank: int) -> str:
         """``[B, T, …]`` of rows whose items have this rank; 0 where a sequence has no such step."""
         n, axes = self.n, [1, 0] if self.counts else [0, 1]
         sizes = with_sizes_of(n, n.emit("Shape", self.sequence, axes=axes), rows, range(1, 1 + rank))
         if not self.counts:
-            return n.net.emit_all("Reshape", [rows, sizes], 2)[0]
+            return n.emit("Reshape", rows, sizes)
         like = n.emit("ConstantFill", sizes, input_as_shape=1, value=0.0)
         return self.turned(n.emit("PackRNNSequence", rows, self.counts, like), 2 + rank)
 

@@ -31,9 +31,12 @@ def expand_dims(call: Call) -> Sequence[str]:
 @operator("Reshape")
 def reshape(call: Call) -> Sequence[str]:
     x = call.names[0]
-    if len(call.names) > 1:
-        return [call.emit("Reshape", x, as_int64(call, 1)), call.graph.cast(call.graph.sizes(x), call.infos[1][0])]
-    return [call.graph.reshape(x, *call["shape"]), call.graph.sizes(x)]
+    is_by_input = len(call.names) > 1
+    y = call.emit("Reshape", x, as_int64(call, 1)) if is_by_input else call.graph.reshape(x, *call["shape"])
+    if len(call.infos) == 1:
+        return [y]
+    sizes = call.graph.sizes(x)
+    return [y, call.graph.cast(sizes, call.infos[1][0]) if is_by_input else sizes]
 
 
 def as_int64(call: Call, i: int) -> str:

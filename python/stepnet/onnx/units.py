@@ -220,7 +220,7 @@ class Inputs:
             return n.emit("Transpose", n.blob(i), axes=list(range(len(sizes))))
         if sizes.count(None) > 1:
             raise Unsupported(f"the rank of {name}, its input {n.tensors[i]!r}, is not known")
-        return n.net.emit_all("Reshape", [n.blob(i)], 2, shape=[-1 if size is None else size for size in sizes])[0]
+        return n.emit("Reshape", n.blob(i), shape=[-1 if size is None else size for size in sizes])
 
     def of_batch(self, n: Node, blob: str, directions: int) -> str:
         """A state that has a row for each of the batch, as one with one row would be repeated."""

@@ -68,8 +68,8 @@ TEST(FuseRegions, AnRmsNormIsOneRegion) {
                  "  }\n"));
 }
 
-// Sums within rows are: what a sum over rows gives is read behind the region. They are calls where they stand alone,
-// and for other devices.
+// Sums within rows are: what a sum over rows gives is read behind the region. They are calls where they stand alone;
+// other devices add up rows one by one.
 TEST(FuseRegions, SumsWithinRowsArePartOfIt) {
   const std::string given =
       "  m: float [1, 2, 3, 4] at 0[96 * t]\n"
@@ -89,7 +89,7 @@ TEST(FuseRegions, SumsWithinRowsArePartOfIt) {
   other.device = DeviceKind::kCuda;
   of_device.target = &other;
   EXPECT_EQ(RegionsApart(of_device, 0, static_cast<int>(of_device.nodes.size())).Why(0, 1),
-            "SumReduceLike stays apart: it has no formula");
+            "SumReduceLike stays apart: it adds up over rows, which is known when all are done");
 }
 
 TEST(FuseRegions, WhatItWaitsForIsPartOfItToo) {
