@@ -293,16 +293,18 @@ void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const
     shapes.on_device(run, inputs, outputs);
   } else if (run.units() > 0) {
     composed.column_programs().Run(composed.region(), inputs, outputs, run.part(), run.parts());
-  } else if (composed.program().Run(inputs, outputs, run.part(), run.parts(), IsFar(run) ? shapes.moving : 0)) {
+  } else if (composed.program().Run(inputs, outputs, run.part(), run.parts(), MovingOf(shapes, run))) {
     RunOneByOne(shapes, run, /*keeps_outputs=*/false);
   }
 }
 
-// Whether what steps have of their own is more, up to this step, than caches hold. Below that many bytes it takes up to
-// a tenth longer to ask for them, and above up to a third less (docs/performance.md, Regions, has the gain).
-bool RegionNodeKernel::IsFar(const OpRun& run) const {
+// As RegionProgram::Run has it: nothing unless what steps have of their own is more, up to this step, than caches hold.
+// Below that many bytes it takes up to a tenth longer to ask for them, and above up to a third less
+// (docs/performance.md, Regions, has the gain).
+std::uint64_t RegionNodeKernel::MovingOf(const ForShapes& shapes, const OpRun& run) const {
   constexpr std::int64_t kFarBytes = 12 << 20;
-  return run.step() > 0 && spec_.moving_bytes >= kFarBytes / run.step();
+  const bool is_far = shapes.moving != 0 && run.step() > 0 && spec_.moving_bytes >= kFarBytes / run.step();
+  return is_far ? shapes.moving : 0;
 }
 
 DeviceRegion RegionNodeKernel::RegionOf(const ForShapes& shapes) const {

@@ -71,7 +71,7 @@ class RegionNodeKernel {
   auto With(std::span<const TensorInfo> inputs, const Use& use) const;
   void RunFor(const ForShapes& shapes, const OpRun& run) const;
   void RunAsOne(const ForShapes& shapes, const OpRun& run) const;
-  bool IsFar(const OpRun& run) const;
+  std::uint64_t MovingOf(const ForShapes& shapes, const OpRun& run) const;
   DeviceRegion RegionOf(const ForShapes& shapes) const;
   void RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const;
   void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;

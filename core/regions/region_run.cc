@@ -89,7 +89,7 @@ class Runner : private RegionPosition {
       case RegionCode::Cut::kRows: {
         const auto [first, last] = ShareOf((rows + code_.unit - 1) / code_.unit, part, parts);
         const std::int64_t end = std::min(rows, last * code_.unit);
-        ClearSums(first * code_.unit, end, 0, columns);
+        if (!code_.sums.empty()) ClearSums(first * code_.unit, end, 0, columns);
         return RunRows(first * code_.unit, end, 0, columns);
       }
       case RegionCode::Cut::kBlocks: break;
@@ -185,10 +185,7 @@ class Runner : private RegionPosition {
       if (phase.end.empty()) continue;
       num_columns_ = end - begin;
       GoToColumn(begin);
-      for (const RegionInstruction& instruction : phase.end) {
-        if (to_ask_ != 0) AskForNext();
-        Execute(instruction, num_rows_);
-      }
+      ExecuteAll(phase.end, num_rows_);
     }
   }
 
@@ -197,7 +194,15 @@ class Runner : private RegionPosition {
     const std::int64_t n = num_rows_ * num_columns_;
     CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     GoToColumn(at);
-    for (const RegionInstruction& instruction : phase.block) {
+    ExecuteAll(phase.block, n);
+  }
+
+  void ExecuteAll(const std::vector<RegionInstruction>& instructions, std::int64_t n) {
+    if (to_ask_ != 0) return ExecuteAndAsk(instructions, n);
+    for (const RegionInstruction& instruction : instructions) Execute(instruction, n);
+  }
+  [[gnu::noinline]] void ExecuteAndAsk(const std::vector<RegionInstruction>& instructions, std::int64_t n) {
+    for (const RegionInstruction& instruction : instructions) {
       if (to_ask_ != 0) AskForNext();
       Execute(instruction, n);
     }
