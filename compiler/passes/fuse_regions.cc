@@ -78,7 +78,8 @@ const char* WhyAlone(const StepGraph& graph, const StepNode& node, Joining* join
   const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
   const ShapeQuery query(*node.call, inputs);
   try {
-    if (MayFindBadValues(query, *node.call->schema().FindKernel(graph.target->device))) return "it checks values";
+    const Kernel* const kernel = node.call->schema().FindKernel(graph.target->device);
+    if (kernel != nullptr && MayFindBadValues(query, *kernel)) return "it checks values";
     const auto parts = FindParts(query);
     if (parts->parts.empty()) return "it has no formula for such inputs";
     for (const RegionPart& part : parts->parts) {
