@@ -79,7 +79,7 @@ struct StepNode {
   enum class Kind {
     kCall,    // an operator of the step net
     kRegion,  // operators that have formulas (core/formulas/formula.h) or only copy (core/expansion.h), in their order,
-              // as one
+              // as one; of several, some may sum within rows
     kProduct,  // an operator whose outputs are products of matrices
     kMove,     // copies its input to its output, or adds it there
     kPack,     // gives another form of inputs of `call` (PackedInputs)
