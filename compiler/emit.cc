@@ -5,7 +5,9 @@
 
 #include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/compiler/joined_regions.h"
 #include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/compiler/region_nodes.h"
 #include "stepnet/compiler/unit_parts.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_cache.h"
@@ -206,6 +208,7 @@ class Emitter {
                                Join(std::vector(spec.names.begin(), first_output), ", "), ") of ", Join(types, ", "));
     instruction->type = "Region";
     instruction->names_operators = true;
+    if (!node.body->begins.empty()) return EmitJoined(node, instruction);
     if (!runs_once) MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
     if (!runs_once && instruction->steps_at_once != 1 && !instruction->can_take_steps) {
       throw Error(ErrorCode::kInternal, StrCat(instruction->text, " cannot run for several steps at once"))
@@ -227,6 +230,25 @@ class Emitter {
       MarkUnitsOfRegion(part, instruction);
     }
     instruction->cost = OfOneStep(kernel->EstimatedCost(inputs), *instruction);
+  }
+
+  void EmitJoined(const StepNode& node, Instruction* instruction) const {
+    if (is_draft_) return;
+    const auto joined = JoinedRegions::Of(graph_, RegionsOf(graph_, node));
+    if (!joined) {
+      throw Error(ErrorCode::kInternal, StrCat(instruction->text, " cannot run as one kernel"))
+          .At({.net = graph_.name});
+    }
+    instruction->kernel = joined->MakeRun(node);
+    for (const RegionCall& call : node.calls()) {
+      std::vector<int> inputs, outputs;
+      for (const int input : call.inputs) inputs.push_back(node.ValueOf(input));
+      for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));
+      instruction->cost.flops += EstimateCost(*call.call, graph_.InfosOf(inputs), graph_.InfosOf(outputs)).flops;
+    }
+    for (const std::vector<Operand>* of : {&instruction->inputs, &instruction->outputs}) {
+      for (const Operand& operand : *of) instruction->cost.bytes += static_cast<double>(operand.info.size_bytes());
+    }
   }
 
   const Kernel& KernelOf(const OperatorCall& call, int op_index) const {

@@ -252,11 +252,18 @@ class GraphParser {
     if (!graph_.stages.empty()) graph_.stages.back().end = NextNode();
   }
 
-  // The lines of a region of several operators, each of which ends as a call does.
+  // The lines of a region of several operators, each of which ends as a call does, and of those that run behind it in
+  // the same node.
   void ParseRegion() {
     std::vector<StepNode> calls;
+    std::vector<int> begins;
     for (;;) {
       LineReader line = NextLine();
+      if (line.Skip("  } then {")) {
+        begins.push_back(static_cast<int>(calls.size()));
+        ExpectEnd(line);
+        continue;
+      }
       if (line.Skip("  }")) {
         ExpectEnd(line);
         break;
@@ -269,7 +276,7 @@ class GraphParser {
     }
     std::vector<const StepNode*> nodes;
     for (const StepNode& call : calls) nodes.push_back(&call);
-    AddNode(RegionOf(graph_, nodes));
+    AddNode(JoinedNodeOf(RegionOf(graph_, nodes), std::move(begins)));
   }
 
   struct Name {

@@ -113,7 +113,9 @@ class GraphPrinter {
     const bool is_block = node.RunsOperators() && !node.IsOneOperator();
     if (!is_block) return StrCat("  ", ResultsText(node.outputs), OperationText(node), "\n");
     std::string text = "  region {\n";
-    for (const RegionCall& call : node.calls()) {
+    for (size_t k = 0; k < node.calls().size(); ++k) {
+      const RegionCall& call = node.calls()[k];
+      if (std::ranges::count(node.body->begins, static_cast<int>(k)) > 0) text += "  } then {\n";
       std::vector<int> inputs, outputs;
       for (const int input : call.inputs) inputs.push_back(node.ValueOf(input));
       for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));

@@ -226,6 +226,14 @@ std::optional<RegionObstacle> RegionNodeKernel::FindObstacle(const RegionNodeKer
   return std::move(shapes.obstacle);
 }
 
+std::shared_ptr<const ComposedProgram> RegionNodeKernel::FindProgram(const RegionNodeKernelSpec& spec,
+                                                                     DeviceKind device) {
+  const ForShapes shapes(spec, spec.inputs, device);
+  const auto is_operand = [&](int number) { return number < shapes.RunValuesBegin(); };
+  const bool reads_operands = shapes.composed && std::ranges::all_of(shapes.composed->inputs(), is_operand);
+  return reads_operands ? shapes.composed : nullptr;
+}
+
 RegionNodeKernel::RegionNodeKernel(RegionNodeKernelSpec spec, DeviceKind device)
     : spec_(std::move(spec)), device_(device) {
   for (const RegionCall& call : spec_.calls) {
@@ -308,7 +316,7 @@ std::uint64_t RegionNodeKernel::MovingOf(const ForShapes& shapes, const OpRun& r
 }
 
 DeviceRegion RegionNodeKernel::RegionOf(const ForShapes& shapes) const {
-  DeviceRegion region{.region = shapes.composed->region(), .name = StrCat("Region_of_", spec_.calls.size())};
+  DeviceRegion region{.regions = {&shapes.composed->region()}, .name = StrCat("Region_of_", spec_.calls.size())};
   for (size_t i = 0; i < shapes.composed->inputs().size(); ++i) {
     const int value = shapes.composed->inputs()[i] - shapes.RunValuesBegin();
     if (value >= 0 && RunValueAt(value) != kNumberOfRun) region.host_inputs.push_back(static_cast<int>(i));

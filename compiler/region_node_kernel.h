@@ -50,6 +50,8 @@ class RegionNodeKernel {
   // Nothing where the operators are one program for inputs of these descriptions, on this device.
   static std::optional<RegionObstacle> FindObstacle(const RegionNodeKernelSpec& spec,
                                                     std::span<const TensorInfo> inputs, DeviceKind device);
+  // That program; null where there is an obstacle, or where it reads what belongs to a run and is no operand.
+  static std::shared_ptr<const ComposedProgram> FindProgram(const RegionNodeKernelSpec& spec, DeviceKind device);
 
   void Run(const OpRun& run) const;
 

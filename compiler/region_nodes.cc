@@ -107,6 +107,36 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
   return region;
 }
 
+StepNode JoinedNodeOf(StepNode region, std::vector<int> begins) {
+  RegionBody body = *region.body;
+  body.begins = std::move(begins);
+  region.body = std::make_shared<const RegionBody>(std::move(body));
+  return region;
+}
+
+std::vector<StepNode> RegionsOf(const StepGraph& graph, const StepNode& node) {
+  std::vector<StepNode> calls;
+  for (const RegionCall& call : node.calls()) {
+    StepNode& one = calls.emplace_back(StepNode{.kind = StepNode::Kind::kRegion,
+                                                .call = call.call,
+                                                .def = call.def,
+                                                .op_index = call.op_index,
+                                                .net = call.net});
+    for (const int input : call.inputs) one.inputs.push_back(node.ValueOf(input));
+    for (const int output : call.outputs) one.outputs.push_back(node.ValueOf(output));
+  }
+  std::vector<int> ends = node.body->begins;
+  ends.push_back(static_cast<int>(calls.size()));
+  std::vector<StepNode> regions;
+  int begin = 0;
+  for (const int end : ends) {
+    std::vector<const StepNode*> of_region;
+    for (; begin < end; ++begin) of_region.push_back(&calls[begin]);
+    regions.push_back(RegionOf(graph, of_region));
+  }
+  return regions;
+}
+
 bool SumsWhatRegionGives(const StepGraph& graph, const Uses& uses, const StepNode& node) {
   if (node.kind != StepNode::Kind::kCall || node.by_blobs || !node.call->schema().expansion) return false;
   const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);

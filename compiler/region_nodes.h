@@ -18,6 +18,10 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes
 // and what is read by others is not among them. In ascending order.
 std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes);
 
+// The same node, of several regions (RegionBody::begins), and the regions that such a node is made of, each as a node.
+StepNode JoinedNodeOf(StepNode region, std::vector<int> begins);
+std::vector<StepNode> RegionsOf(const StepGraph& graph, const StepNode& node);
+
 // Whether the node adds up, within rows, what a region gives for it alone: that region gives the sums, too
 // (fuse_regions), and what they sum up is in no memory. Devices other than the CPU add up what is in a row alone.
 bool SumsWhatRegionGives(const StepGraph& graph, const Uses& uses, const StepNode& node);

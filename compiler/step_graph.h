@@ -73,6 +73,9 @@ struct RegionCall {
 struct RegionBody {
   std::vector<RegionCall> calls = {};  // each before those that read what it gives
   std::vector<int> locals = {};        // values in no memory: what the region gives itself
+  // Calls with which further regions begin: they run behind the one before, in the same kernel, and read what it gives
+  // from memory (passes/join_regions.cc). In ascending order.
+  std::vector<int> begins = {};
 };
 
 struct StepNode {

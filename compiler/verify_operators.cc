@@ -209,6 +209,11 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
   if (node.by_blobs || node.packed != kNoValue) {
     throw GraphFault{"a region of several operators has operands of known shape"};
   }
+  int begin = 0;
+  for (const int next : node.body->begins) {
+    if (next <= begin || next >= std::ssize(node.calls())) throw GraphFault{"regions of it have no operator"};
+    begin = next;
+  }
   const size_t num_inputs = node.inputs.size(), num_operands = num_inputs + node.outputs.size() + node.locals().size();
   std::vector<bool> is_there(num_operands, false), is_overwritten(num_operands, false);
   std::fill_n(is_there.begin(), num_inputs, true);

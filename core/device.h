@@ -148,17 +148,20 @@ class DeviceRuntime {
   virtual std::shared_ptr<void> MakeCurrent() { return nullptr; }
 };
 
-// A region for a device, which several operators have become.
+// What a device runs at once: a region that several operators have become, or several regions, one after the other.
 struct DeviceRegion {
-  const Region& region;   // that requires nothing
+  std::vector<const Region*> regions = {};  // that require nothing
+  // How many groups several regions keep apart (core/regions/region_groups.h). Each group goes through all
+  // regions, whatever the others do.
+  std::int64_t groups = 1;
   std::string name = {};  // what profiles call it
   // Inputs of int64, the same at every index, that lie on the host: they are read when the region is put into the
   // queue.
   std::vector<int> host_inputs = {};
   int device_index = 0;
 };
-// Puts a run of it into the queue of `run`. Pointers are as for EvaluateRegion (core/regions/region.h), to memory of
-// the device.
+// Puts a run of it into the queue of `run`. Pointers are as for EvaluateRegion (core/regions/region.h), of one region
+// after the other, to memory of the device.
 using RunRegionFn =
     std::function<void(const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs)>;
 

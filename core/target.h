@@ -217,6 +217,9 @@ struct Target {
   // made, and what its kernel is called with. Chosen.
   std::int64_t max_region_operators = 48;
   std::int64_t max_region_operands = 32;
+  // Regions that cannot be one, as they have other numbers of elements, run one after the other in one kernel, where
+  // what they keep apart (core/regions/region_groups.h) has no more elements in each of them. 0: none do.
+  std::int64_t max_group_elements = 0;
 
   // Operators of a run's steps, all together, that are recorded (core/recorded_run.h), at most: graphs take memory for
   // each of them, of the host and of the device, which no limit counts. An LSTM trains over 100,000 steps with less.

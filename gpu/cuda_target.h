@@ -34,7 +34,8 @@ inline constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                        .max_queues = 8,
                                        .max_repeated_operations = 1 << 20,
                                        .max_region_operators = 48,
-                                       .max_region_operands = 32};
+                                       .max_region_operands = 32,
+                                       .max_group_elements = 4096};
 
 // Which kernel a region becomes (gpu/region_source.h); the bits are the same. Chosen.
 struct CudaRegionSizes {

@@ -317,9 +317,9 @@ __device__ inline T Lowest() {
 }
 template <typename T>
 __device__ inline T RowSum(T low, T high) {
-  T sum = Add(low, high);
-  for (int width = 16; width > 0; width /= 2) sum = Add(sum, __shfl_down_sync(0xffffffffu, sum, width));
-  return __shfl_sync(0xffffffffu, sum, 0);
+  T sum = Add(low, high);  // the same in either order: all lanes come to it
+  for (int width = 16; width > 0; width /= 2) sum = Add(sum, __shfl_xor_sync(0xffffffffu, sum, width));
+  return sum;
 }
 template <typename T>
 __device__ inline T RowMax(T low, T high) {
@@ -328,22 +328,19 @@ __device__ inline T RowMax(T low, T high) {
   return __shfl_sync(0xffffffffu, most, 0);
 }
 
-// A block does it: thread i < 64 brings the partial result i. `tile` is shared memory of 64 or more.
+// What a block shares to reduce a long row: elements, before they are added, and the partial results of 64 threads.
+// Each is written when all have read what was in the other.
+struct RowTile {
+  unsigned long long elements[1024];
+  unsigned long long parts[64];
+};
 template <typename T>
-__device__ inline void ShareParts(T part, T* tile) {
-  __syncthreads();  // what was in it has been read
-  if (threadIdx.x < 64) tile[threadIdx.x] = part;
-  __syncthreads();
+__device__ inline T SumOfParts(const T* parts) {
+  return RowSum(parts[threadIdx.x % 32], parts[threadIdx.x % 32 + 32]);
 }
 template <typename T>
-__device__ inline T BlockSum(T part, T* tile) {
-  ShareParts(part, tile);
-  return RowSum(tile[threadIdx.x % 32], tile[threadIdx.x % 32 + 32]);
-}
-template <typename T>
-__device__ inline T BlockMax(T part, T* tile) {
-  ShareParts(part, tile);
-  return RowMax(tile[threadIdx.x % 32], tile[threadIdx.x % 32 + 32]);
+__device__ inline T MaxOfParts(const T* parts) {
+  return RowMax(parts[threadIdx.x % 32], parts[threadIdx.x % 32 + 32]);
 }
 
 // ---- random numbers: RandomStream of core/random.h

@@ -381,27 +381,47 @@ void KernelText::CheckRequirements(const std::string& element) {
   }
 }
 
-RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_block, std::string* text) {
-  TextStream out;
-  out << "struct " << kernel_ << "_parameters {\n";
-  RegionLaunch launch{.kernel = kernel_, .threads = threads_of_block};
+RegionLaunch KernelText::PrintParameters(std::string* text) const {
+  RegionLaunch launch{.kernel = kernel_};
+  *text += StrCat("struct ", kernel_, "_parameters {\n");
   for (const Member& member : members_) {
-    out << "  " << member.type << " " << member.name << ";\n";
+    *text += StrCat("  ", member.type, " ", member.name, ";\n");
     launch.words.insert(launch.words.end(), member.words.begin(), member.words.end());
   }
-  out << "};\nextern \"C\" __global__ void __launch_bounds__(" << threads_of_block << ") " << kernel_ << "(const "
-      << kernel_ << "_parameters p) {\n  typedef " << (is_narrow_ ? "int" : "long long") << " Index;\n";
+  *text += "};\n";
+  return launch;
+}
+
+std::string KernelText::OpeningText() const {
+  TextStream out;
+  out << "  typedef " << (is_narrow_ ? "int" : "long long") << " Index;\n";
   if (options_.uses_table) {
     for (const std::string& name : used_operands_) {
       out << "  " << types_.at(name) << "* const " << name << " = At<" << types_.at(name) << ">(p." << name
           << ", p.row);\n";
     }
   }
-  out << "  WaitForKernelsBefore();\n  if (IsStopped(p.stop)) return;\n";
-  for (const std::string& line : lines_) out << line;
-  out << "}\n";
-  *text += std::move(out).str();
+  return std::move(out).str();
+}
+
+RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_block, std::string* text) {
+  RegionLaunch launch = PrintParameters(text);
+  launch.threads = threads_of_block;
   launch.blocks = (threads_needed + threads_of_block - 1) / threads_of_block;
+  *text +=
+      StrCat("extern \"C\" __global__ void __launch_bounds__(", threads_of_block, ") ", kernel_, "(const ", kernel_,
+             "_parameters p) {\n", OpeningText(), "  WaitForKernelsBefore();\n  if (IsStopped(p.stop)) return;\n");
+  for (const std::string& line : lines_) *text += line;
+  *text += "}\n";
+  return launch;
+}
+
+RegionLaunch KernelText::FinishFunction(std::string* text) {
+  RegionLaunch launch = PrintParameters(text);
+  *text += StrCat("static __device__ __forceinline__ void ", kernel_, "(const ", kernel_,
+                  "_parameters& p, RowTile* tiles) {\n", OpeningText());
+  for (const std::string& line : lines_) *text += line;
+  *text += "}\n";
   return launch;
 }
 

@@ -82,8 +82,12 @@ class KernelText {
 
   // The text and how it is launched, for so many threads.
   RegionLaunch Finish(std::int64_t threads_needed, int threads_of_block, std::string* text);
+  // The text as a function that a kernel calls, with the parameters, and tiles in shared memory.
+  RegionLaunch FinishFunction(std::string* text);
 
  private:
+  RegionLaunch PrintParameters(std::string* text) const;
+  std::string OpeningText() const;
   std::string ElementOf(const std::string& operand, const RegionOperand& memory);
   std::string Place(const std::string& operand, const RegionOperand& memory);
   std::string ConstantText(const ExprNode& node);

@@ -24,12 +24,20 @@ struct KernelWork {
   int kept = 0;  // elements of a row of which each thread keeps what it knows; 0: none
 };
 
+// How groups of a region (core/regions/region_groups.h) become blocks of a kernel, one each.
+struct GroupBlocks {
+  std::int64_t groups = 0;  // 0: the region is no part of such a kernel
+  int threads = 0;          // of a block
+};
+
 class RegionPrinter {
  public:
-  RegionPrinter(const Region& region, const RegionSourceOptions& options)
-      : region_(region), options_(options), nodes_(region) {}
+  RegionPrinter(const Region& region, const RegionSourceOptions& options, GroupBlocks blocks = {})
+      : region_(region), options_(options), blocks_(blocks), nodes_(region) {}
 
+  // With GroupBlocks the text is a function, and what is given as its launch has parameters alone.
   RegionSource Print();
+  int num_tiles() const { return num_tiles_; }  // of shared memory, that the function is to be given
 
  private:
   std::vector<int> OutputsOf(bool are_sums) const;
@@ -60,11 +68,14 @@ class RegionPrinter {
   void PrintByTiles(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;
   void PrintTerms(KernelText& text, const KernelWork& work) const;
   void Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool threads_exchange = false);
+  bool IsOfGroups() const { return blocks_.groups > 0; }
 
   const Region& region_;
   const RegionSourceOptions& options_;
+  const GroupBlocks blocks_;
   const RegionNodes nodes_;
   Nodes scratch_;  // reductions that sums read
+  int num_tiles_ = 0;
   RegionSource source_;
 };
 

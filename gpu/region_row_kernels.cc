@@ -13,9 +13,11 @@ namespace {
 // Sizes of blocks are how kernels are written: what a block shares is declared by them.
 constexpr int kThreadsOfRows = 128;                              // a warp a row
 constexpr int kThreadsOfLongRow = 256, kThreadsOfFewRows = 512;  // a block a row
-// Bytes of a long row that a block computes before they are added, and how many such fit into shared memory.
+// Bytes of a long row that a block computes before they are added (RowTile), and how many such fit into shared memory.
 constexpr int kTileBytes = 8 << 10;
 constexpr int kMaxTiles = 4;
+// A block takes one of its group's long rows after the other while there are few; warps take them at the same time.
+constexpr std::int64_t kMaxRowsOfGroup = 2;
 // What a thread keeps of a row is in registers, of which a thread of the largest block has 128.
 constexpr std::int64_t kMaxKeptElements = 8, kMaxKeptWords = 64;
 
@@ -40,8 +42,10 @@ Nodes OperandsOf(const Nodes& reductions) {
 
 // Whether a block takes a row.
 bool RegionPrinter::TakesBlocks(const Nodes& reductions) const {
-  return !reductions.empty() && std::ssize(reductions) <= kMaxTiles && region_.sizes[3] >= kCudaRegions.block_row &&
-         region_.NumRows() < kCudaRegions.max_block_rows;
+  if (reductions.empty() || std::ssize(reductions) > kMaxTiles) return false;
+  if (region_.sizes[3] < kCudaRegions.block_row) return false;
+  if (IsOfGroups()) return region_.NumRows() / blocks_.groups <= kMaxRowsOfGroup;
+  return region_.NumRows() < kCudaRegions.max_block_rows;
 }
 
 // By phase: those before are computed when a phase begins.
@@ -131,12 +135,14 @@ void RegionPrinter::PrintByWarp(KernelText& text, const KernelWork& work, const 
 // All threads compute elements, and 64 add them, each its own in their order.
 void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions) const {
   const auto part = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_part"); };
+  const auto parts = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_parts"); };
   const auto tile = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_tile"); };
   std::int64_t bytes = 0;  // of an element
   for (int k = 0; k < std::ssize(reductions); ++k) {
     const ExprNode* node = reductions[k];
     const char* const type = DeviceTypeName(node->dtype);
-    text.Line(StrCat(type, "* const ", tile(node), " = reinterpret_cast<", type, "*>(tiles[", k, "]);"));
+    text.Line(StrCat(type, "* const ", tile(node), " = reinterpret_cast<", type, "*>(tiles[", k, "].elements);"));
+    text.Line(StrCat(type, "* const ", parts(node), " = reinterpret_cast<", type, "*>(tiles[", k, "].parts);"));
     text.Line(StrCat(type, " ", part(node), " = ", FirstPart(*node), ";"));
     bytes = std::max(bytes, DTypeBytes(node->dtype));
   }
@@ -154,9 +160,13 @@ void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const
   for (const ExprNode* node : reductions) text.Line(WithPart(*node, part(node), StrCat(tile(node), "[k + lane]")));
   text.Close();
   text.Close();
+  text.Open(StrCat("if (lane < ", kExprPartials, ") {"));
+  for (const ExprNode* node : reductions) text.Line(StrCat(parts(node), "[lane] = ", part(node), ";"));
+  text.Close();
+  text.Line("__syncthreads();");
   for (const ExprNode* node : reductions) {
-    const char* const reduce = node->op == ExprOp::kRowSum ? "BlockSum(" : "BlockMax(";
-    text.DeclareAs(node, StrCat(reduce, part(node), ", ", tile(node), ")"));
+    const char* const reduce = node->op == ExprOp::kRowSum ? "SumOfParts(" : "MaxOfParts(";
+    text.DeclareAs(node, StrCat(reduce, parts(node), ")"));
   }
 }
 
@@ -172,7 +182,7 @@ std::int64_t RegionPrinter::OpenTiles(KernelText& text, const KernelWork& work, 
   } else {
     text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", max_size, ") {"));
   }
-  text.Line("__syncthreads();");
+  text.Line("if (first > 0) __syncthreads();");  // what was in the tiles has been read
   text.Line("#pragma unroll");
   if (work.kept > 0) {
     text.Open(StrCat("for (int k = 0; k < ", parts, "; ++k) {"));
@@ -221,7 +231,8 @@ void RegionPrinter::PrintRows(KernelWork work) {
   Nodes reductions = nodes_.Below(wanted);
   std::erase_if(reductions, [](const ExprNode* node) { return !IsRowReduction(*node); });
   if (TakesBlocks(reductions)) {
-    work.threads_of_row = region_.NumRows() <= kCudaRegions.few_block_rows ? kThreadsOfFewRows : kThreadsOfLongRow;
+    const bool are_few = region_.NumRows() <= kCudaRegions.few_block_rows;
+    work.threads_of_row = IsOfGroups() ? blocks_.threads : are_few ? kThreadsOfFewRows : kThreadsOfLongRow;
   }
 
   KernelText text(region_, options_, nodes_, work.kind);
@@ -231,14 +242,19 @@ void RegionPrinter::PrintRows(KernelWork work) {
   const std::int64_t threads = region_.NumRows() * work.threads_of_row;
   const int threads_of_block = std::max(kThreadsOfRows, work.threads_of_row);
   text.SetSpace(space, IsNarrow(space, work, threads));
-  if (work.threads_of_row > kWarp) {
-    text.Line(StrCat("__shared__ unsigned long long tiles[", reductions.size(), "][",
-                     kTileBytes / sizeof(unsigned long long), "];"));
-  }
+  if (work.threads_of_row > kWarp) num_tiles_ = static_cast<int>(reductions.size());
+  if (num_tiles_ > 0 && !IsOfGroups()) text.Line(StrCat("__shared__ RowTile tiles[", num_tiles_, "];"));
   text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", work.threads_of_row, ";"));
-  text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", threads_of_block / work.threads_of_row,
-                   " + static_cast<Index>(threadIdx.x) / ", work.threads_of_row, ";"));
-  text.Line(StrCat("if (row >= ", text.Count("rows", region_.NumRows()), ") return;"));
+  if (IsOfGroups()) {
+    const std::string of_group = text.Count("rows_of_group", region_.NumRows() / blocks_.groups);
+    text.Open(StrCat("for (Index k = threadIdx.x / ", work.threads_of_row, "; k < ", of_group,
+                     "; k += ", blocks_.threads / work.threads_of_row, ") {"));
+    text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", of_group, " + k;"));
+  } else {
+    text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", threads_of_block / work.threads_of_row,
+                     " + static_cast<Index>(threadIdx.x) / ", work.threads_of_row, ";"));
+    text.Line(StrCat("if (row >= ", text.Count("rows", region_.NumRows()), ") return;"));
+  }
   const int mark = text.Mark();
   const std::vector<Nodes> phases = PhasesOf(reductions);
   KeepElements(text, work, phases);
@@ -246,6 +262,7 @@ void RegionPrinter::PrintRows(KernelWork work) {
   PrintOfRows(text, work, of_rows);
   PrintColumns(text, work);
   if (threads > 0) text.InsertIndices(mark, rows, "row");
+  if (IsOfGroups()) text.Close();
   Add(text, threads, threads_of_block, /*threads_exchange=*/true);
 }
 

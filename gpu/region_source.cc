@@ -95,6 +95,10 @@ bool RegionPrinter::IsNarrow(const std::vector<SpaceDim>& space, const KernelWor
 }
 
 void RegionPrinter::Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool threads_exchange) {
+  if (IsOfGroups()) {
+    source_.launches.push_back(text.FinishFunction(&source_.kernels));
+    return;
+  }
   if (threads_needed == 0) return;
   source_.launches.push_back(text.Finish(threads_needed, threads_of_block, &source_.kernels));
   source_.launches.back().threads_exchange = threads_exchange;
@@ -107,14 +111,21 @@ void RegionPrinter::PrintElements(const KernelWork& work) {
   const std::int64_t elements = region_.NumElements();
   const bool is_narrow = IsNarrow(space, work, elements);
   text.SetSpace(space, is_narrow, "e");
-  text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", kThreadsOfElements,
-                   " + static_cast<Index>(threadIdx.x);"));
-  text.Line(StrCat("if (e >= ", text.Count("elements", elements), ") return;"));
+  if (IsOfGroups()) {
+    const std::string of_group = text.Count("elements_of_group", elements / blocks_.groups);
+    text.Open(StrCat("for (Index k = threadIdx.x; k < ", of_group, "; k += ", blocks_.threads, ") {"));
+    text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", of_group, " + k;"));
+  } else {
+    text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", kThreadsOfElements,
+                     " + static_cast<Index>(threadIdx.x);"));
+    text.Line(StrCat("if (e >= ", text.Count("elements", elements), ") return;"));
+  }
   const int mark = text.Mark();
   text.Declare(WantedOf(work, true));
   if (work.checks) text.CheckRequirements("e");
   for (const int o : work.outputs) text.Store(o, region_.outputs[o].value.node());
   if (elements > 0) text.InsertIndices(mark, space, "e");
+  if (IsOfGroups()) text.Close();
   Add(text, elements, kThreadsOfElements);
 }
 
@@ -190,15 +201,64 @@ RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_vi
   return options;
 }
 
+namespace {
+
+// Adds what launches of the region are bound by.
+void NoteOperands(const Region& region, RegionSource* source) {
+  const auto bytes = [](const RegionOperand& operand) { return operand.offset * DTypeBytes(operand.dtype); };
+  for (const RegionOperand& input : region.inputs) source->input_bytes.push_back(bytes(input));
+  for (const RegionOutput& output : region.outputs) source->output_bytes.push_back(bytes(output.memory));
+}
+
+int ThreadsOfGroups(std::span<const Region* const> regions, std::int64_t groups) {
+  std::int64_t most = 0;
+  for (const Region* region : regions) most = std::max(most, region->NumElements() / groups);
+  return most > kThreadsOfElements ? 2 * kThreadsOfElements : kThreadsOfElements;
+}
+
+}  // namespace
+
 RegionSource PrintRegion(const Region& region, const RegionSourceOptions& named) {
   RegionSourceOptions options = named;
   options.name = KernelName(named.name);
   CheckValues(region, options);
   RegionSource source = RegionPrinter(region, options).Print();
-  const auto bytes = [](const RegionOperand& operand) { return operand.offset * DTypeBytes(operand.dtype); };
-  for (const RegionOperand& input : region.inputs) source.input_bytes.push_back(bytes(input));
-  for (const RegionOutput& output : region.outputs) source.output_bytes.push_back(bytes(output.memory));
+  NoteOperands(region, &source);
   source.options = options;
+  return source;
+}
+
+RegionSource PrintRegions(std::span<const Region* const> regions, std::int64_t groups,
+                          const RegionSourceOptions& named) {
+  if (regions.size() == 1) return PrintRegion(*regions[0], named);
+  const std::string name = StrCat(KernelName(named.name), "_joined");
+  const int threads = ThreadsOfGroups(regions, groups);
+  RegionSource source;
+  RegionLaunch launch{.kernel = name, .blocks = groups, .threads = threads, .threads_exchange = true};
+  std::string parameters, calls;
+  int num_tiles = 0;
+  for (size_t k = 0; k < regions.size(); ++k) {
+    RegionSourceOptions options = named;
+    options.name = StrCat(name, k);
+    RegionPrinter printer(*regions[k], options, {.groups = groups, .threads = threads});
+    RegionSource& part = source.joined.emplace_back(printer.Print());
+    NoteOperands(*regions[k], &part);
+    part.options = options;
+    num_tiles = std::max(num_tiles, printer.num_tiles());
+    const RegionLaunch& of_part = part.launches.at(0);
+    source.kernels += part.kernels;
+    launch.words.insert(launch.words.end(), of_part.words.begin(), of_part.words.end());
+    parameters += StrCat("  ", of_part.kernel, "_parameters p", k, ";\n");
+    calls += StrCat(k == 0 ? "" : "  __syncthreads();\n", "  ", of_part.kernel, "(p.p", k, ", tiles);\n");
+  }
+  const std::string tiles =
+      num_tiles == 0 ? "  RowTile* const tiles = nullptr;\n" : StrCat("  __shared__ RowTile tiles[", num_tiles, "];\n");
+  source.kernels +=
+      StrCat("struct ", name, "_parameters {\n", parameters, "};\nextern \"C\" __global__ void ", "__launch_bounds__(",
+             threads, ") ", name, "(const __grid_constant__ ", name, "_parameters p) {\n", tiles,
+             "  WaitForKernelsBefore();\n  if (IsStopped(p.p0.stop)) return;\n", calls, "}\n");
+  source.launches.push_back(std::move(launch));
+  source.options = named;
   return source;
 }
 
@@ -207,6 +267,7 @@ std::string RegionSource::Text() const {
 }
 
 std::vector<std::uint64_t> RegionSource::Bind(const RegionLaunch& launch, const RegionPointers& pointers) const {
+  if (!joined.empty()) return BindJoined(pointers);
   std::vector<std::uint64_t> words = launch.words;
   size_t next = 0;
   const auto address = [](const void* pointer) { return std::uint64_t{std::bit_cast<std::uintptr_t>(pointer)}; };
@@ -232,6 +293,20 @@ std::vector<std::uint64_t> RegionSource::Bind(const RegionLaunch& launch, const 
   for (const std::uint64_t word : std::bit_cast<std::array<std::uint64_t, 4>>(pointers.site)) words[next++] = word;
   words[next++] = address(pointers.stop);
   words[next] = address(pointers.row);
+  return words;
+}
+
+std::vector<std::uint64_t> RegionSource::BindJoined(const RegionPointers& pointers) const {
+  std::vector<std::uint64_t> words;
+  RegionPointers of_part = pointers;
+  size_t input = 0, output = 0;
+  for (const RegionSource& part : joined) {
+    of_part.inputs = pointers.inputs.subspan(input, part.input_bytes.size());
+    of_part.outputs = pointers.outputs.subspan(output, part.output_bytes.size());
+    input += part.input_bytes.size();
+    output += part.output_bytes.size();
+    std::ranges::copy(part.Bind(part.launches[0], of_part), std::back_inserter(words));
+  }
   return words;
 }
 

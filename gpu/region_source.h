@@ -18,6 +18,7 @@
 // - With it: a warp a row, or a block where rows are few and long. The 64 partial results that core/expressions/expr.h
 // says are
 //   those of lanes, or of threads.
+// - Several regions as one kernel: a block a group, of which a warp takes a row, or the block one row after the other.
 // - Sums over rows: a thread for each sum, which adds in row-major order. What such a sum reads of whole rows, a launch
 //   before has written to scratch memory.
 #pragma once
@@ -82,12 +83,14 @@ struct RegionSource {
   std::vector<Expr> requirements;  // that a DeviceFault names by number
 
   std::string Text() const;
-  // The parameter of a launch, with addresses.
+  // The parameter of a launch, with addresses: of several regions those of one after the other.
   std::vector<std::uint64_t> Bind(const RegionLaunch& launch, const RegionPointers& pointers) const;
+  std::vector<std::uint64_t> BindJoined(const RegionPointers& pointers) const;
 
   std::vector<std::int64_t> input_bytes;  // from where memory begins to the first element
   std::vector<std::int64_t> output_bytes;
   RegionSourceOptions options;
+  std::vector<RegionSource> joined = {};  // of several regions: each, as a function with the parameters of its launch
 };
 
 // device_code.cuh, which the text of every kernel begins with.
@@ -95,5 +98,9 @@ std::string_view DeviceCodeText();
 
 // REQUIRES: CheckRegion. Throws kInvalidArgument for a value that is not an int64 that all indices share.
 RegionSource PrintRegion(const Region& region, const RegionSourceOptions& options = {});
+// One kernel of regions that run one after the other, which keep so many groups apart (core/regions/region_groups.h): a
+// block of threads takes each group through all of them. REQUIRES: as GroupsApart says, no inputs that are values.
+RegionSource PrintRegions(std::span<const Region* const> regions, std::int64_t groups,
+                          const RegionSourceOptions& options = {});
 
 }  // namespace stepnet

@@ -9,8 +9,8 @@
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/node_order.h"
-#include "stepnet/compiler/passes/fuse_regions.h"
 #include "stepnet/compiler/passes/merge_products.h"
+#include "stepnet/compiler/passes/regions_apart.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
@@ -190,6 +190,10 @@ class Explainer {
     }
     if (instruction.by_blobs) explained.notes.emplace_back("finds its shapes anew in each step");
     if (instruction.has_side_effects) explained.notes.emplace_back("does more than to compute, so it keeps its place");
+    if (node.body && !node.body->begins.empty()) {
+      explained.notes.push_back(StrCat("is ", node.body->begins.size() + 1, " regions in one kernel, one behind the ",
+                                       "other, through which each row of the batch goes by itself"));
+    }
     if (const std::string shared = HowShared(i, stage); !shared.empty()) explained.notes.push_back(shared);
     AddWhyInLoop(i, stage, &explained.notes);
     AddWhatIsNotFused(i, stage, &explained.notes);

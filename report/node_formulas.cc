@@ -123,11 +123,12 @@ class Printer {
     for (const RegionCall& call : node_.calls()) {
       calls.push_back({call.call.get(), ValuesOf(call.inputs), ValuesOf(call.outputs)});
     }
-    if (auto equations = AsOne(calls)) return *equations;
     std::vector<std::string> all;
-    for (const Call& call : calls) {
-      const auto equations = AsOne({&call, 1});
-      std::ranges::copy(equations ? *equations : std::vector{CallText(call)}, std::back_inserter(all));
+    std::vector<int> ends = node_.body ? node_.body->begins : std::vector<int>();
+    ends.push_back(static_cast<int>(calls.size()));
+    for (int begin = 0; const int end : ends) {
+      AddRegion(std::span(calls).subspan(begin, end - begin), &all);
+      begin = end;
     }
     return all;
   }
@@ -137,6 +138,17 @@ class Printer {
     const OperatorCall* call;
     std::vector<int> inputs, outputs;  // values
   };
+
+  void AddRegion(std::span<const Call> calls, std::vector<std::string>* all) const {
+    if (const auto equations = AsOne(calls)) {
+      std::ranges::copy(*equations, std::back_inserter(*all));
+      return;
+    }
+    for (const Call& call : calls) {
+      const auto equations = AsOne({&call, 1});
+      std::ranges::copy(equations ? *equations : std::vector{CallText(call)}, std::back_inserter(*all));
+    }
+  }
 
   std::vector<int> ValuesOf(const std::vector<int>& operands) const {
     std::vector<int> values;

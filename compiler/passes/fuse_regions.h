@@ -1,34 +1,29 @@
-// What the pass fuse_regions says of nodes that it has not made one.
+// What may be one region, as the pass fuse_regions has it.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <cstdint>
+#include <optional>
+#include <span>
 
+#include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/compiler/step_graph.h"
 
 namespace stepnet {
 
-// Says of two nodes of a loop, [begin, end) of a graph behind the passes, why they are not one region.
-class RegionsApart {
- public:
-  RegionsApart(const StepGraph& graph, int begin, int end);
-
-  // Why a node and a later one, which reads what it gives, are not one region: "product 7 lies between them". REQUIRES:
-  // both run operators.
-  std::string Why(int giver, int reader) const;
-
- private:
-  std::string WhyNotJoined(int giver, int reader) const;
-  std::string WhyNotWithOthers(int giver, int reader) const;
-  bool MayJoin(int node) const;
-  bool Reads(int later, int earlier) const;
-  int Between(int giver, int reader) const;
-  std::vector<bool> Behind(int node) const;
-
-  const StepGraph& graph_;
-  const int begin_;
-  const std::vector<std::vector<int>> followers_;
-  std::vector<std::vector<int>> leaders_;  // the other way round
+// What is known of a node that may join others.
+struct Joining {
+  std::int64_t elements = 0;  // over how many it goes
+  bool gives_sums = false;    // over rows, which nothing in its region can read
 };
+
+// Why a node stays apart, whatever is beside it; null where it may join others: what has a formula, gives all of its
+// outputs for one step, checks nothing and adds up nothing over all rows.
+const char* WhyAlone(const StepGraph& graph, const StepNode& node, Joining* joining);
+// Whether the node may be one region with others, as what it is and computes goes.
+bool MayJoinOthers(const StepGraph& graph, const StepNode& node);
+
+// Why nodes are no region; nothing where they are one. `own`: values that it need not give.
+std::optional<RegionObstacle> ObstacleOf(const StepGraph& graph, std::span<const StepNode* const> nodes,
+                                         std::span<const int> own);
 
 }  // namespace stepnet

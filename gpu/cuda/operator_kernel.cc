@@ -83,7 +83,8 @@ Kernel MakeOperatorKernel(const OperatorSchema& schema) {
 
 RunRegionFn MakeRegion(const DeviceRegion& made) {
   const RegionSourceOptions options{.name = made.name, .values = made.host_inputs};
-  const auto kernel = std::make_shared<const GpuRegion>(made.region, options, CudaRuntimeOf(made.device_index));
+  const auto kernel =
+      std::make_shared<const GpuRegion>(made.regions, made.groups, options, CudaRuntimeOf(made.device_index));
   return [kernel](const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) {
     kernel->Run(run, inputs, outputs);
   };

@@ -1,5 +1,6 @@
 #include "stepnet/gpu/cuda/region_kernel.h"
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -30,13 +31,22 @@ cudaLibrary_t LibraryOf(const std::string& text, const std::string& architecture
 }  // namespace
 
 GpuRegion::GpuRegion(const Region& region, const RegionSourceOptions& options, CudaRuntime& runtime)
-    : source_(PrintRegion(region, options)), num_elements_(region.NumElements()) {
+    : GpuRegion(std::array{&region}, 1, options, runtime) {}
+
+GpuRegion::GpuRegion(std::span<const Region* const> regions, std::int64_t groups, const RegionSourceOptions& options,
+                     CudaRuntime& runtime)
+    : source_(PrintRegions(regions, groups, options)), num_elements_(regions[0]->NumElements()) {
   if (source_.launches.empty()) return;
   constexpr size_t kMaxParameterBytes = 32'764;  // of a kernel, from compute capability 7.0 on
   for (const RegionLaunch& launch : source_.launches) {
     if (launch.words.size() * sizeof(std::uint64_t) <= kMaxParameterBytes) continue;
+    size_t num_inputs = 0, num_outputs = 0;
+    for (const Region* region : regions) {
+      num_inputs += region->inputs.size();
+      num_outputs += region->outputs.size();
+    }
     throw Error(ErrorCode::kInvalidNet,
-                StrCat(options.name, " has ", region.inputs.size(), " inputs and ", region.outputs.size(),
+                StrCat(options.name, " has ", num_inputs, " inputs and ", num_outputs,
                        " outputs, more than a kernel of a GPU takes; device_option places it on the CPU"));
   }
   messages_ = NumberOfMessages(source_.requirements);

@@ -17,6 +17,9 @@ class GpuRegion {
  public:
   // Prints and compiles it, where no region alike has been. Throws as CompileDeviceCode.
   GpuRegion(const Region& region, const RegionSourceOptions& options, CudaRuntime& runtime);
+  // The same of several, as PrintRegions says. Operands are those of one after the other.
+  GpuRegion(std::span<const Region* const> regions, std::int64_t groups, const RegionSourceOptions& options,
+            CudaRuntime& runtime);
 
   // Launches it in the order of the run's queue. Pointers as RegionPointers says. Where the region requires something,
   // notes the fault in RunContext::late_faults, or waits and notes it with the run.

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "no_device_compiler.h"
 #include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/compiler/joined_regions.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/compiler/region_nodes.h"
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/expansion.h"
@@ -36,12 +39,12 @@ class Kernels {
     if (schema.expansion) {
       const bool reads_values = !schema.shape_value_inputs.empty();
       const Expansion expansion(query, reads_values ? outputs : std::vector<TensorInfo>());
-      for (const RegionPart& part : expansion.parts()) AddRegion(part.region, {.name = "kernel"});
+      for (const RegionPart& part : expansion.parts()) AddRegion(part.region, {});
     } else if (schema.formula) {
       const std::vector<TensorInfo> of_formula = schema.shapes(query);
       if (!FormulaApplies(query, of_formula)) return;
       const FormulaRegion formula = MakeFormulaRegion(query, of_formula, wanted);
-      AddRegion(formula.region, SourceOptionsOf(formula, "kernel"));
+      AddRegion(formula.region, SourceOptionsOf(formula, ""));
     }
   }
   // That of a region of several operators, or theirs where they are no single program.
@@ -49,8 +52,12 @@ class Kernels {
     const RegionNodeKernel kernel(spec, DeviceKind::kCuda);
     const std::shared_ptr<const ComposedProgram> composed = kernel.Composed(inputs);
     if (composed == nullptr) return AddOneByOne(spec, inputs);
-    const DeviceRegion region = *kernel.ForDevice(inputs);
-    num_of_several_ += AddRegion(region.region, {.name = "kernel", .values = region.host_inputs}) ? 1 : 0;
+    Add(*kernel.ForDevice(inputs));
+  }
+  void Add(const DeviceRegion& region) {
+    num_of_several_ += AddSource([&](const std::string& name) {
+      return PrintRegions(region.regions, region.groups, {.name = name, .values = region.host_inputs}).kernels;
+    });
   }
 
   size_t size() const { return sources_.size(); }
@@ -74,13 +81,19 @@ class Kernels {
     }
   }
 
-  // Whether it is a new one.
-  bool AddRegion(const Region& region, RegionSourceOptions options) {
-    std::string& named = sources_[PrintRegion(region, options).kernels];
-    if (!named.empty()) return false;
-    options.name = StrCat("kernel", sources_.size());
-    named = PrintRegion(region, options).kernels;
-    return true;
+  void AddRegion(const Region& region, RegionSourceOptions options) {
+    AddSource([&](const std::string& name) {
+      options.name = name;
+      return PrintRegion(region, options).kernels;
+    });
+  }
+
+  // What is printed under a name. Returns how many new ones that is.
+  int AddSource(const std::function<std::string(const std::string& name)>& print) {
+    std::string& named = sources_[print("kernel")];
+    if (!named.empty()) return 0;
+    named = print(StrCat("kernel", sources_.size()));
+    return 1;
   }
 
   std::map<std::string, std::string> sources_;  // by the text under one name
@@ -100,6 +113,11 @@ void AddPlan(const StepGraph& graph, const StepPlan& plan, std::int64_t num_step
     for (const Operand& input : instruction.inputs) {
       inputs[input.position] = input.info;
       inputs[input.position].shape = ShapeOfSteps(input, at_once);
+    }
+    if (node.body && !node.body->begins.empty()) {
+      const std::vector<StepNode> regions = RegionsOf(graph, node);
+      kernels->Add(JoinedRegions::Of(graph, regions).value().ForDevice());
+      continue;
     }
     if (!node.IsOneOperator()) {
       kernels->Add(SpecOf(graph, node), inputs);

@@ -13,6 +13,8 @@
 
 #define __device__
 #define __global__
+#define __forceinline__
+#define __grid_constant__
 #define __shared__ static
 #define __launch_bounds__(threads)
 
@@ -120,6 +122,10 @@ inline T Exchanged(T value, int lane) {
 template <typename T>
 inline T __shfl_sync(unsigned, T value, int lane) {
   return Exchanged(value, lane);
+}
+template <typename T>
+inline T __shfl_xor_sync(unsigned, T value, int lanes) {
+  return Exchanged(value, block.thread % kLanes ^ lanes);
 }
 template <typename T>
 inline T __shfl_down_sync(unsigned, T value, int delta) {

@@ -22,6 +22,10 @@ T __shfl_sync(unsigned, T value, int) {
   return value;
 }
 template <typename T>
+T __shfl_xor_sync(unsigned, T value, int) {
+  return value;
+}
+template <typename T>
 T __shfl_down_sync(unsigned, T value, int) {
   return value;
 }

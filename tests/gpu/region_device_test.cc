@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "joined_regions.h"
 #include "region_runner.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expressions/expr_evaluate.h"
@@ -207,6 +208,8 @@ TEST_F(RegionOnDevice, ComputesLongRows) {
   }
   EXPECT_EQ(FirstDifference(PrintedOf(regions), runner_), "");
 }
+
+TEST_F(RegionOnDevice, JoinedRegionsGiveWhatTheyGiveOneAfterTheOther) { EXPECT_EQ(FirstWrongJoined(runner_), ""); }
 
 TEST_F(RegionOnDevice, ComputesRowsAndSums) {
   EXPECT_EQ(FirstDifference(ExactRegions(50000, 300, {.requires_too = false, .steps = 6}), runner_), "");

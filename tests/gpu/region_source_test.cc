@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "joined_regions.h"
 #include "region_runner.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/formulas/formula_sample.h"
@@ -225,6 +226,8 @@ TEST_F(RegionSourceOnHost, SumsOverRowsWhatWholeRowsSay) {
 
 // Sums of many terms, which a block adds in tiles: over two dimensions that are apart, of whole numbers, of doubles
 // that are added to, of two outputs at once, and of so many that tiles do not fit.
+TEST_F(RegionSourceOnHost, JoinedRegionsGiveWhatTheyGiveOneAfterTheOther) { EXPECT_EQ(FirstWrongJoined(runner_), ""); }
+
 TEST_F(RegionSourceOnHost, SumsManyTerms) {
   std::vector<Region> regions;
   for (const std::int64_t rows : {64, 127, 128, 200}) {

@@ -12,6 +12,7 @@
 #include "poison_runtime.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/regions/region_groups.h"
 #include "stepnet/core/regions/region_program.h"
 #include "stepnet/executor/recording_executor.h"
 
@@ -125,9 +126,54 @@ const Kernel* FindLateKernel(const OperatorSchema& schema) {
   return &found->second;
 }
 
-// The program of the CPU, put into the queue.
+// Regions by the programs of the CPU: of several each group goes through all of them, the last group first.
+class LateRegions {
+ public:
+  explicit LateRegions(const DeviceRegion& made) : groups_(made.groups) {
+    for (const Region* region : made.regions) {
+      programs_.emplace_back(FirstGroup(*region, groups_));
+      Strides strides;
+      for (const RegionOperand& input : region->inputs) strides.inputs.push_back(BytesOfGroup(*region, input));
+      for (const RegionOutput& output : region->outputs) {
+        strides.outputs.push_back(BytesOfGroup(*region, output.memory));
+      }
+      strides_.push_back(std::move(strides));
+    }
+  }
+
+  void Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs) const {
+    for (std::int64_t group = groups_ - 1; group >= 0; --group) {
+      size_t i = 0, o = 0;
+      for (size_t k = 0; k < programs_.size(); ++k) {
+        std::vector<const void*> from;
+        std::vector<void*> to;
+        for (const std::int64_t bytes : strides_[k].inputs) {
+          from.push_back(static_cast<const char*>(inputs[i++]) + group * bytes);
+        }
+        for (const std::int64_t bytes : strides_[k].outputs) {
+          to.push_back(static_cast<char*>(outputs[o++]) + group * bytes);
+        }
+        programs_[k].Run(from, to);
+      }
+    }
+  }
+
+ private:
+  // Bytes from an operand of a group to that of the next.
+  struct Strides {
+    std::vector<std::int64_t> inputs, outputs;
+  };
+  std::int64_t BytesOfGroup(const Region& region, const RegionOperand& operand) const {
+    return GroupStride(region, operand, groups_) * DTypeBytes(operand.dtype);
+  }
+
+  const std::int64_t groups_;
+  std::vector<RegionProgram> programs_;
+  std::vector<Strides> strides_;
+};
+
 RunRegionFn MakeLateRegion(const DeviceRegion& made) {
-  return [program = std::make_shared<const RegionProgram>(made.region), host_inputs = made.host_inputs](
+  return [program = std::make_shared<const LateRegions>(made), host_inputs = made.host_inputs](
              const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) {
     auto& runtime = static_cast<PoisonRuntime&>(run.queue());
     std::vector<const void*> from(inputs.begin(), inputs.end());
@@ -151,7 +197,7 @@ RunRegionFn MakeLateRegion(const DeviceRegion& made) {
   };
 }
 
-constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate};
+constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate, .max_group_elements = 4096};
 const DeviceRegistration poison(DeviceKind::kPrivate,
                                 {.target = &kPoisonTarget,
                                  .executor = "recorded",

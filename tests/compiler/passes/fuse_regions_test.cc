@@ -1,6 +1,5 @@
-#include "stepnet/compiler/passes/fuse_regions.h"
-
 #include "pass_case.h"
+#include "stepnet/compiler/passes/regions_apart.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/error_of.h"
