@@ -11,6 +11,8 @@
 #include "stepnet/compiler/components.h"
 #include "stepnet/compiler/conflicts.h"
 #include "stepnet/compiler/dependencies.h"
+#include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/machine_limits.h"
@@ -123,17 +125,33 @@ bool IsAsFastInLoop(const Instruction& instruction, const StepPlan& plan) {
   return is_as_fast && (!LeavesRoomOverTime(rows, target) || std::ranges::any_of(plan.arena, &ArenaPiece::IsKept));
 }
 
+bool MultipliesMatrices(const Instruction& instruction) {
+  if (instruction.call == nullptr || instruction.by_blobs || !instruction.call->schema().expansion) return false;
+  const std::vector<TensorInfo> inputs = InfosOf(instruction, instruction.inputs);
+  return !Expansion(ShapeQuery(*instruction.call, inputs)).products().empty();
+}
+
 std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
   const Target& target = *plan.target;
-  std::int64_t rows = 1;  // of one step
-  for (const StageDraft& stage : stages) {
-    if (stage.steps_at_once == 1) continue;
-    for (const int i : stage.instructions) rows = std::max(rows, RowsOf(plan.instructions[i]));
-  }
   // Going back, products give the few columns of an input and not those of all gates: a GPU has enough of them to
   // compute with twice as many rows.
   const std::int64_t chunk_rows = target.chunk_rows * (target.takes_all_over_time && plan.backward ? 2 : 1);
-  const std::int64_t steps = std::clamp(chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
+  std::int64_t rows = 1, bytes = 1;  // of one step
+  for (const StageDraft& stage : stages) {
+    if (stage.steps_at_once == 1) continue;
+    for (const int i : stage.instructions) {
+      const Instruction& instruction = plan.instructions[i];
+      const std::int64_t own = RowsOf(instruction);
+      if (!target.takes_all_over_time || MultipliesMatrices(instruction)) {
+        rows = std::max(rows, own);
+        continue;
+      }
+      rows = std::max(rows, std::min(own, chunk_rows / target.min_steps_of_rows));
+      for (const Operand& output : instruction.outputs) bytes += output.has_rows ? ComputedBytes(output.info) : 0;
+    }
+  }
+  const std::int64_t steps = std::clamp(std::min(chunk_rows / rows, target.max_chunk_bytes / bytes),
+                                        target.min_chunk_steps, target.max_chunk_steps);
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(steps)));  // blocks have whole chunks
 }
 

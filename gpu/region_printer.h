@@ -52,6 +52,7 @@ class RegionPrinter {
 
   void PrintMain(const KernelWork& work);
   void PrintElements(const KernelWork& work);
+  void PrintElementsOfGroup(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& space) const;
   void PrintRows(KernelWork work);
   bool TakesBlocks(const Nodes& reductions) const;
   std::vector<Nodes> PhasesOf(const Nodes& reductions) const;

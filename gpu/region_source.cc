@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 #include "stepnet/core/error.h"
@@ -112,21 +113,53 @@ void RegionPrinter::PrintElements(const KernelWork& work) {
   const bool is_narrow = IsNarrow(space, work, elements);
   text.SetSpace(space, is_narrow, "e");
   if (IsOfGroups()) {
-    const std::string of_group = text.Count("elements_of_group", elements / blocks_.groups);
-    text.Open(StrCat("for (Index k = threadIdx.x; k < ", of_group, "; k += ", blocks_.threads, ") {"));
-    text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", of_group, " + k;"));
-  } else {
-    text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", kThreadsOfElements,
-                     " + static_cast<Index>(threadIdx.x);"));
-    text.Line(StrCat("if (e >= ", text.Count("elements", elements), ") return;"));
+    PrintElementsOfGroup(text, work, space);
+    return Add(text, elements, kThreadsOfElements);
   }
+  text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", kThreadsOfElements,
+                   " + static_cast<Index>(threadIdx.x);"));
+  text.Line(StrCat("if (e >= ", text.Count("elements", elements), ") return;"));
   const int mark = text.Mark();
   text.Declare(WantedOf(work, true));
   if (work.checks) text.CheckRequirements("e");
   for (const int o : work.outputs) text.Store(o, region_.outputs[o].value.node());
   if (elements > 0) text.InsertIndices(mark, space, "e");
-  if (IsOfGroups()) text.Close();
   Add(text, elements, kThreadsOfElements);
+}
+
+// A thread reads all that it needs before it writes, where that fits into its registers: reads would wait for each
+// other behind writes.
+void RegionPrinter::PrintElementsOfGroup(KernelText& text, const KernelWork& work,
+                                         const std::vector<SpaceDim>& space) const {
+  constexpr std::int64_t kMaxWords = 64;
+  const std::int64_t elements = region_.NumElements() / blocks_.groups;
+  const std::int64_t of_thread = (elements + blocks_.threads - 1) / blocks_.threads;
+  const std::string of_group = text.Count("elements_of_group", elements);
+  std::vector<int> marks;
+  const auto open = [&] {
+    text.Line("#pragma unroll");
+    text.Open(StrCat("for (int j = 0; j < ", of_thread, "; ++j) {"));
+    text.Line(StrCat("const Index k = static_cast<Index>(threadIdx.x) + ", blocks_.threads, " * j;"));
+    text.Line(StrCat("if (k >= ", of_group, ") continue;"));
+    text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", of_group, " + k;"));
+    marks.push_back(text.Mark());
+  };
+  const Nodes wanted = WantedOf(work, true);
+  Nodes inputs = nodes_.Below(wanted);
+  std::erase_if(inputs, [](const ExprNode* node) { return node->op != ExprOp::kInput; });
+  std::int64_t words = 0;
+  for (const ExprNode* node : inputs) words += of_thread * std::max<std::int64_t>(DTypeBytes(node->dtype) / 4, 1);
+  if (of_thread > 1 && words <= kMaxWords) {
+    text.Keep(inputs, static_cast<int>(of_thread));
+    open();
+    text.Declare(inputs);
+    text.Close();
+  }
+  open();
+  text.Declare(wanted);
+  for (const int o : work.outputs) text.Store(o, region_.outputs[o].value.node());
+  for (const int mark : std::ranges::reverse_view(marks)) text.InsertIndices(mark, space, "e");
+  text.Close();
 }
 
 std::string RegionPrinter::ScratchOf(KernelText& text, const ExprNode* reduction, const std::string& row) const {

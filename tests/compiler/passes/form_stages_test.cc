@@ -91,6 +91,27 @@ TEST(FormStages, CopiesGoOverTimeBetweenOthers) {
             step("  for 32 steps at once:\n", " passed", "  in each step:\n"));
 }
 
+// What is computed over time and is no product, as an outer product, leaves a chunk some steps, however many rows it
+// has, here 64. Bytes bound it.
+TEST(FormStages, RowsOfProductsAreCounted) {
+  const auto step = [](const std::string& title, const std::string& home, const std::string& last) {
+    return Step(
+        StrCat("  x: float [1, 1, 64] at 0[256 * t]\n  w: float [64, 64] at 1\n",
+               "  h_prev: float [1, 1, 64, 64] at 2[16384 * t]\n", title, "  p.1: float [1, 1, 64]", home,
+               " = FCTransposed(x, w) @0 {arg { name: \"axis\" i: 2 }}\n  c.1: float [1, 1, 64, 1]", home,
+               " = region ExpandDims(p.1) @1 {arg { name: \"dims\" ints: 3 }}\n  r.1: float [1, 1, 1, 64]", home,
+               " = region ExpandDims(p.1) @2 {arg { name: \"dims\" ints: 2 }}\n  o.1: float [1, 1, 64, 64]", home,
+               " = region Mul(c.1, r.1) @3 {}\n  g.1: float [1, 1, 64, 64]", home, " = region Tanh(o.1) @4 {}\n", last,
+               "  h.1: float [1, 1, 64, 64] at 2[16384 * (t + 1)] = Sum(g.1, h_prev) @5 {}\n"));
+  };
+  const auto after = [&](const Target& target) { return After("form_stages", step("", "", ""), &target); };
+  EXPECT_EQ(after(kCallsCostMore), step("  for 16 steps at once:\n", " passed", "  in each step:\n"));
+  constexpr Target kAll = {.min_steps_of_rows = 1, .takes_all_over_time = true};
+  EXPECT_EQ(after(kAll), step("  for 4 steps at once:\n", " passed", "  in each step:\n")) << "64 rows are a chunk";
+  constexpr Target kFewBytes = {.max_chunk_bytes = 256 << 10, .takes_all_over_time = true};
+  EXPECT_EQ(after(kFewBytes), step("  for 4 steps at once:\n", " passed", "  in each step:\n")) << "33 KB a step";
+}
+
 // 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.
 TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
   const auto step = [](int rows, const std::string& title, const std::string& passed, const std::string& loop) {
