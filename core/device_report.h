@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace stepnet {
+
+class ActivityLog;
 
 // Kernels that were compiled while the process ran, in modules: those of one region or operator are one.
 struct CodeUse {
@@ -18,6 +21,9 @@ class DeviceReport {
  public:
   virtual ~DeviceReport() = default;
   virtual CodeUse code() const = 0;
+  // A log (core/activity_log.h) of what the device does from now on; one at a time. Throws kFailed, with the reason,
+  // where there can be none.
+  virtual std::unique_ptr<ActivityLog> LogActivities() = 0;
 };
 
 }  // namespace stepnet

@@ -15,6 +15,7 @@
 #include "stepnet/gpu/cuda/cublas_lt.h"
 #include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_recorder.h"
+#include "stepnet/gpu/cuda/cupti_log.h"
 #include "stepnet/gpu/cuda/loaded_code.h"
 #include "stepnet/gpu/cuda/pending_calls.h"
 #include "stepnet/gpu/cuda/product_choices.h"
@@ -157,6 +158,8 @@ CodeUse CudaRuntime::code() const {
   const SharedValues<LoadedCode>::Counts counts = loaded_code_->counts();
   return {.in_use = counts.held, .unused = counts.unused, .loaded = counts.made};
 }
+
+std::unique_ptr<ActivityLog> CudaRuntime::LogActivities() { return MakeCuptiLog(); }
 
 std::unique_ptr<LateFaults> CudaRuntime::MakeLateFaults() { return std::make_unique<DeviceLateFaults>(*this); }
 

@@ -48,6 +48,7 @@ class CudaRuntime : public DeviceRuntime, public DeviceReport {
   void CountHostWait() { ++host_waits_; }
   std::vector<std::string> Choices() const override;
   CodeUse code() const override;
+  std::unique_ptr<ActivityLog> LogActivities() override;
   std::unique_ptr<LateFaults> MakeLateFaults() override;
   std::unique_ptr<Recorder> MakeRecorder() override;
 
