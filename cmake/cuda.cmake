@@ -50,8 +50,13 @@ endif()
 
 # C++ files that include CUDA's headers: an option of these files alone, because one of a target would compile all of it
 # anew whenever a toolkit comes or goes.
+# CUPTI's may lie apart, or be missing.
 function(stepnet_uses_cuda)
-  list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND "-isystem;" OUTPUT_VARIABLE includes)
+  set(folders ${CUDAToolkit_INCLUDE_DIRS})
+  if(EXISTS ${CUDAToolkit_BIN_DIR}/../extras/CUPTI/include/cupti.h)
+    list(APPEND folders ${CUDAToolkit_BIN_DIR}/../extras/CUPTI/include)
+  endif()
+  list(TRANSFORM folders PREPEND "-isystem;" OUTPUT_VARIABLE includes)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${includes}")
 endfunction()
 

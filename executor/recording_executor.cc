@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "stepnet/core/playing_observer.h"
 #include "stepnet/core/recorded_run.h"
 
 namespace stepnet {
@@ -54,9 +55,9 @@ class RecordingExecutor : public Executor {
   explicit RecordingExecutor(StepRunnerFactory make_runner) : make_runner_(std::move(make_runner)) {}
 
  protected:
-  // Observers want to see each instruction.
+  // Observers may want to see each instruction.
   void RunSteps(RunState& state, RunContext& context) const override {
-    if (!WhyNotRecorded(state).empty() || !context.observers.empty()) return RunSerially(state, context);
+    if (!WhyNotRecorded(state).empty() || !AllLetPlay(context.observers)) return RunSerially(state, context);
     auto recordings = std::static_pointer_cast<Recordings>(state.executor_data());
     if (recordings == nullptr) state.executor_data() = recordings = std::make_shared<Recordings>();
     if (context.recording != nullptr) {

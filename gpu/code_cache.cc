@@ -1,6 +1,5 @@
 #include "stepnet/gpu/code_cache.h"
 
-#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,32 +12,7 @@ CodeCache::CodeCache(std::string folder, std::int64_t max_bytes, const DeviceCom
     : kept_(std::move(folder), ".cubin", max_bytes), compiler_(compiler), stamp_(kept_.folder(), compiler) {}
 
 std::shared_ptr<const DeviceCode> CodeCache::Get(std::string_view source, std::string_view architecture) {
-  const std::string key = StrCat(architecture, "\n", source);
-  std::promise<std::shared_ptr<const DeviceCode>> promise;
-  {
-    std::unique_lock lock(mutex_);
-    if (const auto found = made_.find(key); found != made_.end()) {
-      const Future future = found->second;
-      lock.unlock();
-      return future.get();
-    }
-    made_.emplace(key, promise.get_future().share());
-  }
-  try {
-    std::shared_ptr<const DeviceCode> code = Make(source, architecture);
-    promise.set_value(code);
-    return code;
-  } catch (...) {
-    promise.set_exception(std::current_exception());
-    const std::lock_guard lock(mutex_);
-    made_.erase(key);
-    throw;
-  }
-}
-
-CodeCache::Counts CodeCache::counts() const {
-  const std::lock_guard lock(mutex_);
-  return counts_;
+  return made_.Get(StrCat(architecture, "\n", source), [&] { return Make(source, architecture); });
 }
 
 bool CodeCache::Read(const std::string& key, DeviceCode* code) const {
@@ -48,8 +22,8 @@ bool CodeCache::Read(const std::string& key, DeviceCode* code) const {
   return true;
 }
 
-std::shared_ptr<const DeviceCode> CodeCache::Make(std::string_view source, std::string_view architecture) {
-  auto code = std::make_shared<DeviceCode>();
+std::unique_ptr<const DeviceCode> CodeCache::Make(std::string_view source, std::string_view architecture) {
+  auto code = std::make_unique<DeviceCode>();
   const auto key_of = [&](const std::string& compiler) { return StrCat(compiler, "\n", architecture, "\n", source); };
   const std::string key = key_of(stamp_.Text());
   bool is_kept = Read(key, code.get());
@@ -62,8 +36,7 @@ std::shared_ptr<const DeviceCode> CodeCache::Make(std::string_view source, std::
       kept_.Keep(opened_key, {code->cubin, code->log});
     }
   }
-  const std::lock_guard lock(mutex_);
-  ++(is_kept ? counts_.read : counts_.compiled);
+  ++(is_kept ? num_read_ : num_compiled_);
   return code;
 }
 

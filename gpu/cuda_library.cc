@@ -7,16 +7,22 @@
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
+namespace {
+
+// In which toolkits have libraries: packages of NVIDIA, of PyPI, and what profilers use.
+constexpr const char* kFolders[] = {"/lib64/", "/lib/", "/extras/CUPTI/lib64/"};
+
+}  // namespace
 
 CudaLibrary OpenCudaLibrary(const std::vector<std::string>& names, const std::string& purpose,
                             const std::string& packages) {
   std::vector<std::string> folders = {""};
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char* home = std::getenv(variable); home != nullptr && *home != 0) {
-      for (const char* sub : {"/lib64/", "/lib/"}) folders.push_back(StrCat(home, sub));
+      for (const char* sub : kFolders) folders.push_back(StrCat(home, sub));
     }
   }
-  folders.emplace_back("/usr/local/cuda/lib64/");
+  for (const char* sub : kFolders) folders.push_back(StrCat("/usr/local/cuda", sub));
   CudaLibrary library;
   for (const std::string& folder : folders) {
     for (const std::string& name : names) {

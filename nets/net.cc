@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/executor_registry.h"
+#include "stepnet/core/playing_observer.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
@@ -74,10 +76,12 @@ class SimpleNet : public Net {
     if (!recordable_) recordable_ = Recordable();
     const int count = recordable_->count;
     if (count == 0) return 0;
-    if (!observers_.empty()) {  // they see each operator
+    const bool are_new = std::exchange(observers_before_, observers_) != observers_;
+    if (!AllLetPlay(observers_)) {  // they see each operator
       if (recordings_ != nullptr) recordings_->Forget();
       return 0;
     }
+    if (are_new && !observers_.empty()) recordings_.reset();  // they have not seen what is in them
     first_refused_ = -1;
     try {
       if (recordings_ == nullptr) MakeRecordings(count);
@@ -138,6 +142,7 @@ class SimpleNet : public Net {
   std::optional<OverwrittenBlobs> overwritten_;
   RunContext context_;
   std::unique_ptr<NetRecordings> recordings_;
+  ObserverList observers_before_;    // of the last run
   std::vector<OperatorLane> lanes_;  // of the operators that are recorded
   int num_lanes_ = 1;
   int first_update_ = -1;   // of the operators, their number where there is none; below 0: not known yet

@@ -41,7 +41,8 @@ std::int64_t NumNodes(cudaGraph_t graph) {
 // Streams beside the one that is recorded, which join its capture.
 class CudaRecorder::Lanes {
  public:
-  Lanes(CudaQueue& first, std::string* refusal) : first_(first), refusal_(refusal), others_(kMaxCudaLanes - 1) {}
+  Lanes(CudaQueue& first, std::string* refusal, KeptForGraphs* kept)
+      : first_(first), refusal_(refusal), kept_(kept), others_(kMaxCudaLanes - 1) {}
 
   void Put(int lane, std::span<const int> behind, const std::function<void()>& work) {
     lane_ = lane;
@@ -52,7 +53,7 @@ class CudaRecorder::Lanes {
     if (lane == 0) {
       work();
     } else {
-      const CudaRuntime::WatchedScope recorded(refusal_, &queue);
+      const CudaRuntime::WatchedScope recorded(refusal_, &queue, kept_);
       work();
     }
     ends_.push_back(EventOf(queue));
@@ -90,6 +91,7 @@ class CudaRecorder::Lanes {
 
   CudaQueue& first_;
   std::string* const refusal_;
+  KeptForGraphs* const kept_;
   CudaEvent begun_;
   std::vector<Other> others_;
   std::vector<CudaEvent> ends_;  // of the calls; null where they come before this capture
@@ -100,7 +102,7 @@ class CudaRecorder::Lanes {
 class CudaRecorder::Capture {
  public:
   Capture(CudaRuntime& runtime, std::string* refusal)
-      : runtime_(runtime), refusal_(refusal), queue_(runtime), lanes_(queue_, refusal) {}
+      : runtime_(runtime), refusal_(refusal), queue_(runtime), lanes_(queue_, refusal, &kept_) {}
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture() {
@@ -111,6 +113,7 @@ class CudaRecorder::Capture {
 
   CudaQueue& queue() { return queue_; }
   Lanes& lanes() { return lanes_; }
+  KeptForGraphs& kept() { return kept_; }
 
   void Begin() {
     // Relaxed: other threads go on with their calls, and this one may compile kernels.
@@ -196,8 +199,9 @@ class CudaRecorder::Capture {
 
   CudaRuntime& runtime_;
   std::string* const refusal_;
-  CudaQueue queue_;  // into which no other thread puts work
-  Lanes lanes_;      // streams are not to end while they are recorded
+  KeptForGraphs kept_;  // by the graphs that are made, which go first
+  CudaQueue queue_;     // into which no other thread puts work
+  Lanes lanes_;         // streams are not to end while they are recorded
   bool is_under_way_ = false;
   LapClock clock_;
   RecordingTimes times_;
@@ -219,15 +223,17 @@ void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal
 
 void CudaRecorder::Record(const std::function<void()>& work, std::string* refusal) {
   pieces_.clear();
+  kept_.clear();
   UseCudaDevice(runtime_.index());
   Capture capture(runtime_, refusal);
   capture.Begin();
   {
-    const CudaRuntime::WatchedScope recorded(refusal, &capture.queue());
+    const CudaRuntime::WatchedScope recorded(refusal, &capture.queue(), &capture.kept());
     const ScopedValue<Capture*> lent(capture_, &capture);
     work();
   }
   pieces_ = capture.Finish();
+  if (!pieces_.empty()) kept_ = std::move(capture.kept());
 }
 
 int CudaRecorder::num_pieces() const {

@@ -36,6 +36,7 @@ class CudaRecorder : public Recorder {
   using Piece = std::shared_future<Graph>;
   CudaRuntime& runtime_;
   Capture* capture_ = nullptr;  // while it records
+  KeptForGraphs kept_;          // by pieces_, which go first
   std::vector<Piece> pieces_;
   CudaEvent last_played_;  // the end of that piece
 };

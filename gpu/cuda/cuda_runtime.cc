@@ -10,10 +10,13 @@
 #include "stepnet/core/memory_changes.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/gpu/code_cache.h"
 #include "stepnet/gpu/cuda/accumulate.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
 #include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_recorder.h"
+#include "stepnet/gpu/cuda/cupti_log.h"
+#include "stepnet/gpu/cuda/loaded_code.h"
 #include "stepnet/gpu/cuda/pending_calls.h"
 #include "stepnet/gpu/cuda/product_choices.h"
 #include "stepnet/gpu/kernel_fault.h"
@@ -67,6 +70,7 @@ CudaRuntime::CudaRuntime(int index) : index_(index) {
   memory_.emplace(MemoryOf(*this), static_cast<std::int64_t>(total));
   queue_ = std::make_unique<CudaQueue>(*this);
   pending_ = std::make_unique<PendingCalls>();
+  loaded_code_ = std::make_unique<SharedValues<LoadedCode>>(kMaxUnusedCode);
 }
 
 CudaRuntime::~CudaRuntime() = default;
@@ -77,6 +81,7 @@ namespace {
 struct Watched {
   std::string* refusal = nullptr;  // null: nothing
   CudaQueue* recorded = nullptr;
+  KeptForGraphs* kept = nullptr;
 };
 thread_local Watched watched;
 
@@ -113,15 +118,22 @@ Queue& CudaRuntime::queue() {
   return is_recorded ? *watched.recorded : *queue_;
 }
 
-CudaRuntime::WatchedScope::WatchedScope(std::string* refusal, CudaQueue* recorded)
-    : recorded_(recorded), refusal_before_(watched.refusal), recorded_before_(watched.recorded) {
+CudaRuntime::WatchedScope::WatchedScope(std::string* refusal, CudaQueue* recorded, KeptForGraphs* kept)
+    : recorded_(recorded),
+      refusal_before_(watched.refusal),
+      recorded_before_(watched.recorded),
+      kept_before_(watched.kept) {
   if (recorded_ != nullptr) recorded_->is_recorded_ = true;
-  watched = {.refusal = refusal, .recorded = recorded};
+  watched = {.refusal = refusal, .recorded = recorded, .kept = kept};
 }
 
 CudaRuntime::WatchedScope::~WatchedScope() {
   if (recorded_ != nullptr) recorded_->is_recorded_ = false;
-  watched = {.refusal = refusal_before_, .recorded = recorded_before_};
+  watched = {.refusal = refusal_before_, .recorded = recorded_before_, .kept = kept_before_};
+}
+
+void KeepForGraph(const std::shared_ptr<const void>& what) {
+  if (watched.kept != nullptr) watched.kept->insert(what);
 }
 
 void CudaRuntime::WhenDone(std::function<void()> then) noexcept {
@@ -141,6 +153,14 @@ MemoryUse CudaRuntime::memory() const {
 std::int64_t CudaRuntime::num_host_waits() const { return host_waits_; }
 
 std::vector<std::string> CudaRuntime::Choices() const { return SharedProductChoices().Texts(index_); }
+
+CodeUse CudaRuntime::code() const {
+  const SharedValues<LoadedCode>::Counts counts = loaded_code_->counts();
+  return {.in_use = counts.held, .unused = counts.unused, .loaded = counts.made};
+}
+
+std::unique_ptr<ActivityLog> CudaRuntime::LogActivities() { return MakeCuptiLog(); }
+
 std::unique_ptr<LateFaults> CudaRuntime::MakeLateFaults() { return std::make_unique<DeviceLateFaults>(*this); }
 
 void CudaRuntime::SetMemoryLimit(std::int64_t bytes) {

@@ -10,18 +10,27 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "stepnet/core/device.h"
+#include "stepnet/core/device_report.h"
 #include "stepnet/gpu/cuda/cuda_call.h"
 #include "stepnet/gpu/memory_cache.h"
+#include "stepnet/gpu/shared_values.h"
 
 namespace stepnet {
 
 class CudaQueue;
+class LoadedCode;
 class PendingCalls;
 
-class CudaRuntime : public DeviceRuntime {
+// What graphs that are played need.
+using KeptForGraphs = std::unordered_set<std::shared_ptr<const void>>;
+// While the thread records, what it puts in needs `what`, which is kept for as long as the recording may be played.
+void KeepForGraph(const std::shared_ptr<const void>& what);
+
+class CudaRuntime : public DeviceRuntime, public DeviceReport {
  public:
   explicit CudaRuntime(int index);
   ~CudaRuntime() override;
@@ -38,14 +47,17 @@ class CudaRuntime : public DeviceRuntime {
   std::int64_t num_host_waits() const override;
   void CountHostWait() { ++host_waits_; }
   std::vector<std::string> Choices() const override;
+  CodeUse code() const override;
+  std::unique_ptr<ActivityLog> LogActivities() override;
   std::unique_ptr<LateFaults> MakeLateFaults() override;
   std::unique_ptr<Recorder> MakeRecorder() override;
 
   // While it lives, what the thread does with the device but to put in work is noted in `refusal`. Where there is a
-  // queue, its stream is being recorded: it is queue() of the thread, and whatever meets the host throws.
+  // queue, its stream is being recorded: it is queue() of the thread, whatever meets the host throws, and what graphs
+  // need (KeepForGraph) goes into `kept`.
   class WatchedScope {
    public:
-    explicit WatchedScope(std::string* refusal, CudaQueue* recorded = nullptr);
+    explicit WatchedScope(std::string* refusal, CudaQueue* recorded = nullptr, KeptForGraphs* kept = nullptr);
     WatchedScope(const WatchedScope&) = delete;
     WatchedScope& operator=(const WatchedScope&) = delete;
     ~WatchedScope();
@@ -54,6 +66,7 @@ class CudaRuntime : public DeviceRuntime {
     CudaQueue* const recorded_;
     std::string* const refusal_before_;
     CudaQueue* const recorded_before_;
+    KeptForGraphs* const kept_before_;
   };
 
   int index() const { return index_; }
@@ -63,6 +76,8 @@ class CudaRuntime : public DeviceRuntime {
   bool launches_early() const { return launches_early_; }
   // "NVIDIA H100 PCIe, 114 processors"
   const std::string& description() const { return description_; }
+  // By their text.
+  SharedValues<LoadedCode>& loaded_code() { return *loaded_code_; }
 
  private:
   friend class CudaQueue;
@@ -74,6 +89,7 @@ class CudaRuntime : public DeviceRuntime {
   std::optional<MemoryCache> memory_;
   std::unique_ptr<CudaQueue> queue_;
   std::unique_ptr<PendingCalls> pending_;
+  std::unique_ptr<SharedValues<LoadedCode>> loaded_code_;
   std::atomic<std::int64_t> host_waits_ = 0;
 };
 

@@ -1,34 +1,14 @@
 #include "stepnet/gpu/cuda/region_kernel.h"
 
 #include <array>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <string>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/code_cache.h"
-#include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/cuda/loaded_code.h"
 #include "stepnet/gpu/kernel_fault.h"
 
 namespace stepnet {
-namespace {
-
-// Code that is loaded stays, for all regions of the text.
-cudaLibrary_t LibraryOf(const std::string& text, const std::string& architecture) {
-  static std::mutex mutex;
-  static auto& libraries = *new std::map<std::pair<std::string, std::string>, cudaLibrary_t>;
-  const std::shared_ptr<const DeviceCode> code = SharedCodeCache().Get(text, architecture);
-  const std::lock_guard lock(mutex);
-  cudaLibrary_t& library = libraries[{architecture, text}];
-  if (library == nullptr) {
-    STEPNET_CUDA_CALL(cudaLibraryLoadData(&library, code->cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  }
-  return library;
-}
-
-}  // namespace
 
 GpuRegion::GpuRegion(const Region& region, const RegionSourceOptions& options, CudaRuntime& runtime)
     : GpuRegion(std::array{&region}, 1, options, runtime) {}
@@ -50,17 +30,16 @@ GpuRegion::GpuRegion(std::span<const Region* const> regions, std::int64_t groups
                        " outputs, more than a kernel of a GPU takes; device_option places it on the CPU"));
   }
   messages_ = NumberOfMessages(source_.requirements);
-  UseCudaDevice(runtime.index());
-  const cudaLibrary_t library = LibraryOf(source_.Text(), runtime.architecture());
-  for (const RegionLaunch& launch : source_.launches) {
-    STEPNET_CUDA_CALL(cudaLibraryGetKernel(&kernels_.emplace_back(), library, launch.kernel.c_str()));
-  }
+  const std::shared_ptr<const LoadedCode> code = CodeOf(source_.Text(), runtime);
+  for (const RegionLaunch& launch : source_.launches) kernels_.push_back(code->Kernel(launch.kernel));
+  code_ = code;
 }
 
 void GpuRegion::Run(const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) const {
   if (source_.launches.empty()) return;
   auto& queue = static_cast<CudaQueue&>(run.queue());
   UseCudaDevice(queue.runtime().index());
+  KeepForGraph(code_);
   RegionPointers pointers{.inputs = inputs, .outputs = outputs, .stop = FaultThatStops(run)};
   if (source_.scratch_bytes > 0) pointers.scratch = run.ScratchOf<char>(source_.scratch_bytes);
   std::optional<KernelFault> fault;

@@ -3,8 +3,10 @@
 #include "recorded_nets.h"
 
 #include <random>
+#include <utility>
 
 #include "small_training.h"
+#include "stepnet/core/playing_observer.h"
 #include "stepnet/core/recording_times.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
@@ -63,6 +65,52 @@ TEST_P(RecordedNets, AreCountedWithTheirNodes) {
   EXPECT_EQ(after.recordings - before.recordings, GetParam().IsHost() ? 0 : 1);
   EXPECT_EQ(after.nodes - before.nodes > 10, !GetParam().IsHost()) << after.nodes - before.nodes;
   EXPECT_GE(after.seconds(), before.seconds());
+}
+
+// Counts operators and moves.
+class CountingObserver : public PlayingObserver {
+ public:
+  explicit CountingObserver(bool lets_play) : lets_play_(lets_play) {}
+  bool LetsPlay() const override { return lets_play_; }
+  void Start(const RunEvent& event) override {
+    if (event.kind == RunEventKind::kOperator || event.kind == RunEventKind::kMove) ++count_;
+  }
+  void Stop(const RunEvent&) override {}
+  int TakeCount() { return std::exchange(count_, 0); }
+
+ private:
+  const bool lets_play_;
+  int count_ = 0;
+};
+
+// Such observers see what is put in, launched or recorded, and not what is played.
+TEST_P(RecordedNets, ArePlayedBesideObserversThatLetThem) {
+  if (!IsCounted()) GTEST_SKIP() << "played runs are counted on the poison device alone";
+  for (const bool lets_play : {false, true}) {
+    Workspace workspace;
+    FeedLayers(2, 5, 1, workspace);
+    const std::unique_ptr<Net> net = Net::Create(Layers(2, /*training=*/true), workspace, Options());
+    for (int run = 0; run < 5; ++run) net->Run();
+    CountingObserver observer(lets_play);
+    net->AttachObserver(&observer);
+    const std::int64_t before = NumPlayed();
+    std::vector<int> counts;
+    for (int run = 0; run < 6; ++run) {
+      net->Run();
+      counts.push_back(observer.TakeCount());
+    }
+    // What was recorded before it looked is not played: launched, watched, recorded and played, and played.
+    EXPECT_EQ(NumPlayed() - before, lets_play ? 4 : 0);
+    EXPECT_GT(counts[0], 20);
+    EXPECT_EQ(counts[1], counts[0]);
+    EXPECT_EQ(counts[2], counts[0]);
+    EXPECT_EQ(counts[3] < counts[0] / 4, lets_play) << counts[3] << ": inputs are brought to the device each time";
+    EXPECT_EQ(counts[5], counts[3]);
+    net->DetachObserver(&observer);
+    for (int run = 0; run < 4; ++run) net->Run();
+    EXPECT_EQ(NumPlayed() - before, lets_play ? 8 : 2) << "of four more";
+    EXPECT_EQ(observer.TakeCount(), 0);
+  }
 }
 
 TEST_P(RecordedNets, FindFaultsInAnIterationThatIsPlayed) {

@@ -65,6 +65,23 @@ TEST_F(CompilerStampTest, IsStaleWhenTheFileIsAnother) {
   EXPECT_EQ(GetAnew(), "x by third");
 }
 
+// The last code that was compiled is in memory; the rest is on disk, where there is a folder.
+TEST_F(CompilerStampTest, MemoryIsBounded) {
+  constexpr int kSources = 2 * static_cast<int>(kMaxUnusedCode);
+  for (const bool has_folder : {true, false}) {
+    compiled_ = 0;
+    CodeCache cache(has_folder ? kept_.path() : "", CodeCache::kMaxBytes, compiler_);
+    for (int k = 0; k < kSources; ++k) cache.Get(StrCat(k), "sm_80");
+    EXPECT_EQ(compiled_, kSources);
+    cache.Get(StrCat(kSources - 1), "sm_80");
+    EXPECT_EQ(compiled_, kSources);
+    EXPECT_EQ(cache.counts().read, 0);
+    EXPECT_EQ(cache.Get("0", "sm_80")->cubin, "0 by first");
+    EXPECT_EQ(compiled_, has_folder ? kSources : kSources + 1);
+    EXPECT_EQ(cache.counts().read, has_folder ? 1 : 0);
+  }
+}
+
 TEST_F(CompilerStampTest, IsOfThePlacesThatAreLookedAt) {
   const ScopedVariable home("CUDA_HOME", "/one");
   GetAnew();

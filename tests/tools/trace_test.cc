@@ -174,6 +174,84 @@ TEST(Trace, HasALaneForTheQueueOfADevice) {
   }
 }
 
+// What a device tells, given the tags that were set when the work was put in.
+class ToldLog : public ActivityLog {
+ public:
+  explicit ToldLog(std::vector<std::int64_t>* tags) : tags_(*tags) {}
+  void SetTag(std::int64_t tag) override { tags_.push_back(tag); }
+  std::vector<DeviceActivity> Take() override { return told; }
+  std::int64_t left_out() const override { return 7; }
+  std::vector<DeviceActivity> told;
+
+ private:
+  std::vector<std::int64_t>& tags_;
+};
+
+TEST(Trace, HasALaneForEachStreamOfADeviceThatTellsWhatItDoes) {
+  RecurrentCase net = TrainingCase(kSteps);
+  RunOptions options = OnDevice({}, kPoisonDevice);
+  options.disabled_passes = {"fuse_regions", "join_regions"};  // operators one by one
+  const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+  std::vector<std::int64_t> tags;
+  auto log = std::make_unique<ToldLog>(&tags);
+  std::vector<DeviceActivity>& told = log->told;
+  const TempDir dir;
+  Trace trace(dir.Path("trace.json"), /*max_events=*/100'000,
+              {.device = "private:0", .log = std::move(log), .why_none = ""});
+  made->AttachObserver(&trace);
+  made->Run();
+  made->Wait();
+  made->DetachObserver(&trace);
+  ASSERT_GT(tags.size(), 50U);
+  EXPECT_EQ(tags.back(), DeviceActivity::kNoTag);
+  const double now = 1e-6 + std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  // A kernel for each span as it begins and as those within have ended, in two streams; a copy that nobody tagged.
+  for (size_t i = 0; i < tags.size(); ++i) {
+    told.push_back({.name = "kernel",
+                    .tag = tags[i],
+                    .is_played = true,
+                    .device = kPoisonDevice,
+                    .stream = static_cast<std::uint32_t>(i % 2),
+                    .begin = now,
+                    .end = now + 1e-6});
+  }
+  told.push_back({.name = "copy", .bytes = 12, .device = kPoisonDevice, .stream = 1, .begin = now, .end = now});
+  trace.Write();
+  EXPECT_EQ(trace.left_out(), 7);
+
+  std::set<std::string> lanes;
+  std::map<std::string, std::set<std::int64_t>> steps;  // direction and operator → steps
+  for (const Event& event : Read(dir.Path("trace.json"))) {
+    lanes.insert(event.lane);
+    if (event.category == "copy") {
+      EXPECT_EQ(event.args, (nlohmann::json{{"bytes", 12}}));
+    } else if (event.category == "kernel") {
+      EXPECT_EQ(event.args.at("played"), true);
+      if (event.step >= 0) {
+        steps[StrCat(event.args.at("direction").get<std::string>(), " ", event.args.at("part of").get<std::string>())]
+            .insert(event.step);
+      }
+    }
+  }
+  EXPECT_EQ(lanes, (std::set<std::string>{"caller", "private:0, stream 0", "private:0, stream 1"}));
+  EXPECT_EQ(steps["forward h_next = Mul(s, w)"].size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(steps["backward w_grad += w_step"].size(), static_cast<size_t>(kSteps));
+  const nlohmann::json written = nlohmann::json::parse(ReadFile(dir.Path("trace.json")));
+  EXPECT_EQ(written.at("otherData").at("private:0"), "kernels and copies, as the device tells");
+}
+
+// The poison device tells nothing of what it does.
+TEST(Trace, SaysWhyADeviceShowsOperatorsAlone) {
+  RecurrentCase net = TrainingCase(kSteps);
+  const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), OnDevice({}, kPoisonDevice));
+  const TempDir dir;
+  Trace trace(dir.Path("trace.json"), Trace::kMaxEvents, OpenDeviceLog(*made));
+  EXPECT_FALSE(trace.LetsPlay());
+  trace.Write();
+  const nlohmann::json written = nlohmann::json::parse(ReadFile(dir.Path("trace.json")));
+  EXPECT_EQ(written.at("otherData").at("private:0"), "operators, by marks between them: it tells no more");
+}
+
 TEST(Trace, NamesTheCallerFirst) {
   RecurrentCase net = TrainingCase(kSteps);
   const std::vector<Event> events = TraceOf(net, {.threads = 1});

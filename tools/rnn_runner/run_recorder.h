@@ -3,12 +3,13 @@
 #pragma once
 
 #include "stepnet/core/first_failure.h"
-#include "stepnet/core/observer.h"
+#include "stepnet/core/playing_observer.h"
 
 namespace stepnet::runner {
 
-class RunRecorder : public Observer {
+class RunRecorder : public PlayingObserver {
  public:
+  bool LetsPlay() const override { return false; }
   void Start(const RunEvent& event) final {
     Record([&] { Started(event); });
   }

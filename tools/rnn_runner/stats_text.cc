@@ -4,6 +4,7 @@
 
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
+#include "stepnet/core/device_report.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/report/text.h"
 
@@ -137,6 +138,11 @@ std::string DeviceText(const Device& device) {
   std::string text = StrCat("memory of ", device, ": ", bytes(use.current), " in use, ", bytes(use.peak),
                             " at its peak, ", bytes(use.cached), " kept for reuse; at most ", bytes(use.limit),
                             "\nthe host waited ", Count(runtime.num_host_waits(), "time"), " for ", device, "\n");
+  if (const auto* report = dynamic_cast<const DeviceReport*>(&runtime)) {
+    const CodeUse code = report->code();
+    text += StrCat("code of ", device, ": ", Count(code.in_use, "module"), " in use, ", code.unused,
+                   " kept for reuse; ", code.loaded, " loaded so far\n");
+  }
   for (const std::string& choice : runtime.Choices()) text += StrCat(choice, "\n");
   return text;
 }

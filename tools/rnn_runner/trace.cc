@@ -1,9 +1,12 @@
 #include "stepnet/tools/rnn_runner/trace.h"
 
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "stepnet/core/device.h"
+#include "stepnet/core/device_report.h"
+#include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/progress.h"
@@ -33,9 +36,47 @@ std::string Line(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 
+// Behind another line. `begin` and `duration` in seconds.
+std::string SpanLine(size_t lane, const std::string& name, const char* category, double begin, double duration,
+                     const nlohmann::ordered_json& args) {
+  return StrCat(",\n", Line({{"ph", "X"},
+                             {"name", name},
+                             {"cat", category},
+                             {"pid", 1},
+                             {"tid", lane},
+                             {"ts", begin * 1e6},
+                             {"dur", duration * 1e6},
+                             {"args", args}}));
+}
+
 }  // namespace
 
-Trace::Trace(const std::string& path, std::int64_t max_events) : file_(path), max_events_(max_events), start_(Now()) {}
+nlohmann::ordered_json Trace::PlaceOf(const Span& span) {
+  nlohmann::ordered_json place = {{"net", *span.net}};
+  if (span.step >= 0) place["step"] = span.step;
+  if (span.of != nullptr) place["run by"] = *span.of;
+  if (span.of != nullptr) place["direction"] = span.backward ? "backward" : "forward";
+  if (span.parts > 1) place["part"] = StrCat(span.part + 1, " of ", span.parts);
+  return place;
+}
+
+DeviceLog OpenDeviceLog(const Net& net) {
+  const auto on_device = [](const std::unique_ptr<NetOperator>& op) { return !op->device().IsHost(); };
+  const auto first = std::ranges::find_if(net.operators(), on_device);
+  if (first == net.operators().end()) return {};
+  const Device device = (*first)->device();
+  DeviceLog opened{.device = DeviceName(device), .log = nullptr, .why_none = "it tells no more"};
+  try {
+    auto* const report = dynamic_cast<DeviceReport*>(&RuntimeOf(device));
+    if (report != nullptr) opened.log = report->LogActivities();
+  } catch (const Error& error) {
+    opened.why_none = error.message();
+  }
+  return opened;
+}
+
+Trace::Trace(const std::string& path, std::int64_t max_events, DeviceLog device)
+    : file_(path), max_events_(max_events), start_(Now()), device_(std::move(device)) {}
 
 const std::string* Trace::OperatorOf(const RunEvent& event, Lane* lane) {
   if (event.plan == nullptr) return nullptr;
@@ -52,10 +93,13 @@ void Trace::Started(const RunEvent& event) {
   Lane& lane = lanes_.Mine();
   const std::string* of = OperatorOf(event, &lane);
   lane.open.push_back({.span = -1, .net = event.net, .op_index = event.op_index, .of = of});
-  if (events_.fetch_add(1) >= max_events_) return;
+  const std::int64_t number = events_.fetch_add(1);
+  if (number >= max_events_) return;
   lane.open.back().span = static_cast<std::int64_t>(lane.spans.size());
-  const std::shared_ptr<const double> mark = event.queue == nullptr ? nullptr : event.queue->MarkTime();
-  lane.spans.push_back({.kind = event.kind,
+  const bool has_mark = event.queue != nullptr && device_.log == nullptr;
+  const std::shared_ptr<const double> mark = has_mark ? event.queue->MarkTime() : nullptr;
+  lane.spans.push_back({.number = number,
+                        .kind = event.kind,
                         .backward = event.backward,
                         .name = lane.Keep(NameOf(event)),
                         .net = lane.Keep(*event.net),
@@ -66,6 +110,7 @@ void Trace::Started(const RunEvent& event) {
                         .begin = Now(),
                         .queue = mark == nullptr ? nullptr : event.queue,
                         .device_begin = mark});
+  TagDevice(lane);
 }
 
 void Trace::Stopped(const RunEvent& event) {
@@ -76,9 +121,16 @@ void Trace::Stopped(const RunEvent& event) {
   const std::int64_t span = lane.open.back().span;
   lane.open.pop_back();
   if (span < 0) return;
+  TagDevice(lane);
   Span& ended = lane.spans[static_cast<size_t>(span)];
   ended.end = now;
   if (ended.queue != nullptr) ended.device_end = ended.queue->MarkTime();
+}
+
+void Trace::TagDevice(const Lane& lane) const {
+  if (device_.log == nullptr) return;
+  const std::int64_t span = lane.open.empty() ? -1 : lane.open.back().span;
+  device_.log->SetTag(span < 0 ? DeviceActivity::kNoTag : lane.spans[static_cast<size_t>(span)].number);
 }
 
 std::vector<Queue*> Trace::Queues() const {
@@ -98,23 +150,20 @@ void Trace::WriteName(size_t lane, const std::string& name) {
 }
 
 void Trace::WriteSpan(size_t lane, const Span& span, double begin, double end) {
-  nlohmann::ordered_json args = {{"net", *span.net}};
-  if (span.step >= 0) args["step"] = span.step;
-  if (span.of != nullptr) args["run by"] = *span.of;
-  if (span.of != nullptr) args["direction"] = span.backward ? "backward" : "forward";
-  if (span.parts > 1) args["part"] = StrCat(span.part + 1, " of ", span.parts);
-  file_.Write(",\n");
-  file_.Write(Line({{"ph", "X"},
-                    {"name", *span.name},
-                    {"cat", Category(span.kind)},
-                    {"pid", 1},
-                    {"tid", lane},
-                    {"ts", (begin - start_) * 1e6},
-                    {"dur", (end - begin) * 1e6},
-                    {"args", args}}));
+  const nlohmann::ordered_json args = PlaceOf(span);
+  file_.Write(SpanLine(lane, *span.name, Category(span.kind), begin - start_, end - begin, args));
 }
 
-void Trace::WriteLines() {
+void Trace::WriteActivity(size_t lane, const DeviceActivity& activity, const Span* span) {
+  nlohmann::ordered_json args = span == nullptr ? nlohmann::ordered_json::object() : PlaceOf(*span);
+  if (span != nullptr && span->kind != RunEventKind::kNet) args["part of"] = *span->name;
+  if (activity.bytes > 0) args["bytes"] = activity.bytes;
+  if (activity.is_played) args["played"] = true;
+  const char* category = activity.bytes > 0 ? "copy" : "kernel";
+  file_.Write(SpanLine(lane, activity.name, category, activity.begin - start_, activity.end - activity.begin, args));
+}
+
+void Trace::WriteQueues(size_t lane) {
   std::vector<Queue*> queues = Queues();
   std::erase_if(queues, [](Queue* queue) {
     try {
@@ -124,28 +173,64 @@ void Trace::WriteLines() {
       return true;
     }
   });
+  for (const Queue* queue : queues) {
+    WriteName(lane, DeviceName(queue->device()));
+    for (const std::unique_ptr<Lane>& of_thread : lanes_.All()) {
+      for (const Span& span : of_thread->spans) {
+        if (span.queue != queue || span.device_end == nullptr) continue;
+        WriteSpan(lane, span, *span.device_begin, *span.device_end);
+      }
+    }
+    ++lane;
+  }
+}
+
+void Trace::WriteActivities(size_t lane) {
+  std::unordered_map<std::int64_t, const Span*> spans;
+  for (const std::unique_ptr<Lane>& of_thread : lanes_.All()) {
+    for (const Span& span : of_thread->spans) spans.emplace(span.number, &span);
+  }
+  std::vector<DeviceActivity> activities = device_.log->Take();
+  left_out_on_device_ = device_.log->left_out();
+  if (std::ssize(activities) > max_events_) {
+    left_out_on_device_ += std::ssize(activities) - max_events_;
+    activities.resize(static_cast<size_t>(max_events_));
+  }
+  std::map<std::pair<std::string, std::uint32_t>, std::vector<const DeviceActivity*>> streams;
+  for (const DeviceActivity& activity : activities) {
+    streams[{DeviceName(activity.device), activity.stream}].push_back(&activity);
+  }
+  for (const auto& [stream, done] : streams) {
+    WriteName(lane, StrCat(stream.first, ", stream ", stream.second));
+    for (const DeviceActivity* activity : done) {
+      const auto found = spans.find(activity->tag);
+      WriteActivity(lane, *activity, found == spans.end() ? nullptr : found->second);
+    }
+    ++lane;
+  }
+}
+
+void Trace::WriteLines() {
   size_t number = 0;
   for (; number < lanes_.All().size(); ++number) {
     WriteName(number, ThreadName(number));
     for (const Span& span : lanes_.All()[number]->spans) WriteSpan(number, span, span.begin, span.end);
   }
-  for (const Queue* queue : queues) {
-    WriteName(number, DeviceName(queue->device()));
-    for (const std::unique_ptr<Lane>& lane : lanes_.All()) {
-      for (const Span& span : lane->spans) {
-        if (span.queue != queue || span.device_end == nullptr) continue;
-        WriteSpan(number, span, *span.device_begin, *span.device_end);
-      }
-    }
-    ++number;
-  }
+  device_.log == nullptr ? WriteQueues(number) : WriteActivities(number);
+}
+
+std::string Trace::DeviceLanes() const {
+  if (device_.log != nullptr) return "kernels and copies, as the device tells";
+  return device_.device.empty() ? "" : StrCat("operators, by marks between them: ", device_.why_none);
 }
 
 void Trace::Write() {
   CheckComplete();
   file_.Write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
   WriteLines();
-  file_.Write("\n]}\n");
+  file_.Write("\n]");
+  if (!device_.device.empty()) file_.Write(StrCat(", \"otherData\": ", Line({{device_.device, DeviceLanes()}})));
+  file_.Write("}\n");
   file_.Commit();
 }
 

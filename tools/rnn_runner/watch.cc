@@ -26,7 +26,7 @@ void RefuseToWatch(const std::string& file) {
 
 TraceOfRuns::TraceOfRuns(Net& net) : net_(net) {
   if (FLAGS_trace.empty()) return;
-  trace_.emplace(FLAGS_trace);
+  trace_.emplace(FLAGS_trace, Trace::kMaxEvents, OpenDeviceLog(net));
   net_.AttachObserver(&*trace_);
 }
 
@@ -47,8 +47,15 @@ void TraceOfRuns::Write() {
     ~Done() { trace.reset(); }
   } done{trace_};
   const CancellationScope unlimited(nullptr);  // the limit that stopped the run is over
+  try {
+    net_.Wait();
+  } catch (...) {  // the device has ended the run, which told so
+  }
   trace.Write();
   std::cerr << PrintableLine(StrCat("wrote ", FLAGS_trace));
+  if (!trace.LetsPlay() && !trace.DeviceLanes().empty()) {
+    std::cerr << PrintableLine(StrCat("; lanes of the device show ", trace.DeviceLanes()));
+  }
   if (trace.left_out() > 0) {
     std::cerr << ": the first " << Trace::kMaxEvents << " events; " << trace.left_out() << " are left out";
   }

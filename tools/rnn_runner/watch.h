@@ -29,6 +29,8 @@ class TraceOfRuns {
   TraceOfRuns(const TraceOfRuns&) = delete;
   TraceOfRuns& operator=(const TraceOfRuns&) = delete;
 
+  // Whether there is a trace that shows of a device what it does in runs that are played.
+  bool LetsPlay() const { return trace_ && trace_->LetsPlay(); }
   // Stops recording and writes the file, unless that is done already. Throws kInputOutput.
   void Write();
 
