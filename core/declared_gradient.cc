@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/formulas/formula_layout.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/index_of.h"
@@ -64,10 +65,10 @@ bool IsWrittenAsGradient(const OperatorSchema& forward, const OperatorSchema& gr
                              [&](const Formal& formal) { return GivenBy(forward, formal.name) != Meaning{}; });
 }
 
-// The gradient operator as far as it can be asked: null when it is not registered, or twice.
-const OperatorSchema* FindGradient(const GradientOp& made) {
+// The type as far as it can be asked: null when it is not registered, or wrongly.
+const OperatorSchema* FindUsable(const std::string& type) {
   try {
-    return FindOperator(made.type);
+    return FindOperator(type);
   } catch (const Error&) {
     return nullptr;
   }
@@ -135,12 +136,28 @@ void ExpectTaken(const OperatorSchema& forward, const std::vector<Formal>& forma
   }
 }
 
+// Throws unless input i of a gradient operator, `name`, is like the output of the forward operator that it is, or of
+// which it is the gradient. Those of one element may have any number of dimensions.
+void ExpectLikeOutput(const ShapeQuery& query, int i, const std::string& name, const std::string& forward,
+                      const TensorInfo& output) {
+  const TensorInfo& found = query.In(i);
+  const bool is_type = found.dtype == output.dtype;
+  const bool is_shape = found.shape == output.shape || (found.shape.size() == 1 && output.shape.size() == 1);
+  if (is_type && is_shape) return;
+  const OperatorCall& op = query.op();
+  throw Error(is_type ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
+              StrCat(op.type(), " needs ", name, " like what ", forward, " gives, ", output.Description(), "; ",
+                     op.inputs()[i], " is ", found.Description()));
+}
+
 // The shape rule of a gradient operator whose first inputs are those of the forward operator: what that refuses, this
-// one does, and gradients are like their inputs. Null: others are given, or the forward operator declares none.
-ShapeRule ShapesOfForward(const OperatorSchema& forward) {
+// one does, and gradients are like their inputs. With `checks_others` the other inputs are like outputs; a derivative
+// says itself what it takes of them. Null: others are given, or the forward operator declares none.
+ShapeRule ShapesOfForward(const OperatorSchema& forward, bool checks_others) {
   const GradientOp& declared = *forward.declared_gradient;
   const size_t num_formals = forward.inputs.size();
-  if (!forward.shapes || declared.inputs.size() < num_formals) return {};
+  ShapeRule shapes = DeclaredShapes(forward);
+  if (!shapes || declared.inputs.size() < num_formals) return {};
   for (size_t i = 0; i < declared.inputs.size(); ++i) {
     const Meaning means = ReadBy(forward, declared.inputs[i]);
     const bool is_in_place = i < num_formals && means == Meaning{Meaning::Kind::kInput, static_cast<int>(i)};
@@ -148,14 +165,27 @@ ShapeRule ShapesOfForward(const OperatorSchema& forward) {
         i >= num_formals && means != Meaning{} && !IsOfInput(means) && !forward.outputs[means.index].optional;
     if (IsOfAny(forward, means) || (!is_in_place && !is_required)) return {};
   }
+  struct Other {
+    std::string name;
+    int output;  // of the forward operator, that it is about
+  };
+  std::vector<Other> others;
+  for (size_t i = num_formals; i < declared.inputs.size(); ++i) {
+    others.push_back({declared.inputs[i], ReadBy(forward, declared.inputs[i]).index});
+  }
   std::vector<int> differentiated;
   for (const std::string& name : declared.outputs) differentiated.push_back(IndexOfGradient(forward.inputs, name));
   if (std::ranges::count(differentiated, -1) > 0) return {};
-  return [formals = forward.inputs, shapes = forward.shapes, differentiated,
-          num_others = static_cast<int>(declared.inputs.size() - num_formals)](const ShapeQuery& query) {
+  return [formals = forward.inputs, shapes = std::move(shapes), type = forward.type, differentiated, others,
+          checks_others](const ShapeQuery& query) {
     std::vector<TensorInfo> inputs;
-    for (int i = 0; i < query.num_inputs() - num_others; ++i) inputs.push_back(query.In(i));
-    shapes(ShapeQuery(query.op(), inputs));
+    for (int i = 0; i < query.num_inputs() - std::ssize(others); ++i) inputs.push_back(query.In(i));
+    const std::vector<TensorInfo> given = shapes(ShapeQuery(query.op(), inputs));
+    for (size_t k = 0; checks_others && k < others.size(); ++k) {
+      const auto& [name, output] = others[k];
+      if (output >= std::ssize(given)) continue;  // the rule follows the number of outputs, which are others here
+      ExpectLikeOutput(query, static_cast<int>(inputs.size() + k), name, type, given[output]);
+    }
     std::vector<TensorInfo> outputs;
     for (const int formal : differentiated) {
       const int position = PositionOf(formals, formal, static_cast<int>(inputs.size()));
@@ -163,6 +193,52 @@ ShapeRule ShapesOfForward(const OperatorSchema& forward) {
     }
     return outputs;
   };
+}
+
+// What follows from the forward operator, which has a declared gradient. No StrCat: each process does this for some
+// sixty types when it starts.
+Operator GradientOf(const OperatorSchema& forward, std::string doc, bool is_derivative) {
+  const GradientOp& declared = *forward.declared_gradient;
+  Operator op(declared.type, forward.file.c_str());
+  op.Doc(std::move(doc));
+  // What may be absent there may be here.
+  for (const std::string& name : declared.inputs) {
+    const auto [kind, i] = ReadBy(forward, name);
+    const bool is_input = kind == Meaning::Kind::kInput, is_output = kind == Meaning::Kind::kOutput;
+    const bool is_optional = kind != Meaning::Kind::kNone && (is_input ? forward.inputs : forward.outputs)[i].optional;
+    const std::string doc = is_input    ? "input of " + forward.type + ", " + forward.inputs[i].doc
+                            : is_output ? "output of " + forward.type + ", " + forward.outputs[i].doc
+                                        : "the shape of " + WithoutD(name);
+    if (IsOfAny(forward, ReadBy(forward, name))) {
+      is_optional ? op.OptionalInputs(name, doc) : op.Inputs(name, doc);
+    } else {
+      is_optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
+    }
+  }
+  for (const std::string& name : declared.outputs) {
+    const auto [kind, i] = GivenBy(forward, name);
+    const bool is_optional = kind == Meaning::Kind::kInputGradient && forward.inputs[i].optional;
+    const std::string doc = "the shape of " + WithoutD(name);
+    if (IsOfAny(forward, GivenBy(forward, name))) {
+      const std::string each = "one for each, of " + doc;
+      is_optional ? op.OptionalOutputs(name, each) : op.Outputs(name, each);
+    } else {
+      is_optional ? op.OptionalOutput(name, doc) : op.Output(name, doc);
+    }
+  }
+  op.Args(forward.arguments);
+  if (forward.check) op.Check(forward.check);
+  if (forward.is_private) op.Private();
+  const bool is_of_one = forward.inputs.size() == 1 && forward.outputs.size() == 1 && !forward.inputs[0].variadic;
+  if (!is_of_one || !forward.AllowsInPlace(0, 0)) {
+    if (ShapeRule shapes = ShapesOfForward(forward, /*checks_others=*/!is_derivative)) op.Shapes(std::move(shapes));
+    return op;
+  }
+  std::vector<std::pair<int, int>> pairs;
+  for (size_t i = 0; i < declared.inputs.size(); ++i) pairs.emplace_back(static_cast<int>(i), 0);
+  op.InPlace(std::move(pairs));
+  if (ShapeRule shapes = DeclaredShapes(forward)) op.Shapes(std::move(shapes));
+  return op;
 }
 
 bool IsSame(const ArgumentValue& a, const ArgumentValue& b) {
@@ -185,54 +261,30 @@ bool MayReadGradientOf(const OperatorSchema& schema, int output) {
   return IndexOf(schema.declared_gradient->inputs, StrCat("d", schema.outputs[formal].name)) >= 0;
 }
 
-Operator DerivedGradientOf(const OperatorSchema& forward) {
-  const GradientOp& declared = *forward.declared_gradient;
-  Operator op(declared.type, forward.file.c_str());
-  op.Doc(forward.derived_gradient->empty() ? StrCat("Gradient of ", forward.type, ".") : *forward.derived_gradient);
-  // What may be absent there may be here.
-  for (const std::string& name : declared.inputs) {
-    const auto [kind, i] = ReadBy(forward, name);
-    const bool is_input = kind == Meaning::Kind::kInput, is_output = kind == Meaning::Kind::kOutput;
-    const bool is_optional = kind != Meaning::Kind::kNone && (is_input ? forward.inputs : forward.outputs)[i].optional;
-    const std::string doc = is_input    ? StrCat("input of ", forward.type, ", ", forward.inputs[i].doc)
-                            : is_output ? StrCat("output of ", forward.type, ", ", forward.outputs[i].doc)
-                                        : StrCat("the shape of ", WithoutD(name));
-    if (IsOfAny(forward, ReadBy(forward, name))) {
-      is_optional ? op.OptionalInputs(name, doc) : op.Inputs(name, doc);
-    } else {
-      is_optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
-    }
-  }
-  for (const std::string& name : declared.outputs) {
-    const auto [kind, i] = GivenBy(forward, name);
-    const bool is_optional = kind == Meaning::Kind::kInputGradient && forward.inputs[i].optional;
-    const std::string doc = StrCat("the shape of ", WithoutD(name));
-    if (IsOfAny(forward, GivenBy(forward, name))) {
-      const std::string each = StrCat("one for each, of ", doc);
-      is_optional ? op.OptionalOutputs(name, each) : op.Outputs(name, each);
-    } else {
-      is_optional ? op.OptionalOutput(name, doc) : op.Output(name, doc);
-    }
-  }
-  op.Args(forward.arguments).Formula(DerivativeOf(forward.type));
-  if (forward.check) op.Check(forward.check);
-  if (forward.is_private) op.Private();
-  const bool is_of_one = forward.inputs.size() == 1 && forward.outputs.size() == 1 && !forward.inputs[0].variadic;
-  if (!is_of_one || !forward.AllowsInPlace(0, 0)) {
-    if (ShapeRule shapes = ShapesOfForward(forward)) op.Shapes(std::move(shapes));
-    return op;
-  }
-  std::vector<std::pair<int, int>> pairs;
-  for (size_t i = 0; i < declared.inputs.size(); ++i) pairs.emplace_back(static_cast<int>(i), 0);
-  op.InPlace(std::move(pairs));
-  if (forward.shapes) op.Shapes(forward.shapes);
+Operator GradientOf(const std::string& forward, std::string doc) {
+  const OperatorSchema* const schema = FindUsable(forward);
+  if (schema != nullptr && schema->declared_gradient)
+    return GradientOf(*schema, std::move(doc), /*is_derivative=*/false);
+  Operator op(forward + "Gradient");
+  op.OptionalInputs("inputs", "").OptionalOutputs("outputs", "").AnyArguments();
+  op.Check([forward](const OperatorCall& of, std::vector<NetProblem>* problems) {
+    problems->push_back({.message = StrCat(of.type(), " is declared as the gradient of ", forward,
+                                           ", which is not registered before it with a .Gradient by names")});
+  });
   return op;
+}
+
+Operator DerivedGradientOf(const OperatorSchema& forward) {
+  const std::string& doc = *forward.derived_gradient;
+  return std::move(
+      GradientOf(forward, doc.empty() ? StrCat("Gradient of ", forward.type, ".") : doc, /*is_derivative=*/true)
+          .Formula(DerivativeOf(forward.type)));
 }
 
 void AddDeclaredGradient(GradientBuilder& g) {
   const OperatorSchema& schema = g.op().schema();
   const GradientOp& declared = *schema.declared_gradient;
-  const OperatorSchema* gradient = FindGradient(declared);
+  const OperatorSchema* gradient = FindUsable(declared.type);
   ExpectGradientsRead(g);
   GradientOp op{.type = declared.type, .inputs = {}, .outputs = {}};
   std::vector<std::string> reads, gives;  // what the declaration calls those of `op`
@@ -270,7 +322,7 @@ void AddDeclaredGradient(GradientBuilder& g) {
 }
 
 std::string GradientBindingProblem(const OperatorSchema& forward, const GradientOp& made) {
-  const OperatorSchema* gradient = FindGradient(made);
+  const OperatorSchema* gradient = FindUsable(made.type);
   if (gradient == nullptr || !IsWrittenAsGradient(forward, *gradient)) return "";
   if (const auto [i, formal] = FindContradiction(forward, gradient->inputs, made.inputs, ReadBy); formal != nullptr) {
     return StrCat("the gradient of ", forward.type, " gives \"", made.inputs[i], "\" to ", made.type, " as input ", i,
@@ -285,7 +337,7 @@ std::string GradientBindingProblem(const OperatorSchema& forward, const Gradient
 }
 
 std::string GradientDefaultProblem(const OperatorSchema& forward, const GradientOp& made) {
-  const OperatorSchema* gradient = made.copies_arguments ? FindGradient(made) : nullptr;
+  const OperatorSchema* gradient = made.copies_arguments ? FindUsable(made.type) : nullptr;
   if (gradient == nullptr) return "";
   for (const ArgumentSpec& spec : forward.arguments) {
     const ArgumentSpec* same = gradient->FindArgument(spec.name);

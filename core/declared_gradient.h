@@ -18,6 +18,17 @@ void ExpectInputKept(const OperatorCall& op, int input);
 // names do where they name it.
 bool MayReadGradientOf(const OperatorSchema& schema, int output);
 
+// The gradient operator that the type `forward` names (Operator::Gradient), as far as it follows from that: inputs,
+// outputs, arguments and their check, what may be in place and, where they are known, shapes, as
+// Operator::DerivedGradient has them; inputs behind those of `forward` must be like the outputs of it that they are, or
+// are gradients of. `doc` is for people. What it computes is for the caller to say, and what else
+// differs:
+//   const Registration softsign_gradient =
+//       GradientOf("Softsign", "dx = dy / (1 + |x|)^2.").Formula([](Formula& f) { … });
+// The registration of `forward` stands before this one in the same file; otherwise each use of the gradient operator is
+// an error that says so.
+Operator GradientOf(const std::string& forward, std::string doc);
+
 // The gradient operator of a type that declares it by Operator::DerivedGradient.
 Operator DerivedGradientOf(const OperatorSchema& forward);
 

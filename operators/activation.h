@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -25,34 +26,12 @@ inline Operator ActivationByOutput(const std::string& type, const std::string& d
   return ElementFunction(type, doc).DerivedGradient({"y", "dy"}, {"dx"}, gradient);
 }
 
-// The same where the gradient operator has a formula of its own.
+// The same where the gradient operator has a formula of its own, which GradientOf declares.
 inline Operator Activation(const std::string& type, const std::string& doc) {
   return ElementFunction(type, doc).Gradient(type + "Gradient", {"x", "dy"}, {"dx"});
 }
 inline Operator ActivationByOutput(const std::string& type, const std::string& doc) {
   return ElementFunction(type, doc).Gradient(type + "Gradient", {"y", "dy"}, {"dx"});
-}
-
-// dx of x, or y, and dy.
-inline Operator ActivationGradient(const std::string& type, const std::string& doc) {
-  Operator op(type + "Gradient");
-  op.Doc(doc)
-      .Input("x", "input of " + type + ", any shape")
-      .Input("dy", "the shape of x")
-      .Output("dx", "the shape of x")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}, {1, 0}});
-  return op;
-}
-inline Operator ActivationGradientByOutput(const std::string& type, const std::string& doc) {
-  Operator op(type + "Gradient");
-  op.Doc(doc)
-      .Input("y", "output of " + type + ", any shape")
-      .Input("dy", "the shape of y")
-      .Output("dx", "the shape of y")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}, {1, 0}});
-  return op;
 }
 
 }  // namespace stepnet

@@ -31,9 +31,6 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc,
       });
 }
 
-// A name for a gradient in the shape of c that is then reduced to that of an input, as in nets that Caffe2 wrote.
-std::string Unreduced(const GradientBuilder& g, int i) { return g.I(i) + "_grad_autogen_pre_red"; }
-
 const Registration add = ArithmeticOperator("Add", "c = a + b, element by element.")
                              .Formula([](Formula& f) { f.Out({f.In("a") + f.In("b")}); })
                              .Gradient([](GradientBuilder& g) {
@@ -46,9 +43,9 @@ const Registration sub =
         .Formula([](Formula& f) { f.Out({f.In("a") - f.In("b")}); })
         .Gradient([](GradientBuilder& g) {
           PassGradient(g, 0);
-          const std::string negative = MayBeRepeated(g, 1) ? Unreduced(g, 1) : g.GI(1);
+          const std::string negative = UnreducedGradient(g, 1);
           g.Add({.type = "Negative", .inputs = {g.GO(0)}, .outputs = {negative}, .copies_arguments = false});
-          ReduceGradient(g, 1, negative);
+          ReduceGradient(g, 1);
         });
 
 const Registration mul =
@@ -57,10 +54,10 @@ const Registration mul =
         .Gradient([](GradientBuilder& g) {
           ExpectInputsKept(g);
           for (const int i : {0, 1}) {
-            const std::string product = MayBeRepeated(g, i) ? Unreduced(g, i) : g.GI(i);
+            const std::string product = UnreducedGradient(g, i);
             // Only b is repeated as broadcast=1 says.
             g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(1 - i)}, .outputs = {product}, .copies_arguments = i == 0});
-            ReduceGradient(g, i, product);
+            ReduceGradient(g, i);
           }
         });
 
@@ -69,9 +66,9 @@ const Registration div =
         .Formula([](Formula& f) { f.Out({f.In("a") / f.In("b")}); })
         .Gradient([](GradientBuilder& g) {
           ExpectInputsKept(g);
-          const std::string da = MayBeRepeated(g, 0) ? Unreduced(g, 0) : g.GI(0);
+          const std::string da = UnreducedGradient(g, 0);
           g.Add({.type = "DivGradient", .inputs = {g.I(1), g.O(0), g.GO(0)}, .outputs = {da, g.GI(1)}});
-          ReduceGradient(g, 0, da);
+          ReduceGradient(g, 0);
         });
 
 const Registration div_gradient =
@@ -99,13 +96,10 @@ const Registration power = ArithmeticOperator("Power", "c = a^b, element by elem
                                .Formula([](Formula& f) { f.Out({Pow(f.In("a"), f.In("b"))}); })
                                .Gradient([](GradientBuilder& g) {
                                  ExpectInputsKept(g);
-                                 GradientOp both{.type = "PowerGradient", .inputs = {g.I(0), g.I(1), g.O(0), g.GO(0)}};
-                                 for (const int i : {0, 1}) {
-                                   both.outputs.push_back(MayBeRepeated(g, i) ? Unreduced(g, i) : g.GI(i));
-                                 }
-                                 const std::vector<std::string> unreduced = both.outputs;
-                                 g.Add(std::move(both));
-                                 for (const int i : {0, 1}) ReduceGradient(g, i, unreduced[i]);
+                                 g.Add({.type = "PowerGradient",
+                                        .inputs = {g.I(0), g.I(1), g.O(0), g.GO(0)},
+                                        .outputs = {UnreducedGradient(g, 0), UnreducedGradient(g, 1)}});
+                                 for (const int i : {0, 1}) ReduceGradient(g, i);
                                });
 
 // By hand, as what was repeated is summed by operators of the net.

@@ -1,6 +1,7 @@
 // AveragedLoss: the mean of all elements, what a training net minimises.
 #include <algorithm>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/row_sums.h"
@@ -24,17 +25,8 @@ const Registration averaged_loss = Operator("AveragedLoss")
 
 // By hand, because the mean is taken in double and its derivative need not be.
 const Registration averaged_loss_gradient =
-    Operator("AveragedLossGradient")
-        .Doc("dx = dy / number of elements of x, for each element.")
-        .Input("x", "any shape; only its shape matters")
-        .Input("dy", "one element")
-        .Output("dx", "the shape of x")
+    GradientOf("AveragedLoss", "dx = dy / number of elements of x, for each element. Elements of x are not read.")
         .ReadsShapes({0})
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectFloats(query);
-          ExpectOneElement(query, 1, "dy");
-          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-        })
         .Formula([](Formula& f) { f.Out({f.Scalar("dy") / std::max<std::int64_t>(f.RowsFrom("x", 0), 1)}); });
 
 }  // namespace

@@ -66,6 +66,12 @@ bool RepeatsAsCaffe2(const OperatorCall& op) {
   return op.schema().FindArgument("broadcast") != nullptr && op.Bool("broadcast");
 }
 
+// The gradient of input i is the sum of `of` over what each element of the input has met.
+void AddSum(GradientBuilder& g, int i, const std::string& of) {
+  const bool as_caffe2 = RepeatsAsCaffe2(g.op());
+  g.Add({.type = "SumReduceLike", .inputs = {of, g.I(i)}, .outputs = {g.GI(i)}, .copies_arguments = as_caffe2});
+}
+
 }  // namespace
 
 void SumColumns(const float* a, std::int64_t rows, std::int64_t n, bool in_order, float* out) {
@@ -81,15 +87,17 @@ bool MayBeRepeated(const GradientBuilder& g, int i) {
   return std::ranges::any_of(op.inputs(), [&](const std::string& input) { return input != op.inputs()[0]; });
 }
 
-void ReduceGradient(GradientBuilder& g, int i, const std::string& of) {
-  if (!MayBeRepeated(g, i)) return;
-  const bool as_caffe2 = RepeatsAsCaffe2(g.op());
-  g.Add({.type = "SumReduceLike", .inputs = {of, g.I(i)}, .outputs = {g.GI(i)}, .copies_arguments = as_caffe2});
+std::string UnreducedGradient(GradientBuilder& g, int i) {
+  return MayBeRepeated(g, i) ? g.GI(i) + "_autogen_pre_red" : g.GI(i);
+}
+
+void ReduceGradient(GradientBuilder& g, int i) {
+  if (MayBeRepeated(g, i)) AddSum(g, i, UnreducedGradient(g, i));
 }
 
 void PassGradient(GradientBuilder& g, int i) {
   if (!MayBeRepeated(g, i)) return g.SetDense(i, g.GO(0));
-  ReduceGradient(g, i, g.GO(0));
+  AddSum(g, i, g.GO(0));
 }
 
 Operator BroadcastOperator(const std::string& type, const std::string& doc, const std::vector<DType>& dtypes,

@@ -21,9 +21,12 @@ Operator BroadcastOperator(const std::string& type, const std::string& doc, cons
 // Gradient rules of operators that repeat their inputs use these, with or without the arguments of BroadcastArguments.
 // Whether input i may be repeated: a is not with broadcast=1, nor are inputs that all are one blob.
 bool MayBeRepeated(const GradientBuilder& g, int i);
-// Says that the gradient of input i is `of`, which has the shape of the output, summed over what each element of the
-// input has met. Writes an operator only where something may be repeated.
-void ReduceGradient(GradientBuilder& g, int i, const std::string& of);
+// What the rule calls the gradient of input i in the shape of the output: that of the input where nothing is repeated.
+// Names are those of nets that Caffe2 wrote.
+std::string UnreducedGradient(GradientBuilder& g, int i);
+// Says that the gradient of input i is that, summed over what each element of the input has met. Writes an operator
+// only where something may be repeated.
+void ReduceGradient(GradientBuilder& g, int i);
 // The same of the gradient of output 0, which belongs to others too.
 void PassGradient(GradientBuilder& g, int i);
 

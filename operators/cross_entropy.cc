@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/vector_math.h"
@@ -40,12 +41,6 @@ Expr IsOfLabel(Formula& f) {
   f.Check(And(label >= 0, label < classes), StrCat("label {} is {}; there are classes 0 to ", classes - 1), Index(2),
           label);
   return Equal(Index(3), label);
-}
-
-void CheckGradient(const ShapeQuery& query, int i, const Rows& rows) {
-  ExpectSameType(query, 0, i);
-  if (query.In(i).shape == Shape({rows.count})) return;
-  throw WrongInputs(query, {i}, StrCat("needs dy [", rows.count, "]"));
 }
 
 std::vector<TensorInfo> LabelShapes(const ShapeQuery& query) {
@@ -87,17 +82,7 @@ const Registration label_cross_entropy =
                               .checks_values = true}));
 
 const Registration label_cross_entropy_gradient =
-    Operator("LabelCrossEntropyGradient")
-        .Doc("dx[i, label[i]] = -dy[i] / max(x[i, label[i]], 1e-20), 0 elsewhere.")
-        .Input("x", "[N, D] probabilities")
-        .Input("label", "int32 or int64 [N] or [N, 1], from 0 to D-1")
-        .Input("dy", "[N]")
-        .Output("dx", "the shape of x")
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          LabelShapes(query);
-          CheckGradient(query, 2, RowsOf(query));
-          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-        })
+    GradientOf("LabelCrossEntropy", "dx[i, label[i]] = -dy[i] / max(x[i, label[i]], 1e-20), 0 elsewhere.")
         .Formula(FormulaWhere{AppliesToStored,
                               [](Formula& f) {
                                 const Expr is_of_label = IsOfLabel(f);
@@ -154,21 +139,10 @@ const Registration cross_entropy =
 
 // By hand, because the floor passes its gradient on, as in Caffe2, where Max of a derivative would not.
 const Registration cross_entropy_gradient =
-    Operator("CrossEntropyGradient")
-        .Doc("dx[i, j] = -dy[i] label[i, j] / max(x[i, j], 1e-20).")
-        .Input("x", "[N, D] probabilities")
-        .Input("label", "[N, D]")
-        .Input("dy", "[N]")
-        .Output("dx", "the shape of x")
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          SoftLabelShapes(query);
-          CheckGradient(query, 2, RowsOf(query));
-          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-        })
-        .Formula([](Formula& f) {
-          RowsOfClasses(f);
-          f.Out({-f.Row("dy") * (f.In("label") / Max(f.In("x"), kLeastProbability))});
-        });
+    GradientOf("CrossEntropy", "dx[i, j] = -dy[i] label[i, j] / max(x[i, j], 1e-20).").Formula([](Formula& f) {
+      RowsOfClasses(f);
+      f.Out({-f.Row("dy") * (f.In("label") / Max(f.In("x"), kLeastProbability))});
+    });
 
 }  // namespace
 }  // namespace stepnet

@@ -1,6 +1,7 @@
 // Distances between the rows of two tensors:
 //   SquaredL2Distance: d_i = sum_j (x_ij - y_ij)^2 / 2
 //   L1Distance:        d_i = sum_j |x_ij - y_ij|
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/row_sums.h"
@@ -15,16 +16,6 @@ std::vector<TensorInfo> DistanceShapes(const ShapeQuery& query) {
   ExpectFloat(query, 0);
   ExpectAlike(query, 0, 1);
   return {{.dtype = query.In(0).dtype, .shape = Shape({NumRows(query.In(0).shape)})}};
-}
-
-std::vector<TensorInfo> DistanceGradientShapes(const ShapeQuery& query) {
-  ExpectFloats(query);
-  ExpectAlike(query, 0, 1);
-  const TensorInfo& x = query.In(0);
-  if (query.In(2).shape != Shape({NumRows(x.shape)})) {
-    throw WrongInputs(query, {0, 2}, "needs x [N, …] and dd [N]");
-  }
-  return {{.dtype = x.dtype, .shape = x.shape}, {.dtype = x.dtype, .shape = x.shape}};
 }
 
 // x - y, element by element; a row is all that has one index of the first dimension.
@@ -55,17 +46,6 @@ Operator Distance(const char* type, const char* doc) {
       .Shapes(DistanceShapes);
 }
 
-Operator DistanceGradient(const char* type, const char* doc) {
-  return Operator(type)
-      .Doc(doc)
-      .Input("x", "[N, …]")
-      .Input("y", "the shape of x")
-      .Input("dd", "[N]")
-      .Output("dx", "the shape of x")
-      .Output("dy", "the shape of x")
-      .Shapes(DistanceGradientShapes);
-}
-
 const Registration squared_l2_distance =
     Distance("SquaredL2Distance", "Half the squared Euclidean distance of each row of x to that of y.")
         .Gradient("SquaredL2DistanceGradient", {"x", "y", "dd"}, {"dx", "dy"})
@@ -73,7 +53,7 @@ const Registration squared_l2_distance =
 
 // By hand, here and below, because dy = -dx is computed once for both, in the type of x.
 const Registration squared_l2_distance_gradient =
-    DistanceGradient("SquaredL2DistanceGradient", "dx = (x - y) * dd, dy = -dx, dd being that of the row.")
+    GradientOf("SquaredL2Distance", "dx = (x - y) * dd, dy = -dx, dd being that of the row.")
         .Formula(BothGradients([](const Expr& difference, const Expr& dd) { return difference * dd; }));
 
 const Registration l1_distance = Distance("L1Distance", "The sum of |x - y| over each row.")
@@ -82,7 +62,7 @@ const Registration l1_distance = Distance("L1Distance", "The sum of |x - y| over
 
 // Differences below the threshold count as 0, as in Caffe2.
 const Registration l1_distance_gradient =
-    DistanceGradient("L1DistanceGradient", "dx = sign(x - y) * dd, dy = -dx; 0 where |x - y| is at most 1e-12.")
+    GradientOf("L1Distance", "dx = sign(x - y) * dd, dy = -dx; 0 where |x - y| is at most 1e-12.")
         .Formula(BothGradients([](const Expr& difference, const Expr& dd) {
           constexpr double kThreshold = 1e-12;
           const Expr sign = Where(difference > kThreshold, dd, Where(difference < -kThreshold, -dd, 0));

@@ -1,13 +1,12 @@
 // ElementwiseLinear: y = x * w + b, where w and b are repeated over the rows of x.
 //
 // Gradient, with sums over the rows: dx = dy * w, dw = sum(dy * x), db = sum(dy).
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
-
-constexpr char kAxisDoc[] = "x is seen as [N, D], where D are the dimensions from this on; negative: from the end";
 
 // Throws unless input `vector` is [D], where the dimensions of input `x` from `axis` on have D elements.
 void CheckVector(const ShapeQuery& query, int x, int vector) {
@@ -27,7 +26,7 @@ const Registration elementwise_linear =
         .Input("w", "[D]")
         .Input("b", "[D]")
         .Output("y", "the shape of x")
-        .Arg("axis", 1, kAxisDoc)
+        .Arg("axis", 1, "x is seen as [N, D], where D are the dimensions from this on; negative: from the end")
         .InPlace({{0, 0}})
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);
@@ -35,27 +34,14 @@ const Registration elementwise_linear =
           CheckVector(query, 0, 2);
           return SameAsInput(0)(query);
         })
-        .Gradient([](GradientBuilder& g) {
-          ExpectInputsKept(g);
-          g.Add({.type = "ElementwiseLinearGradient",
-                 .inputs = {g.GO(0), g.I(0), g.I(1)},
-                 .outputs = {g.GI(0), g.GI(1), g.GI(2)}});
-        })
+        .Gradient("ElementwiseLinearGradient", {"dy", "x", "w"}, {"dx", "dw", "db"})
         .Formula([](Formula& f) {
           f.RowsFrom("x", f.Int("axis"));
           f.Out({MulAdd(f.In("x"), f.Column("w"), f.Column("b"))});
         });
 
 const Registration elementwise_linear_gradient =
-    Operator("ElementwiseLinearGradient")
-        .Doc("dx = dy * w; dw and db are the sums of dy * x and dy over the rows.")
-        .Input("dy", "the shape of x")
-        .Input("x", "as in ElementwiseLinear")
-        .Input("w", "[D]")
-        .Output("dx", "the shape of x")
-        .Output("dw", "[D]")
-        .Output("db", "[D]")
-        .Arg("axis", 1, kAxisDoc)
+    GradientOf("ElementwiseLinear", "dx = dy * w; dw and db are the sums of dy * x and dy over the rows.")
         .InPlace({{0, 0}})
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);

@@ -27,25 +27,26 @@ const Registration elu = ActivationByOutput("Elu", "y = x where x > 0, alpha * (
                              .Arg("alpha", 1.0f, "y tends to -alpha as x falls", AtLeast(0))
                              .Formula([](Formula& f) { f.Out({Elu(f, 1)}); });
 
-const Registration elu_gradient = ActivationGradientByOutput("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
-                                      .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
-                                      .Formula([](Formula& f) { f.Out({EluGradient(f, 1)}); });
+const Registration elu_gradient =
+    GradientOf("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.").Formula([](Formula& f) {
+      f.Out({EluGradient(f, 1)});
+    });
 
+// As a double: Arg would round it to a float.
 ArgumentSpec SeluNumber(const char* name, double value, const char* doc) {
   return {
       .name = name, .type = ArgumentType::kFloat, .default_value = {.f = value}, .doc = doc, .constraint = AtLeast(0)};
 }
-ArgumentSpec SeluAlpha(const char* doc) { return SeluNumber("alpha", 1.6732632423543772848, doc); }
-ArgumentSpec SeluScale(const char* doc) { return SeluNumber("scale", 1.0507009873554804934, doc); }
 
 const Registration selu = ActivationByOutput("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
-                              .Args({SeluAlpha("y tends to -scale * alpha as x falls"), SeluScale("slope above 0")})
+                              .Args({SeluNumber("alpha", 1.6732632423543772848, "y tends to -scale * alpha as x falls"),
+                                     SeluNumber("scale", 1.0507009873554804934, "slope above 0")})
                               .Formula([](Formula& f) { f.Out({Elu(f, f.Number("scale"))}); });
 
 const Registration selu_gradient =
-    ActivationGradientByOutput("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
-        .Args({SeluAlpha("as in Selu"), SeluScale("as in Selu")})
-        .Formula([](Formula& f) { f.Out({EluGradient(f, f.Number("scale"))}); });
+    GradientOf("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.").Formula([](Formula& f) {
+      f.Out({EluGradient(f, f.Number("scale"))});
+    });
 
 }  // namespace
 }  // namespace stepnet

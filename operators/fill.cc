@@ -18,6 +18,22 @@ Operator FillOperator(std::string type, const char* file) {
       .StopsGradient();
 }
 
+Operator FloatFillOperator(std::string type, int min_rank, const char* file) {
+  Operator op = FillOperator(std::move(type), file);
+  op.Check(CheckFill).Shapes([min_rank](const ShapeQuery& query) -> std::vector<TensorInfo> {
+    TensorInfo y{.dtype = FillDType(query, DType::kFloat), .shape = FillShape(query)};
+    if (!IsFloatOrDouble(y.dtype)) {
+      throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " makes float or double, not ", y.dtype));
+    }
+    if (y.shape.rank() < min_rank) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(query.op().type(), " needs a shape of at least ", min_rank, " dimensions, has ", y.shape));
+    }
+    return {std::move(y)};
+  });
+  return DTypeArg(op, "1 float, 13 double. Default: that of an input of float or double whose shape y takes, or float");
+}
+
 Operator& DTypeArg(Operator& op, const char* doc) { return op.Arg("dtype", 0, doc, AtLeast(1)); }
 
 namespace {

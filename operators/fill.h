@@ -11,6 +11,9 @@ namespace stepnet {
 // The shape rule gives y float, unless FillDType says otherwise.
 Operator FillOperator(std::string type, const char* file = __builtin_FILE());
 
+// The same of float or double, with a dtype as FillDType says, and of `min_rank` dimensions at least.
+Operator FloatFillOperator(std::string type, int min_rank = 0, const char* file = __builtin_FILE());
+
 // Adds the argument `dtype` and documents it.
 Operator& DTypeArg(Operator& op, const char* doc);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -102,11 +103,9 @@ const Registration fill_padding =
         .Cpu({.make = [](const OperatorCall&) -> RunFn { return Fill; }});
 
 const Registration fill_padding_gradient =
-    Operator("FillPaddingGradient")
-        .Doc("dx = dy where the mask is true and 0 elsewhere; to a row that stands for others dy of these is added.")
-        .Input("dy", "[T, B, …], float or double")
-        .Input("mask", "as in FillPadding")
-        .Output("dx", "the shape of dy")
+    GradientOf("FillPadding",
+               "dx = dy where the mask is true and 0 elsewhere; to a row that stands for others dy of these is added. "
+               "Of float or double.")
         .Shapes([](const ShapeQuery& query) {
           ExpectFloat(query, 0);
           CheckMask(query);

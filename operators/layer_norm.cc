@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -60,17 +61,8 @@ const Registration layer_norm =
 
 // By hand, of y and std, because a derivative would read x and go through mean and deviation one by one.
 const Registration layer_norm_gradient =
-    Operator("LayerNormGradient")
-        .Doc("Gradient of LayerNorm: dx = (dy - average(dy) - y * average(dy * y)) / std.")
-        .Input("dy", "the shape of x")
-        .Input("y", "output of LayerNorm, the shape of x")
-        .Input("mean", "output of LayerNorm; its elements are not read")
-        .Input("std", "output of LayerNorm")
-        .Input("x", "input of LayerNorm; its elements are not read")
-        .Output("dx", "the shape of x")
+    GradientOf("LayerNorm", "dx = (dy - average(dy) - y * average(dy * y)) / std. Elements of mean and x are not read.")
         .ReadsShapes({2, 4})
-        .Arg("axis", 1, "as in LayerNorm")
-        .Arg("epsilon", 1e-5f, "as in LayerNorm", AtLeast(0))
         .InPlace({{0, 0}})
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);

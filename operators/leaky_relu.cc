@@ -12,12 +12,10 @@ const Registration leaky_relu = ActivationByOutput("LeakyRelu", "y = x where x >
                                     });
 // By hand, because a derivative would compare x, which need not be kept; its sign is that of y.
 const Registration leaky_relu_gradient =
-    ActivationGradientByOutput("LeakyRelu", "dx = dy where y >= 0, alpha * dy elsewhere.")
-        .Arg("alpha", 0.01f, "as in LeakyRelu", AtLeast(0))
-        .Formula([](Formula& f) {
-          const Expr dy = f.In("dy");
-          f.Out({Where(f.In("y") >= 0, dy, f.Number("alpha") * dy)});
-        });
+    GradientOf("LeakyRelu", "dx = dy where y >= 0, alpha * dy elsewhere.").Formula([](Formula& f) {
+      const Expr dy = f.In("dy");
+      f.Out({Where(f.In("y") >= 0, dy, f.Number("alpha") * dy)});
+    });
 
 }  // namespace
 }  // namespace stepnet

@@ -5,15 +5,11 @@
 namespace stepnet {
 namespace {
 
-std::vector<ArgumentSpec> Bounds() {
-  return {{.name = "min", .type = ArgumentType::kFloat, .required = true, .doc = "no element of y is less"},
-          {.name = "max", .type = ArgumentType::kFloat, .required = true, .doc = "no element of y is greater"},
-          {.name = "nan", .type = ArgumentType::kBool, .default_value = {.i = 0}, .doc = "NaN becomes min"}};
-}
-
 const Registration lstm_state_clip =
     Activation("LSTMStateClip", "y = min where x < min, max where x > max, x elsewhere.")
-        .Args(Bounds())
+        .RequiredArg("min", ArgumentType::kFloat, "no element of y is less")
+        .RequiredArg("max", ArgumentType::kFloat, "no element of y is greater")
+        .Arg("nan", false, "NaN becomes min")
         .Private()
         .Formula([](Formula& f) {
           const Expr x = f.In("x");
@@ -23,9 +19,7 @@ const Registration lstm_state_clip =
         });
 
 const Registration lstm_state_clip_gradient =
-    ActivationGradient("LSTMStateClip", "dx = 0 where x < min or x > max, dy elsewhere, also where x is NaN.")
-        .Args(Bounds())
-        .Private()
+    GradientOf("LSTMStateClip", "dx = 0 where x < min or x > max, dy elsewhere, also where x is NaN.")
         .Formula([](Formula& f) {
           const Expr x = f.In("x");
           const Expr is_low = x < f.Number("min");

@@ -25,11 +25,10 @@ Operator Extremum(const std::string& type, const std::string& doc, Expr (*best)(
         GradientOp gradient{.type = type + "Gradient", .inputs = {g.O(0), g.GO(0)}, .outputs = {}};
         for (int i = 0; i < g.op().num_inputs(); ++i) {
           gradient.inputs.push_back(g.I(i));
-          gradient.outputs.push_back(MayBeRepeated(g, i) ? StrCat(g.I(i), "_grad_autogen_pre_red_", i) : g.GI(i));
+          gradient.outputs.push_back(UnreducedGradient(g, i));
         }
-        const std::vector<std::string> unreduced = gradient.outputs;
         g.Add(std::move(gradient));
-        for (int i = 0; i < g.op().num_inputs(); ++i) ReduceGradient(g, i, unreduced[i]);
+        for (int i = 0; i < g.op().num_inputs(); ++i) ReduceGradient(g, i);
       })
       .Formula([best](Formula& f) {
         const std::vector<Expr> x = f.Ins("x");

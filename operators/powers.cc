@@ -54,13 +54,11 @@ const Registration pow = Activation("Pow", "y = x^exponent, element by element."
 // No DerivativeOf: that of x * x * x rounds at each product, and that of 1 / x reads y; this form rounds three times
 // for every exponent.
 const Registration pow_gradient =
-    ActivationGradient("Pow", "dx = dy * exponent * x^(exponent - 1), and 0 where exponent is 0.")
-        .RequiredArg("exponent", ArgumentType::kFloat, "as in Pow")
-        .Formula([](Formula& f) {
-          const double exponent = f.Number("exponent");
-          if (exponent == 0) return f.Out({Expr(0)});
-          f.Out({f.In("dy") * (exponent * Power(f.In("x"), exponent - 1))});
-        });
+    GradientOf("Pow", "dx = dy * exponent * x^(exponent - 1), and 0 where exponent is 0.").Formula([](Formula& f) {
+      const double exponent = f.Number("exponent");
+      if (exponent == 0) return f.Out({Expr(0)});
+      f.Out({f.In("dy") * (exponent * Power(f.In("x"), exponent - 1))});
+    });
 
 }  // namespace
 }  // namespace stepnet

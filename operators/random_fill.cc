@@ -29,24 +29,8 @@ Expr Normal(Formula& f, double mean, double deviation) {
   return mean + deviation * radius * Where(Equal(in_pair, 0), Cos(angle), Sin(angle));
 }
 
-ShapeRule RandomFillShapes(int min_rank) {
-  return [min_rank](const ShapeQuery& query) -> std::vector<TensorInfo> {
-    TensorInfo y{.dtype = FillDType(query, DType::kFloat), .shape = FillShape(query)};
-    if (y.dtype != DType::kFloat && y.dtype != DType::kDouble) {
-      throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " makes float or double, not ", y.dtype));
-    }
-    if (y.shape.rank() < min_rank) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat(query.op().type(), " needs a shape of at least ", min_rank, " dimensions, has ", y.shape));
-    }
-    return {std::move(y)};
-  };
-}
-
 Operator RandomFill(const char* type, const char* doc, int min_rank = 0) {
-  Operator op = FillOperator(type);
-  op.Doc(doc).DrawsRandomNumbers().Check(CheckFill).Shapes(RandomFillShapes(min_rank));
-  return DTypeArg(op, "1 float, 13 double. Default: that of an input of float or double whose shape y takes, or float");
+  return std::move(FloatFillOperator(type, min_rank).Doc(doc).DrawsRandomNumbers());
 }
 
 // Elements of y for each index of one of its dimensions.

@@ -11,35 +11,23 @@
 namespace stepnet {
 namespace {
 
-Operator RangeFillOperator() {
-  Operator op = FillOperator("RangeFill");
-  op.Doc("The numbers 0, 1, 2, … in row-major order.")
-      .Check(CheckFill)
-      .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-        TensorInfo y{.dtype = FillDType(query, DType::kFloat), .shape = FillShape(query)};
-        if (y.dtype != DType::kFloat && y.dtype != DType::kDouble) {
-          throw Error(ErrorCode::kTypeMismatch, StrCat("RangeFill makes float or double, not ", y.dtype));
-        }
-        return {std::move(y)};
-      })
-      .Formula([](Formula& f) {
-        const TensorInfo& y = f.OutputByRule();
-        f.Over(Shape({y.shape.size()}));
-        f.Out({Cast(y.dtype, Index(3))});
-      })
-      // By hand, because counting is most of it, which a formula does in int64 before it casts.
-      .Cpu([](const OperatorCall& op) {
-        return FloatKernel(op, []<typename T>(const OpRun& run) {
-          T* y = run.Out(0).As<T>();
-          InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(i);
+const Registration range_fill =
+    FloatFillOperator("RangeFill")
+        .Doc("The numbers 0, 1, 2, … in row-major order.")
+        .Formula([](Formula& f) {
+          const TensorInfo& y = f.OutputByRule();
+          f.Over(Shape({y.shape.size()}));
+          f.Out({Cast(y.dtype, Index(3))});
+        })
+        // By hand, because counting is most of it, which a formula does in int64 before it casts.
+        .Cpu([](const OperatorCall& op) {
+          return FloatKernel(op, []<typename T>(const OpRun& run) {
+            T* y = run.Out(0).As<T>();
+            InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+              for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(i);
+            });
           });
         });
-      });
-  return DTypeArg(op, "1 float, 13 double. Default: that of an input of float or double whose shape y takes, or float");
-}
-
-const Registration range_fill = RangeFillOperator();
 
 constexpr std::int64_t kMaxLength = std::numeric_limits<std::int32_t>::max();
 

@@ -7,6 +7,7 @@
 // ReduceMax, ReduceMin, ReduceL1, ReduceL2 are formulas alone, over the last dimensions, which a Transpose puts there.
 #include <algorithm>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/stored_float.h"
@@ -140,15 +141,8 @@ Operator SumOrMean(const std::string& type, const std::string& doc, bool average
 }
 
 Operator SumOrMeanGradient(const std::string& type, const std::string& doc, bool average) {
-  Operator op(type + "Gradient");
-  op.Doc(doc)
-      .Input("dy", "the shape of y")
-      .Input("x", "input of " + type + "; its elements are not read")
-      .Input("y", "output of " + type + "; its elements are not read")
-      .Output("dx", "the shape of x")
-      .ReadsShapes({1, 2})
-      .Arg("axes", std::vector<std::int64_t>{}, "as in " + type)
-      .Arg("keepdims", true, "as in " + type)
+  Operator op = GradientOf(type, doc + " Elements of x and y are not read.");
+  op.ReadsShapes({1, 2})
       .Shapes([](const ShapeQuery& query) {
         ExpectFloats(query);
         const DimGroups groups = GroupsOf(query.op().Ints("axes"), query.In(1).shape);
@@ -223,23 +217,12 @@ const Registration reduce_l2 =
     OfEachRow("ReduceL2", "The root of the sum of the squares over dimensions: the length of a vector.",
               [](const Expr& x) { return Sqrt(RowSum(x * x)); })
         .Gradient("ReduceL2Gradient", {"x", "y", "dy"}, {"dx"});
-const Registration reduce_l2_gradient = Operator("ReduceL2Gradient")
-                                            .Doc("dx = dy x / y, and 0 where y is 0.")
-                                            .Input("x", "input of ReduceL2")
-                                            .Input("y", "output of ReduceL2")
-                                            .Input("dy", "the shape of y")
-                                            .Output("dx", "the shape of x")
-                                            .Arg("axes", std::vector<std::int64_t>{}, "as in ReduceL2")
-                                            .Arg("keepdims", true, "as in ReduceL2")
-                                            .Shapes([](const ShapeQuery& query) {
-                                              ExpectFloats(query);
-                                              return SameAsInput(0)(query);
-                                            })
-                                            .Formula([](Formula& f) {
-                                              f.RowsFrom("x", FirstReduced(f.Ints("axes"), f.ShapeOf("x")));
-                                              const Expr y = f.Row("y");
-                                              f.Out({f.In("x") * Where(Equal(y, 0), 0, f.Row("dy") / y)});
-                                            });
+const Registration reduce_l2_gradient =
+    GradientOf("ReduceL2", "dx = dy x / y, and 0 where y is 0.").Formula([](Formula& f) {
+      f.RowsFrom("x", FirstReduced(f.Ints("axes"), f.ShapeOf("x")));
+      const Expr y = f.Row("y");
+      f.Out({f.In("x") * Where(Equal(y, 0), 0, f.Row("dy") / y)});
+    });
 
 }  // namespace
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 // which neither overflows nor takes the logarithm of 0. Arguments choose two relatives of it.
 #include <algorithm>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/row_sums.h"
@@ -48,22 +49,19 @@ Expr Derivative(Variant variant, const Expr& x, const Expr& t) {
 
 Shape RowsOf(const Shape& x) { return x.rank() > 0 ? x.Without(-1) : x; }
 
-Operator WithVariants(Operator op) {
-  return std::move(op.Arg("log_D_trick", false, "y = mean of -(2 t - 1) log p")
-                       .Arg("unjoined_lr_loss", false,
-                            "y = mean of -(t log p + (1 - t) log(1 - p)) with a negative for every positive: (1 - t) "
-                            "(max(x, 0) + log(1 + exp(-|x|))) - x t")
-                       .Check(CheckVariant));
-}
-
 const Registration sigmoid_cross_entropy =
-    WithVariants(Operator("SigmoidCrossEntropyWithLogits"))
+    Operator("SigmoidCrossEntropyWithLogits")
         .Doc(
             "Cross entropy of sigmoid(x) with targets, the mean over the last dimension: "
             "y = mean of -(t log p + (1 - t) log(1 - p)), p = sigmoid(x).")
         .Input("x", "[…, D]")
         .Input("targets", "the shape of x, each from 0 to 1")
         .Output("y", "[…]")
+        .Arg("log_D_trick", false, "y = mean of -(2 t - 1) log p")
+        .Arg("unjoined_lr_loss", false,
+             "y = mean of -(t log p + (1 - t) log(1 - p)) with a negative for every positive: (1 - t) (max(x, 0) + "
+             "log(1 + exp(-|x|))) - x t")
+        .Check(CheckVariant)
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloat(query, 0);
           ExpectAlike(query, 0, 1);
@@ -76,12 +74,7 @@ const Registration sigmoid_cross_entropy =
         });
 
 const Registration sigmoid_cross_entropy_gradient =
-    WithVariants(Operator("SigmoidCrossEntropyWithLogitsGradient"))
-        .Doc("dx = dy (sigmoid(x) - t) / D, or as the arguments say.")
-        .Input("dy", "[…]")
-        .Input("x", "[…, D]")
-        .Input("targets", "the shape of x")
-        .Output("dx", "the shape of x")
+    GradientOf("SigmoidCrossEntropyWithLogits", "dx = dy (sigmoid(x) - t) / D, or as the arguments say.")
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloats(query);
           ExpectAlike(query, 1, 2);

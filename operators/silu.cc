@@ -27,13 +27,7 @@ const Registration swish = Operator("Swish")
 
 // By hand: it takes y in place of x * sigmoid(x), as Caffe2 does. Its y + s * (1 - y) is the same, but for large x,
 // where 1 - y rounds to -y, gives 0 in place of 1.
-const Registration swish_gradient = Operator("SwishGradient")
-                                        .Doc("dx = dy * (s + y * (1 - s)) with s = sigmoid(x).")
-                                        .Input("x", "input of Swish, any shape")
-                                        .Input("y", "output of Swish, the shape of x")
-                                        .Input("dy", "the shape of x")
-                                        .Output("dx", "the shape of x")
-                                        .Shapes(SameFloats())
+const Registration swish_gradient = GradientOf("Swish", "dx = dy * (s + y * (1 - s)) with s = sigmoid(x).")
                                         .InPlace({{0, 0}, {1, 0}, {2, 0}})
                                         .Formula([](Formula& f) {
                                           const Expr s = Sigmoid(f.In("x"));

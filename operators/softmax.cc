@@ -1,6 +1,7 @@
 // Softmax: y_i = exp(x_i) / sum_j exp(x_j), and LogSoftmax: y_i = x_i - log(sum_j exp(x_j)), over the rows of x as a
 // matrix [N, D] of its sizes before and from `axis`. The largest element of the row is taken off first, so that no
 // exponential overflows.
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
 
@@ -42,26 +43,17 @@ Operator Forward(const char* type, Expr (*y)(const Expr& x), const char* doc) {
 
 // By hand, because a derivative would read x, and go through the largest element as well, on which no result depends.
 Operator Gradient(const char* type, Expr (*dx)(const Expr& y, const Expr& dy), const char* doc) {
-  Operator op(type);
-  op.Doc(doc)
-      .Input("y", "[N, D]")
-      .Input("dy", "the shape of y")
-      .Output("dx", "the shape of y")
-      .Arg("axis", 1, "as in the forward operator")
-      .Shapes(ShapesWithAxis)
-      .Formula([dx](Formula& f) {
-        f.RowsFrom("y", f.Int("axis"));
-        f.Out({dx(f.In("y"), f.In("dy"))});
-      });
-  return op;
+  return std::move(GradientOf(type, doc).Shapes(ShapesWithAxis).Formula([dx](Formula& f) {
+    f.RowsFrom("y", f.Int("axis"));
+    f.Out({dx(f.In("y"), f.In("dy"))});
+  }));
 }
 
 const Registration softmax = Forward("Softmax", Softmax, "y = exp(x) over the sum of exp(x), row by row.");
-const Registration softmax_gradient =
-    Gradient("SoftmaxGradient", SoftmaxGradient, "dx = y (dy - sum of y dy over the row).");
+const Registration softmax_gradient = Gradient("Softmax", SoftmaxGradient, "dx = y (dy - sum of y dy over the row).");
 const Registration log_softmax = Forward("LogSoftmax", LogSoftmax, "y = the logarithm of Softmax, row by row.");
 const Registration log_softmax_gradient =
-    Gradient("LogSoftmaxGradient", LogSoftmaxGradient, "dx = dy - exp(y) times the sum of dy over the row.");
+    Gradient("LogSoftmax", LogSoftmaxGradient, "dx = dy - exp(y) times the sum of dy over the row.");
 
 }  // namespace
 }  // namespace stepnet

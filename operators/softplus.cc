@@ -15,7 +15,7 @@ const Registration softplus =
 // By hand, because a derivative would read x, which need not be kept. 1 - e^-y = 2 t / (1 + t) with t = tanh(y / 2),
 // which keeps the digits of a small y.
 const Registration softplus_gradient =
-    ActivationGradientByOutput("Softplus", "dx = dy * (1 - e^-y), which is dy * sigmoid(x).").Formula([](Formula& f) {
+    GradientOf("Softplus", "dx = dy * (1 - e^-y), which is dy * sigmoid(x).").Formula([](Formula& f) {
       const Expr t = Tanh(0.5 * f.In("y"));
       f.Out({f.In("dy") * (2 * t / (1 + t))});
     });

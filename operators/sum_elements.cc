@@ -3,6 +3,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula.h"
@@ -13,8 +14,6 @@
 
 namespace stepnet {
 namespace {
-
-constexpr char kAverageDoc[] = "1: divides by the number of elements (0 where there are none)";
 
 // AverageFactor in formulas of x, whose elements all are one row.
 Expr Factor(Formula& f) {
@@ -36,29 +35,13 @@ Operator Total(const std::string& type, const std::string& doc) {
   op.Doc(doc)
       .Input("x", "any shape")
       .Output("y", "[], one element")
-      .Arg("average", false, kAverageDoc)
+      .Arg("average", false, "1: divides by the number of elements (0 where there are none)")
       .Shapes([](const ShapeQuery& query) {
         ExpectFloat(query, 0);
         return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = {}}};
       })
       .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
         return {.flops = static_cast<double>(query.In(0).shape.size()), .bytes = BytesMoved(query, outputs)};
-      });
-  return op;
-}
-
-// Declares the operator that computes dx from x and dy.
-Operator TotalGradient(const std::string& type, const std::string& doc) {
-  Operator op(type + "Gradient");
-  op.Doc(doc)
-      .Input("x", "input of " + type)
-      .Input("dy", "one element")
-      .Output("dx", "the shape of x")
-      .Arg("average", false, kAverageDoc)
-      .Shapes([](const ShapeQuery& query) {
-        ExpectFloats(query);
-        ExpectOneElement(query, 1, "a gradient");
-        return SameAsInput(0)(query);
       });
   return op;
 }
@@ -84,7 +67,7 @@ const Registration sum_elements =
         }}));
 
 const Registration sum_elements_gradient =
-    TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.").Formula([](Formula& f) {
+    GradientOf("SumElements", "Every element of dx is dy; with average=1 dy / N.").Formula([](Formula& f) {
       f.Out({f.Scalar("dy") * Factor(f)});
     });
 
@@ -125,7 +108,7 @@ const Registration sum_sqr_elements =
         }}));
 
 const Registration sum_sqr_elements_gradient =
-    TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.")
+    GradientOf("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.")
         .Formula([](Formula& f) {
           const Expr factor = 2 * f.Scalar("dy") * Factor(f);
           f.Out({f.In("x") * factor});

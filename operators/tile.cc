@@ -1,5 +1,6 @@
 // Tile: x repeated along one dimension. It copies runs, and its gradient adds them up, as their expansions say; the
 // gradient is no formula: those sum over the last dimensions, or over all that come before.
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dim_groups.h"
@@ -10,16 +11,13 @@
 namespace stepnet {
 namespace {
 
-Operator WithTiles(Operator op) {
-  return std::move(op.Arg("tiles", 1, "how many times x stands in y", AtLeast(0))
-                       .Arg("axis", 0, "dimension; negative counts from the end"));
-}
-
 const Registration tile =
-    WithTiles(Operator("Tile"))
+    Operator("Tile")
         .Doc("Repeats x along a dimension: y[:, j, :] = x[:, j mod A, :].")
         .Input("x", "[…, A, …], any dtype")
         .Output("y", "[…, tiles * A, …]")
+        .Arg("tiles", 1, "how many times x stands in y", AtLeast(0))
+        .Arg("axis", 0, "dimension; negative counts from the end")
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           const TensorInfo& x = query.In(0);
           const int axis = x.shape.CanonicalAxis(query.op().Int("axis"));
@@ -49,10 +47,7 @@ const Registration tile =
         });
 
 const Registration tile_gradient =
-    WithTiles(Operator("TileGradient"))
-        .Doc("Adds up the gradients of all copies of x.")
-        .Input("dy", "[…, tiles * A, …], float or double")
-        .Output("dx", "[…, A, …]")
+    GradientOf("Tile", "Adds up the gradients of all copies of x, float or double.")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.Int("tiles") > 0) return;
           problems->push_back({.message = "TileGradient with 0 tiles: nothing says what shape x has"});

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -84,14 +85,12 @@ const Registration top_k =
             "than k, the rest is 0 at index -1.")
         .Input("x", "[…, A, …], float or double")
         .Output("values", "[…, k, …]")
-        .Output("indices", "int64 [..., k, …], from 0 to A-1")
+        .Output("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
         .OptionalOutput("flat_indices", "int64 [number of values]: positions in x as a whole, row by row")
         .RequiredArg("k", ArgumentType::kInt, "how many", AtLeast(1))
         .Arg("axis", -1, kAxisDoc)
         .Shapes(TopKShapes)
-        .Gradient([](GradientBuilder& g) {
-          g.Add({.type = "TopKGradient", .inputs = {g.GO(0), g.O(1), g.I(0)}, .outputs = {g.GI(0)}});
-        })
+        .Gradient("TopKGradient", {"dvalues", "indices", "x"}, {"dx"})
         .Cpu([](const OperatorCall& op) -> RunFn {
           return FloatKernel(
               op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) { RunTopK<T>(run, axis, k); });
@@ -130,15 +129,8 @@ void RunTopKGradient(const OpRun& run, std::int64_t axis, std::int64_t k) {
 }
 
 const Registration top_k_gradient =
-    Operator("TopKGradient")
-        .Doc("dx = dvalues where TopK found its values, 0 elsewhere.")
-        .Input("dvalues", "[…, k, …], float or double")
-        .Input("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
-        .Input("x", "[…, A, …]; only its shape matters")
-        .Output("dx", "[…, A, …]")
+    GradientOf("TopK", "dx = dvalues where TopK found its values, 0 elsewhere. Elements of x are not read.")
         .ReadsShapes({2})
-        .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
-        .Arg("axis", -1, kAxisDoc)
         .Shapes(TopKGradientShapes)
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return FloatKernel(op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) {

@@ -68,12 +68,10 @@ void WhereGradientRule(GradientBuilder& g) {
   const auto may_be_repeated = [&](int i) {
     return !op.Bool("broadcast_on_rows") && op.inputs()[i] != op.outputs()[0] && MayBeRepeated(g, i);
   };
-  const auto unreduced = [&](int i) {
-    return may_be_repeated(i) ? StrCat(g.I(i), "_grad_autogen_pre_red_", i) : g.GI(i);
-  };
+  const auto unreduced = [&](int i) { return may_be_repeated(i) ? UnreducedGradient(g, i) : g.GI(i); };
   g.Add({.type = "WhereGradient", .inputs = {g.I(0), g.GO(0)}, .outputs = {unreduced(1), unreduced(2)}});
   for (const int i : {1, 2}) {
-    if (may_be_repeated(i)) ReduceGradient(g, i, unreduced(i));
+    if (may_be_repeated(i)) ReduceGradient(g, i);
   }
 }
 

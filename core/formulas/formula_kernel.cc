@@ -171,11 +171,15 @@ std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query) {
   return rule == nullptr ? std::vector<TensorInfo>() : rule->OfDeclaration(query);
 }
 
+ShapeRule DeclaredShapes(const OperatorSchema& schema) {
+  const auto* const made = schema.shapes.target<FormulaShapes>();
+  return made == nullptr ? schema.shapes : made->declared.shapes;
+}
+
 void CompleteFromFormula(OperatorSchema* schema) {
   const bool has_kernel = schema->kernels.contains(DeviceKind::kCpu);
-  Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
-  // A copy of a schema that was completed has the rule that was made then.
-  if (const auto* const made = schema->shapes.target<FormulaShapes>()) declared.shapes = made->declared.shapes;
+  // A copy of a schema may have been completed.
+  Declared declared{.shapes = DeclaredShapes(*schema), .rows = schema->rows, .elementwise = schema->elementwise};
   schema->shapes = FormulaShapes{.declared = std::move(declared), .has_kernel = has_kernel};
   if (!schema->cost) schema->cost = CostOf;
   if (!schema->rows) {

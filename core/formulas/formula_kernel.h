@@ -38,6 +38,9 @@ bool RunsFormulaOfStored(const ShapeQuery& query, DType first);
 // What the shape rule gives that is declared beside the formula; empty where the formula says it.
 std::vector<TensorInfo> DeclaredOutputs(const ShapeQuery& query);
 
+// The shape rule of a type as its declaration says it, with or without CompleteFromFormula. Null: it says none.
+ShapeRule DeclaredShapes(const OperatorSchema& schema);
+
 // Adds to a schema that has a formula what its declaration does not say: shapes, cost, rows and the kernel for the CPU.
 // What is wrong with the formula shows where shapes are inferred, also where the shape rule is declared.
 void CompleteFromFormula(OperatorSchema* schema);

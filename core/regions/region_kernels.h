@@ -84,7 +84,7 @@ RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 struct RepeatedOperands {
   unsigned of_rows = 0;
   unsigned of_columns = 0;
-  bool is_far = false;  // the result goes to memory that does not fit into the first cache
+  bool is_far = false;  // the result is beyond the first cache; of a sum: rows read before, beyond those of a core
   bool Has(int k) const { return ((of_rows | of_columns) >> k & 1) != 0; }
   bool operator==(const RepeatedOperands&) const = default;
 };

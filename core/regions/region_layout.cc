@@ -251,12 +251,14 @@ class Layout {
   }
 
   // Those of memory that nothing has read or written before in a block, behind a phase that has read what they are
-  // computed of: only their stores wait for the second cache.
+  // computed of: only their stores wait for the second cache. And sums of rows that have been read before, where no
+  // cache of a core holds all: they have time to ask for the next rows.
   void MarkFarResults() {
     std::vector<bool> is_near(static_cast<size_t>(num_memory()));
     const auto touch = [&](int slot) {
       if (slot >= 0 && slot < num_memory()) is_near[slot] = true;
     };
+    const bool is_beyond_core = MemoryBytes() >= kCpuTarget.regions.far_bytes;
     for (RegionCode::Phase& phase : code_.phases) {
       for (RegionInstruction& instruction : phase.block) {
         for (int k = 0; k < instruction.num_operands; ++k) touch(instruction.operands[k]);
@@ -264,7 +266,9 @@ class Layout {
         instruction.repeated.is_far = out >= 0 && out < num_memory() && !is_near[out];
         touch(out);
       }
-      for (const RegionInstruction& reduce : phase.end) {
+      for (RegionInstruction& reduce : phase.end) {
+        const int slot = reduce.num_operands > 0 ? reduce.operands[0] : -1;
+        reduce.repeated.is_far = is_beyond_core && slot >= 0 && slot < num_memory() && is_near[slot];
         for (int k = 0; k < reduce.num_operands; ++k) touch(reduce.operands[k]);
       }
     }

@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/core/regions/region_reductions.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -84,9 +85,13 @@ void MaxRowsVectors(void* out, const void* a, const void* b, const RepeatedOpera
 enum class Term : std::uint8_t { kElement, kProduct, kSquare, kWideSquare };
 
 // Sums as Sum of terms of From, which are rounded before they become Sum; those of kWideSquare are squares of Sum.
-template <Term kTerm, typename From, typename Sum>
+// `kAsksForNext`: the first cache is asked for the rows behind these, which the next call is about.
+template <Term kTerm, typename From, typename Sum, bool kAsksForNext = false>
 void SumRows(void* out, const void* a, const void* b, const RepeatedOperands& kinds, std::int64_t rows,
              std::int64_t n) {
+  if constexpr (kTerm == Term::kSquare && !kAsksForNext) {  // which are of rows that were read before
+    if (kinds.is_far) return SumRows<kTerm, From, Sum, true>(out, a, b, kinds, rows, n);
+  }
   using P = Partials<AddVectors, Sum>;
   const typename P::D d;
   const hn::Rebind<From, typename P::D> from;
@@ -94,6 +99,7 @@ void SumRows(void* out, const void* a, const void* b, const RepeatedOperands& ki
   const std::int64_t x_step = StepOf(kinds, 0, n), y_step = StepOf(kinds, 1, n);
   ReduceRowsOf<AddVectors>(static_cast<Sum*>(out), Sum{0}, rows, n,
                            [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
+                             if constexpr (kAsksForNext) hwy::Prefetch(x + (row + rows) * x_step + j);
                              auto value = access.Load(from, x + row * x_step + j);
                              if constexpr (kTerm == Term::kProduct)
                                value = hn::Mul(value, access.Load(from, y + row * y_step + j));

@@ -126,6 +126,92 @@ TEST(DerivedGradient, OfOneInputMayWorkInPlaceAndFollowsItsShapes) {
   EXPECT_NE(run("odd", {2, 3}).find("odd is not halved"), std::string::npos) << "the check is that of test.Halved";
 }
 
+const Registration by_hand = Operator("test.Cubed")
+                                 .Input("x", "any shape")
+                                 .Output("y", "the shape of x")
+                                 .Arg("k", 2.0f, "factor")
+                                 .InPlace({{0, 0}})
+                                 .Private()
+                                 .Gradient("test.CubedGradient", {"x", "dy"}, {"dx"})
+                                 .Formula([](Formula& f) {
+                                   const Expr x = f.In("x");
+                                   f.Out({f.Number("k") * x * x * x});
+                                 });
+const Registration by_hand_gradient = GradientOf("test.Cubed", "dx = 3 k x^2 dy").Formula([](Formula& f) {
+  const Expr x = f.In("x");
+  f.Out({f.In("dy") * (3 * f.Number("k") * x * x)});
+});
+
+TEST(GradientOf, HasWhatFollowsFromTheForwardOperator) {
+  const OperatorSchema& schema = GetOperator("test.CubedGradient");
+  EXPECT_EQ(schema.doc, "dx = 3 k x^2 dy");
+  ASSERT_EQ(schema.inputs.size(), 2U);
+  EXPECT_EQ(schema.inputs[0].doc, "input of test.Cubed, any shape");
+  EXPECT_EQ(schema.FindArgument("k")->default_value.f, 2);
+  EXPECT_TRUE(schema.AllowsInPlace(1, 0));
+  EXPECT_TRUE(schema.is_private);
+  OpTest("test.Cubed").Arg("k", 0.5f).Random("x", {3, 5}, 1).GradientMatches();
+}
+
+const Registration weighed = Operator("test.Weighed")
+                                 .Input("x", "[N, C]")
+                                 .OptionalInput("w", "[N]")
+                                 .Output("y", "[N]")
+                                 .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+                                   const TensorInfo& x = query.In(0);
+                                   return {{.dtype = x.dtype, .shape = Shape({x.shape[0]})}};
+                                 })
+                                 .Gradient("test.WeighedGradient", {"x", "w", "dy"}, {"dx"})
+                                 .Formula([](Formula& f) {
+                                   const Expr sum = RowSum(f.In("x"));
+                                   f.Out({OfRows(f.Has("w") ? sum * f.Row("w") : sum)});
+                                 });
+// Reads elements beyond what dy has unless its shape is checked before.
+const Registration weighed_gradient = GradientOf("test.Weighed", "").Cpu([](const OperatorCall&) -> RunFn {
+  return [](const OpRun& run) {
+    const std::int64_t columns = run.Out(0).dim(1);
+    for (std::int64_t i = 0; i < run.Out(0).size(); ++i) {
+      const std::int64_t row = i / columns;
+      const float weight = run.num_inputs() > 2 ? run.In(1).As<float>()[row] : 1;
+      run.Out(0).As<float>()[i] = weight * run.In(run.num_inputs() - 1).As<float>()[row];
+    }
+  };
+});
+
+TEST(GradientOf, ChecksWhatIsLikeAnOutputBeforeAKernelReadsIt) {
+  const auto run = [](const Shape& dy, bool has_weights) {
+    OpTest test("test.WeighedGradient");
+    test.Random("x", {2, 3}, 1);
+    if (has_weights) test.Random("w", {2}, 2);
+    test.Random("dy", dy, 3).Run();
+  };
+  const std::string needs = "…test.WeighedGradient needs dy like what test.Weighed gives, float [2]; dy is float [1]";
+  for (const bool has_weights : {false, true}) {
+    run({2}, has_weights);
+    ExpectError([&] { run({1}, has_weights); }, needs);
+  }
+}
+
+const Registration too_early = GradientOf("test.Later", "").Formula([](Formula& f) { f.Out({f.In("dy")}); });
+const Registration later = Operator("test.Later")
+                               .Input("x", "")
+                               .Output("y", "")
+                               .Gradient("test.LaterGradient", {"dy"}, {"dx"})
+                               .Formula([](Formula& f) { f.Out({f.In("x")}); });
+
+TEST(GradientOf, IsAnErrorBeforeTheForwardOperator) {
+  Workspace workspace;
+  workspace.SetTensor("dy", Random({2}, 1));
+  NetDef net;
+  *net.add_op() = ParseOp("dx = test.LaterGradient(dy)");
+  const std::string error = ErrorOf([&] { RunNetOnce(net, workspace); });
+  EXPECT_NE(
+      error.find("test.LaterGradient is declared as the gradient of test.Later, which is not registered before it "
+                 "with a .Gradient by names"),
+      std::string::npos)
+      << error;
+}
+
 const Registration derived_from_too_little =
     Forward("test.DerivedFromTooLittle").DerivedGradient({"x", "dy"}, {"dx"}).Formula([](Formula& f) {
       f.Out({f.In("x") * f.In("s")});

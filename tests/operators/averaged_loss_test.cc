@@ -31,7 +31,7 @@ TEST(AveragedLoss, RefusesBadInputs) {
               "  at op 0 `output0 = AveragedLoss(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("AveragedLossGradient").Random("x", {3}, 1).Random("dy", {3}, 1).Run(); },
-              "…AveragedLossGradient needs dy of one element; dy is float [3]");
+              "…AveragedLossGradient needs dy like what AveragedLoss gives, float []; dy is float [3]");
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(LabelCrossEntropy, RefusesBadLabels) {
       [] {
         OpTest("LabelCrossEntropyGradient").Random("x", {1, 2}, 1).Input("l", Labels({1})).Random("dy", {2}, 1).Run();
       },
-      "…LabelCrossEntropyGradient needs dy [1]; dy is float [2]");
+      "…LabelCrossEntropyGradient needs dy like what LabelCrossEntropy gives, float [1]; dy is float [2]");
 }
 
 TEST(CrossEntropy, FollowsItsFormula) {

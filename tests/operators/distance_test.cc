@@ -55,7 +55,7 @@ TEST(Distance, RefusesInputsThatDoNotFit) {
       [] {
         OpTest("SquaredL2DistanceGradient", 2).Random("x", {2, 3}, 1).Random("y", {2, 3}, 2).Random("dd", {3}, 3).Run();
       },
-      "…SquaredL2DistanceGradient needs x [N, …] and dd [N]; x is float [2, 3] and dd is float [3]");
+      "…SquaredL2DistanceGradient needs dd like what SquaredL2Distance gives, float [2]; dd is float [3]");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(SumElements, RefusesBadInput) {
               "  at op 0 `output0 = SumElements(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("SumElementsGradient").Random("x", {2}, 1).Random("dy", {2}, 1).Run(); },
-              "…shape mismatch: SumElementsGradient needs a gradient of one element; dy is float [2]\n");
+              "…shape mismatch: SumElementsGradient needs dy like what SumElements gives, float []; dy is float [2]\n");
 }
 
 }  // namespace
