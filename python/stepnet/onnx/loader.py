@@ -17,7 +17,7 @@ from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name, path_of
 from ..words import Device, Passes
-from . import einsum, moves, ordering, scan_node, triangles, units  # noqa: F401 - add to the table
+from . import einsum, moves, norms, ordering, pads, places, scan_node, units  # noqa: F401 - add to the table
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
 from .netdef import Names, NetText
