@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import (
     CASES,
     CELLS,
+    ELEMENTS,
     GOLDEN,
     OPTIONS,
     cell_with,
@@ -318,7 +319,8 @@ def of_operator(op_type, given, constants, attributes):
     model = model_of([node], arrays, {"y": 0}, fixed, opset=OPSETS.get(op_type, 17))
     alone = model_of([node], arrays, {}, fixed, opset=OPSETS.get(op_type, 17))
     kind = onnx.shape_inference.infer_shapes(alone).graph.value_info
-    model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else TensorProto.FLOAT
+    of_first = ELEMENTS[str(next(iter(arrays.values())).dtype)] if arrays else TensorProto.FLOAT
+    model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else of_first
     return model, arrays
 
 
