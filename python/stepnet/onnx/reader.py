@@ -27,7 +27,7 @@ STANDARD = ("", "ai.onnx")
 """What ONNX's own operators have as their domain."""
 
 
-Source = Union[str, "os.PathLike[str]", bytes, IO[bytes], onnx.ModelProto]
+Source = Union[str, os.PathLike[str], bytes, IO[bytes], onnx.ModelProto]
 """What a model is given as: the path of a file, its content, a file that is open for reading, or the message."""
 
 Origin = Union[Path, str]
