@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <limits>
 #include <sstream>
+#include <system_error>
 
 #include "stepnet/core/control_groups.h"
 #include "stepnet/core/error.h"
@@ -41,6 +43,15 @@ std::int64_t LimitIn(const std::string& path) {
   std::int64_t limit = kUnlimited;
   std::from_chars(text.data(), text.data() + text.size(), limit);
   return limit >= 0 ? limit : kUnlimited;
+}
+
+// `advice`, as madvise has it, for all pages in which the memory lies.
+void AdvisePages(const void* memory, std::int64_t bytes, int advice) {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGE_SIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = first / page * page;
+  const std::uintptr_t end = (first + static_cast<std::uintptr_t>(bytes) + page - 1) / page * page;
+  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, advice));
 }
 
 }  // namespace
@@ -84,15 +95,30 @@ void SaveAddresses() {
 
 void AskForLargePages(const void* memory, std::int64_t bytes) {
 #ifdef MADV_HUGEPAGE
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGE_SIZE));
-  const auto first = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t begin = first / page * page;
-  const std::uintptr_t end = (first + static_cast<std::uintptr_t>(bytes) + page - 1) / page * page;
-  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+  AdvisePages(memory, bytes, MADV_HUGEPAGE);
 #else
   static_cast<void>(memory);
   static_cast<void>(bytes);
 #endif
+}
+
+void AskForSmallPages(const void* memory, std::int64_t bytes) {
+#ifdef MADV_NOHUGEPAGE
+  AdvisePages(memory, bytes, MADV_NOHUGEPAGE);
+#else
+  static_cast<void>(memory);
+  static_cast<void>(bytes);
+#endif
+}
+
+bool GivesFreeMemoryToHost(const std::string& balloons) {
+  constexpr size_t kReporting = 5;  // VIRTIO_BALLOON_F_REPORTING; a device's features are a text of a 0 or 1 for each
+  std::error_code fault;
+  for (const auto& device : std::filesystem::directory_iterator(balloons, fault)) {
+    const std::string features = TextOfSystemFile((device.path() / "features").string());
+    if (features.size() > kReporting && features[kReporting] == '1') return true;
+  }
+  return false;
 }
 
 void RequireMemory(std::int64_t bytes, std::string_view library) {

@@ -31,6 +31,14 @@ void SaveAddresses();
 // translations of addresses. The system may refuse; then pages stay small.
 void AskForLargePages(const void* memory, std::int64_t bytes);
 
+// The opposite, also where large ones were asked for before.
+void AskForSmallPages(const void* memory, std::int64_t bytes);
+
+// Whether this is a virtual machine that gives the memory that lies free back to its host (Linux, free page reporting
+// of virtio's balloon). It gives back whole large pages, so that each large one that is taken waits for the host: some
+// milliseconds. Small ones mostly come from what was not given back. `balloons` is where the system shows the devices.
+bool GivesFreeMemoryToHost(const std::string& balloons = "/sys/bus/virtio/drivers/virtio_balloon");
+
 // Stands before what libraries do once and cannot leave half done, nor look whether they got the memory for: throws
 // kOutOfMemory unless the system has so many bytes for `library` now.
 void RequireMemory(std::int64_t bytes, std::string_view library);

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "stepnet/core/signal_block.h"
-#include "stepnet/core/system_memory.h"
 #include "stepnet/core/target.h"
 
 namespace stepnet {
@@ -49,12 +48,14 @@ void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop) {
   }
 }
 
-MemoryAhead::MemoryAhead(std::vector<Tensor> places) : places_(std::move(places)) {
+MemoryAhead::MemoryAhead(std::vector<Tensor> places, bool in_large_pages) : places_(std::move(places)) {
   std::erase_if(places_, [](const Tensor& place) { return !place.defined(); });
   std::int64_t bytes = 0;
   for (const Tensor& place : places_) bytes += place.size_bytes();
   if (bytes < kCpuTarget.min_bytes_to_take_ahead) return;
-  for (const Tensor& place : places_) AskForLargePages(place.raw(), place.size_bytes());
+  for (const Tensor& place : places_) {
+    (in_large_pages ? AskForLargePages : AskForSmallPages)(place.raw(), place.size_bytes());
+  }
   const SignalBlock block;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { TakeMemory(places_, stop); });

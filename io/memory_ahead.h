@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "stepnet/core/system_memory.h"
 #include "stepnet/core/tensor.h"
 
 namespace stepnet {
@@ -19,11 +20,12 @@ namespace stepnet {
 // nothing happens.
 void TakeMemory(std::span<const Tensor> places, const std::stop_token& stop);
 
-// Asks the system for large pages, and calls TakeMemory on a thread, for as long as this lives. Undefined places are
-// none. Where they are small, nothing happens; where no thread can be had, the reader takes the memory.
+// Asks the system for large pages, or for small ones where large ones would have to come from the host of a virtual
+// machine, and calls TakeMemory on a thread, for as long as this lives. Undefined places are none. Where they are few
+// bytes, nothing happens; where no thread can be had, the reader takes the memory.
 class MemoryAhead {
  public:
-  explicit MemoryAhead(std::vector<Tensor> places);
+  explicit MemoryAhead(std::vector<Tensor> places, bool in_large_pages = !GivesFreeMemoryToHost());
 
  private:
   std::vector<Tensor> places_;

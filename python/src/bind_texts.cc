@@ -1,6 +1,8 @@
 // What can be asked without running anything: checks, operators, the net that a cell stands for.
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 
+#include <optional>
 #include <vector>
 
 #include "stepnet/core/error.h"
@@ -39,10 +41,17 @@ std::vector<std::string> ProblemsOf(const NetDef& net) {
   return problems;
 }
 
+// Whether what is float in a cell is double, as far as anybody says so.
+using InDouble = std::optional<bool>;
+
 // Throws kInvalidArgument where anything is said of a net that is of cells.
-void CheckUseOfNet(const CellWords& words, bool training, bool is_text, const std::string& path) {
-  if (words.empty() && !training) return;
+void CheckUseOfNet(const CellWords& words, bool training, InDouble in_double, bool is_text, const std::string& path) {
+  if (words.empty() && !training && !in_double) return;
   const std::string net = is_text ? "the text is a net" : StrCat(path, " is a net");
+  if (in_double) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(net, ", which computes in the dtype of its inputs: leave dtype out"));
+  }
   throw Error(ErrorCode::kInvalidArgument,
               words.empty()
                   ? StrCat(net, ", which is in training by its operators' arguments: leave training out")
@@ -51,7 +60,7 @@ void CheckUseOfNet(const CellWords& words, bool training, bool is_text, const st
 
 // Everything that is wrong with a cell or a net, where what cannot be read is one problem; and what is said of it in
 // warnings.
-nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& named) {
+nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& named, InDouble in_double) {
   const CellWords words = CellWordsOf(named);
   std::vector<std::string> warnings;
   const std::vector<std::string> problems = CallWithoutGil([&]() -> std::vector<std::string> {
@@ -63,7 +72,7 @@ nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& n
       NetDef net;
       if (IsCell(content, what)) {
         CellSource cell = ParseCell(content, what);
-        const CellUse use{.sizes = TakeWords(words, &cell)};
+        const CellUse use{.sizes = TakeWords(words, &cell), .in_double = in_double.value_or(false)};
         net = ExpandCell(cell, use).net;
         warnings = WarningsOf(cell);
       } else {
@@ -76,19 +85,19 @@ nb::tuple Check(const std::string& text_or_path, bool is_text, const nb::dict& n
       if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kOutOfMemory) throw;
       found = {error.what()};
     }
-    if (is_net) CheckUseOfNet(words, /*training=*/false, is_text, text_or_path);
+    if (is_net) CheckUseOfNet(words, /*training=*/false, in_double, is_text, text_or_path);
     return found;
   });
   return nb::make_tuple(ListOf(problems), ListOf(warnings));
 }
 
-NetDef NetOf(const std::string& text_or_path, bool is_text, const CellWords& words, bool training) {
+NetDef NetOf(const std::string& text_or_path, bool is_text, const CellWords& words, bool training, InDouble in_double) {
   const bool is_db = !is_text && LooksLikeMiniDb(text_or_path);
   const std::string content = is_text ? text_or_path : is_db ? "" : ReadFile(text_or_path);
   const std::string what = is_text ? "<text>" : text_or_path;
   if (!is_db && IsCell(content, what)) {
     CellSource cell = ParseCell(content, what);
-    const CellUse use{.sizes = TakeWords(words, &cell), .training = training};
+    const CellUse use{.sizes = TakeWords(words, &cell), .training = training, .in_double = in_double.value_or(false)};
     return ExpandCell(cell, use).net;
   }
   NetDef net;
@@ -97,8 +106,8 @@ NetDef NetOf(const std::string& text_or_path, bool is_text, const CellWords& wor
   } else {
     net = LoadModel(text_or_path).net;
   }
-  CheckUseOfNet(words, training, is_text,
-                text_or_path);  // behind what is wrong with the text, which may be meant as a cell
+  // Behind what is wrong with the text, which may be meant as a cell.
+  CheckUseOfNet(words, training, in_double, is_text, text_or_path);
   return net;
 }
 
@@ -122,7 +131,7 @@ nb::object Expand(const std::string& text_or_path, bool is_text, const nb::dict&
 
 // A net, or the one that a cell stands for, for people or for Graphviz.
 nb::object Show(const std::string& text_or_path, bool is_text, const nb::dict& named, nb::handle training,
-                nb::handle format) {
+                InDouble in_double, nb::handle format) {
   const CellWords words = CellWordsOf(named);
   const bool is_training = TruthOf("training", training);
   const std::string form = TextOf("format", format);
@@ -130,7 +139,7 @@ nb::object Show(const std::string& text_or_path, bool is_text, const nb::dict& n
     throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", form, "\"; it must be text or dot"));
   }
   return StrOf(CallWithoutGil([&] {
-    const NetDef net = NetOf(text_or_path, is_text, words, is_training);
+    const NetDef net = NetOf(text_or_path, is_text, words, is_training, in_double);
     return form == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
   }));
 }
@@ -180,7 +189,7 @@ nb::tuple PackedLayoutOf(const std::string& mode, std::int64_t input, std::int64
 }  // namespace
 
 void BindTexts(nb::module_& module) {
-  module.def("check", &Check);
+  module.def("check", &Check, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   module.def("expand", &Expand, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything(), Anything(), Anything(),
              nb::arg());
   // With the GIL, so that no other thread loads a library at the same time.
@@ -188,7 +197,7 @@ void BindTexts(nb::module_& module) {
   module.def("ops", &Ops);
   module.def("op", &Op, Anything());
   module.def("packed_layout", &PackedLayoutOf);
-  module.def("show", &Show, nb::arg(), nb::arg(), nb::arg(), Anything(), Anything());
+  module.def("show", &Show, nb::arg(), nb::arg(), nb::arg(), Anything(), nb::arg().none(), Anything());
 }
 
 }  // namespace stepnet::python

@@ -53,8 +53,8 @@ nb::tuple CallGradients::Call(const nb::dict& output_gradients, const nb::dict& 
   const ArrayPlace place = PlaceFor(of_->device, nb::none());
   return WithFile(of_->file, [&] {
     const std::vector<Tensor> given = TakeGradients(FindGradients(output_gradients), place);
-    CheckSums(sums);
-    const nb::list arrays = Run(given, place);
+    const std::vector<bool> adds_there = CheckSums(sums, place);
+    const nb::list arrays = Run(given, place, adds_there);
     nb::dict parameters, inputs;
     for (size_t i = 0; i < of_->differentiated.size(); ++i) {
       (of_->is_parameter[i] ? parameters : inputs)[StrOf(of_->differentiated[i])] = arrays[i];
@@ -84,9 +84,10 @@ nb::list CallGradients::Kept() const {
   return kept;
 }
 
-nb::list CallGradients::Run(const std::vector<Tensor>& output_gradients, const ArrayPlace& place) {
-  return ArraysOf(CallOnDevice(place, [&] { return pullback_->Run(output_gradients); }), of_->differentiated,
-                  /*read_only=*/false, place);
+nb::list CallGradients::Run(const std::vector<Tensor>& output_gradients, const ArrayPlace& place,
+                            const std::vector<bool>& adds_there) {
+  return ArraysOf(CallOnDevice(place, [&] { return pullback_->Run(output_gradients, adds_there); }),
+                  of_->differentiated, /*read_only=*/false, place);
 }
 
 CallGradients::Given CallGradients::FindGradients(const nb::dict& by_name) const {
@@ -127,13 +128,15 @@ std::vector<Tensor> CallGradients::TakeGradients(const Given& given, const Array
   return gradients;
 }
 
-// Whether there is an array for each gradient that is added, and it is as that is.
-void CallGradients::CheckSums(const nb::dict& given) const {
+// There is an array for each gradient that is added, and it is as that is. Says which of them are on the device, of
+// each gradient.
+std::vector<bool> CallGradients::CheckSums(const nb::dict& given, const ArrayPlace& place) const {
   const std::vector<std::string>& differentiated = of_->differentiated;
   std::vector<std::string> added;
   for (size_t i = 0; i < differentiated.size(); ++i) {
     if (pullback_->IsAdded(i)) added.push_back(differentiated[i]);
   }
+  std::vector<bool> is_there(differentiated.size());
   for (const nb::handle item : given.items()) {
     const nb::object key = item[0], value = item[1];
     const std::string name = Utf8Of(key);
@@ -143,8 +146,10 @@ void CallGradients::CheckSums(const nb::dict& given) const {
                          DidYouMean(name, added), "; it says so for ", added.empty() ? "nothing" : Join(added, ", ")));
     }
     const size_t i = static_cast<size_t>(std::ranges::find(differentiated, name) - differentiated.begin());
-    const Tensor given_sum = LentOf(value, {"array of into", name}).tensor;
+    const Tensor given_sum = LentOf(value, {"array of into", name}, place).tensor;
     const TensorInfo& info = pullback_->InfoOf(i);
+    is_there[i] = IsOnDevice(given_sum);
+    if (is_there[i]) CheckIsNotKept(name, given_sum);
     if (given_sum.dtype() == info.dtype && given_sum.shape() == info.shape) continue;
     const bool is_shape = given_sum.dtype() == info.dtype;
     throw Error(is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
@@ -156,6 +161,20 @@ void CallGradients::CheckSums(const nb::dict& given) const {
     throw Error(ErrorCode::kInvalidArgument, StrCat("gradient_requests says add for \"", name,
                                                     "\", and into has nothing for it to be added to; give an array, of "
                                                     "zeros for a new sum"));
+  }
+  return is_there;
+}
+
+// The next call of the pullback would compute gradients of the sum. On the host gradients.py looks for it.
+void CallGradients::CheckIsNotKept(const std::string& name, const Tensor& sum) const {
+  const auto begin_of = [](const Tensor& tensor) { return static_cast<const char*>(tensor.raw(tensor.device())); };
+  const auto end_of = [&](const Tensor& tensor) { return begin_of(tensor) + tensor.size_bytes(); };
+  for (const auto& [what, kept] : pullback_->Kept()) {
+    const bool is_apart =
+        kept.device() != sum.device() || end_of(sum) <= begin_of(kept) || end_of(kept) <= begin_of(sum);
+    if (is_apart) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("into has for '", name, "' an array in the memory of ", what,
+                                                    ", of which gradients are computed; give a copy"));
   }
 }
 

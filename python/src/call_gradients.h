@@ -31,8 +31,10 @@ class CallGradients {
   // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
   // missing are zeros. Throws kInvalidArgument for names that no output with a gradient has, kShapeMismatch and
   // kTypeMismatch for gradients that are not as their output is. `sums` are arrays by the names of the gradients that
-  // the caller then adds to them, which is not done here. Throws kInvalidArgument where one is missing and for other
-  // names, kShapeMismatch and kTypeMismatch for arrays that are not as the gradient is. Needs the GIL.
+  // the caller then adds to them, which is not done here: those are on the device where the array and the call's
+  // outputs are, and on the host otherwise. Throws kInvalidArgument where one is missing, for other names, and for an
+  // array on the device in memory of which the gradients are computed, kShapeMismatch and kTypeMismatch for arrays that
+  // are not as the gradient is. Needs the GIL.
   nanobind::tuple Call(const nanobind::dict& output_gradients, const nanobind::dict& sums);
 
   // The same in an order, that of Of::order, from one for each output or None. `stream` and
@@ -49,8 +51,10 @@ class CallGradients {
   using Given = std::vector<nanobind::object>;
   Given FindGradients(const nanobind::dict& by_name) const;
   std::vector<Tensor> TakeGradients(const Given& given, const ArrayPlace& place) const;
-  void CheckSums(const nanobind::dict& given) const;
-  nanobind::list Run(const std::vector<Tensor>& output_gradients, const ArrayPlace& place);
+  std::vector<bool> CheckSums(const nanobind::dict& given, const ArrayPlace& place) const;
+  void CheckIsNotKept(const std::string& name, const Tensor& sum) const;
+  nanobind::list Run(const std::vector<Tensor>& output_gradients, const ArrayPlace& place,
+                     const std::vector<bool>& adds_there = {});
 
   const std::shared_ptr<const Of> of_;
   const std::unique_ptr<Pullback> pullback_;

@@ -392,19 +392,19 @@ Tensor Pullback::ZerosOf(size_t output) {
 }
 
 // Gradient `i` of the run, the caller's: it may be what was given, or that of another input too.
-Tensor Pullback::OwnGradient(size_t i, const std::vector<Tensor>& before) const {
-  const Device device = session_->is_on_device ? program_->def_.options.device() : Device{};
+Tensor Pullback::OwnGradient(size_t i, const std::vector<Tensor>& before, bool to_host) const {
+  const Device device = session_->is_on_device && !to_host ? program_->def_.options.device() : Device{};
   const TensorInfo& by = differentiated_[i];
   const Blob* blob = session_->gradients[i];
-  if (blob == nullptr) return Tensor::Zeros(by.dtype, by.shape, IsAdded(i) ? Device{} : device);
+  if (blob == nullptr) return Tensor::Zeros(by.dtype, by.shape, device);
   const Tensor& tensor = blob->GetTensor();
   const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
-  const Tensor own = device.IsHost() || IsAdded(i) ? OwnOnHost(tensor, std::ranges::any_of(before, shares))
-                                                   : OwnOnDevice(tensor, device);
+  const Tensor own =
+      device.IsHost() ? OwnOnHost(tensor, std::ranges::any_of(before, shares)) : OwnOnDevice(tensor, device);
   return own.Reshaped(by.shape);
 }
 
-std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
+std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients, const std::vector<bool>& adds_there) {
   const std::lock_guard lock(mutex_);
   if (session_->written_back) session_->written_back->UseAll();
   for (size_t i = 0; i < session_->output_gradients.size(); ++i) {
@@ -419,8 +419,9 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
   std::vector<Tensor> gradients;
   gradients.reserve(differentiated_.size());
   for (size_t i = 0; i < differentiated_.size(); ++i) {
-    gradients.push_back(
-        WithMemoryFor("the gradient of", program_->def_.differentiated[i], [&] { return OwnGradient(i, gradients); }));
+    const bool to_host = IsAdded(i) && (adds_there.empty() || !adds_there[i]);
+    gradients.push_back(WithMemoryFor("the gradient of", program_->def_.differentiated[i],
+                                      [&] { return OwnGradient(i, gradients, to_host); }));
   }
   for (Blob* blob : session_->output_gradients) {
     if (blob != nullptr) blob->Reset();

@@ -121,9 +121,10 @@ class Pullback {
   ~Pullback();
 
   // The gradients by ProgramDef::differentiated of the sum of all outputs' elements, each times that of its gradient.
-  // One tensor for each output; undefined ones are zeros. Gradients that are to be added are on the host; whoever calls
-  // adds them.
-  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients);
+  // One tensor for each output; undefined ones are zeros. Gradients that are to be added are on the host, but those of
+  // which `adds_there` says that what they are added to is on the device (none where it is empty); whoever calls adds
+  // them.
+  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients, const std::vector<bool>& adds_there = {});
 
   // What the run was given and what it has given, with texts that name it.
   std::vector<std::pair<std::string, Tensor>> Kept() const;
@@ -135,7 +136,7 @@ class Pullback {
 
  private:
   Tensor ZerosOf(size_t output);
-  Tensor OwnGradient(size_t i, const std::vector<Tensor>& before) const;
+  Tensor OwnGradient(size_t i, const std::vector<Tensor>& before, bool to_host) const;
   const std::shared_ptr<Program> program_;
   std::unique_ptr<Program::Session> session_;
   std::mutex mutex_;

@@ -107,7 +107,7 @@ class Cell:
         given = {
             "training": training,
             "carry": carry,
-            "in_double": dtype if dtype is AS_IT_IS else _is_double(dtype),
+            "in_double": dtype if dtype is AS_IT_IS else is_double(dtype),
             "threads": threads,
             "device": device_name(device),
             "opt_level": opt_level,
@@ -273,7 +273,7 @@ def _with_known(
     return type(error)(text)
 
 
-def _is_double(dtype: Any) -> bool:
+def is_double(dtype: Any) -> bool:
     is_of_torch = type(dtype).__name__ == "dtype"  # whose torch.float64 NumPy does not know
     try:
         kind = numpy.dtype(str(dtype).rpartition(".")[2] if is_of_torch else dtype)
@@ -334,7 +334,7 @@ def cell(
             "named": all_named(sizes, named),
             "training": training,
             "carry": carry,
-            "in_double": _is_double(dtype),
+            "in_double": is_double(dtype),
             "threads": threads,
             "device": device_name(device),
             "opt_level": opt_level,

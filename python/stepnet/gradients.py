@@ -54,11 +54,11 @@ class Pullback:
 
         ``output_gradients`` are by the name of the output or its field, of its shape, ``[T, B, …]`` or ``[1, B, …]``, and dtype;
         one has to be given, and those that are missing are zeros. It may be called any number of times. Gradients are where
-        the outputs are, but for sums.
+        the outputs are, and sums where they were given.
 
         Args:
-            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype, in
-                the host's memory. Each is changed in place, when all have been computed, and is the one that is returned;
+            into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype: an
+                array of NumPy, or a tensor of PyTorch, which may be on the device of the call. Each is changed in place, when all have been computed, and is the one that is returned;
                 or the gradients of a call before, where all are added.
 
         Raises:
@@ -82,20 +82,31 @@ class Pullback:
         gradients = Gradients(*self._gradients(by_output, targets))
         for by_name in gradients:
             for name in by_name.keys() & targets.keys():
-                with numpy.errstate(all="ignore"):
-                    numpy.add(targets[name], by_name[name], out=targets[name])
+                _add(targets[name], by_name[name])
                 by_name[name] = given[name]
         return gradients
 
 
-def _writable(name: str, given: Array) -> numpy.ndarray:
-    """The memory of ``given`` as an array of its own, which stays as it is when ``given`` gets another shape meanwhile."""
+def _add(target: Array, gradient: Given) -> None:
+    """In place: of a tensor on a device by PyTorch, in the order of its current stream."""
+    if isinstance(target, numpy.ndarray):
+        with numpy.errstate(all="ignore"):
+            numpy.add(target, gradient, out=target)
+    else:
+        target.add_(_taken_by_torch(gradient, target.device))
+
+
+def _taken_by_torch(gradient: Given, device: Any) -> Any:
+    """A gradient as a tensor on this device: copied there where the call gave it on the host."""
+    import torch
+
+    return torch.from_dlpack(gradient).to(device)
+
+
+def _writable(name: str, given: Array) -> Array:
+    """The memory of ``given`` as an array of its own, which stays as it is when ``given`` gets another shape meanwhile. On a
+    device it is a tensor of PyTorch."""
     what = f"into has for {name!r}"
-    where = str(getattr(given, "device", "cpu"))
-    if where.partition(":")[0] != "cpu" and not isinstance(given, numpy.ndarray):
-        raise InvalidArgumentError(
-            f"invalid argument: {what} an array on {where}; it must be in the host's memory"
-        )
     if not isinstance(given, numpy.ndarray) and not hasattr(given, "detach"):
         raise TypeMismatchError(
             f"type mismatch: {what} {with_article(type(given))}; it must be an array of NumPy or a tensor of PyTorch"
@@ -109,6 +120,10 @@ def _writable(name: str, given: Array) -> numpy.ndarray:
         raise InvalidArgumentError(
             f"invalid argument: {what} a tensor that is the negative of what its memory holds; give tensor.resolve_neg()"
         )
+    if not isinstance(given, numpy.ndarray) and str(getattr(given, "device", "cpu")).partition(":")[0] != "cpu":
+        if not given.is_contiguous():
+            raise InvalidArgumentError(f"invalid argument: {what} a tensor on {given.device} that is not contiguous; give a copy")
+        return given.detach()
     array = numpy_of(f"the array of into for {name!r}", given)
     if not array.flags.writeable:
         raise InvalidArgumentError(
@@ -145,25 +160,35 @@ MOST_WORK: Any = 10**6  # of NumPy's types for it none is a number of steps
 """Of NumPy, to find out whether two arrays share an element; it solves equations, and gives up beyond."""
 
 
-def _refuse_overlap(targets: Mapping[str, numpy.ndarray]) -> None:
+def _share_memory(a: Array, b: Array) -> bool:
+    """Whether two of what ``_writable`` gives do."""
+    if isinstance(a, numpy.ndarray) and isinstance(b, numpy.ndarray):
+        return numpy.may_share_memory(a, b, max_work=MOST_WORK)
+    if isinstance(a, numpy.ndarray) or isinstance(b, numpy.ndarray) or a.device != b.device:
+        return False
+    begins, sizes = zip(*((each.data_ptr(), each.numel() * each.element_size()) for each in (a, b)))
+    return bool(begins[0] < begins[1] + sizes[1] and begins[1] < begins[0] + sizes[0])
+
+
+def _refuse_overlap(targets: Mapping[str, Array]) -> None:
     """Of gradients that are added to the same memory one would be lost."""
-    seen: dict[str, numpy.ndarray] = {}
+    seen: dict[str, Array] = {}
     for name, array in targets.items():
         for other, before in seen.items():
-            if numpy.may_share_memory(array, before, max_work=MOST_WORK):
+            if _share_memory(array, before):
                 raise InvalidArgumentError(
                     f"invalid argument: into has for {other!r} and {name!r} arrays in the same memory; each needs its own"
                 )
         seen[name] = array
 
 
-def _refuse_kept(targets: Mapping[str, numpy.ndarray], kept: Iterable[tuple[str, numpy.ndarray]]) -> None:
-    """Raises InvalidArgumentError where an array is in memory of which the gradients are computed: the next call of the
-    pullback would compute them of the sum.
+def _refuse_kept(targets: Mapping[str, Array], kept: Iterable[tuple[str, numpy.ndarray]]) -> None:
+    """Raises InvalidArgumentError where an array is in memory, on the host, of which the gradients are computed: the next call
+    of the pullback would compute them of the sum.
     """
     for what, other in kept:
         for name, array in targets.items():
-            if numpy.may_share_memory(array, other, max_work=MOST_WORK):
+            if _share_memory(array, other):
                 raise InvalidArgumentError(
                     f"invalid argument: into has for {name!r} an array in the memory of {what}, of which gradients are "
                     "computed; give a copy"

@@ -131,6 +131,8 @@ class Layers(NamedTuple):
         lines += ["  output h", "  output h last"]
         lines += ["  output c last"] if self.mode == "lstm" else []
         lines += [f"  option {option}" for option in self._options()]
+        if self.dropout and self.num_layers == 1:  # nothing for the cell, and an attribute of the module
+            lines.append(f"  # option dropout = {self.dropout!r} is between layers, and there is one.")
         return "\n".join(lines) + "\n}\n"
 
     def _step(self) -> str:
@@ -267,13 +269,15 @@ def _described(given: Cell) -> Layers | None:
         return None
     prefix = first[: -len("weight_ih")]
     projection = shapes.get(prefix + "weight_hr", [0])
-    in_text = re.search(r"option\s+dropout\s*=\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)", given.text)
     of_layers = (re.match(r"layer(\d+)/", name) for name in shapes)
+    count = max(1 + int(match[1]) if match else 1 for match in of_layers)
+    text = given.text if count == 1 else re.sub("#.*", "", given.text)  # that of one layer stands in a comment
+    in_text = re.search(r"option\s+dropout\s*=\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)", text)
     return Layers(
         mode=mode,
         input_size=shapes[first][1],
         hidden_size=shapes[first][0] // GATES[mode],
-        num_layers=max(1 + int(match[1]) if match else 1 for match in of_layers),
+        num_layers=count,
         bias=prefix + "bias_ih" in shapes,
         batch_first=given.inputs[0].shape.startswith("[B, T"),
         dropout=float(given._options["named"].get("dropout", in_text[1] if in_text else 0)),

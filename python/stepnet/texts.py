@@ -10,12 +10,12 @@ from typing import Any, Iterable, Iterator, Mapping, Union, overload
 import numpy
 
 from . import _stepnet
-from .cell import Cell, cell, with_meant
+from .cell import AS_IT_IS, Cell, cell, is_double, with_meant
 from .errors import CellWarning, InvalidArgumentError, TypeMismatchError, with_numpy_names
 from .gradients import Array
 from .net import Net
 from .source import Source, all_named, kind_of, path_of, refuse_onnx, text_or_path
-from .words import CellWord, PageFormat, PictureFormat
+from .words import CellWord, DType, PageFormat, PictureFormat
 
 Described = Union[Source, Cell]
 """A cell or a net: a text, the path of a file, or a :class:`Cell`, whose sizes and options hold where no others are said."""
@@ -23,15 +23,17 @@ Shown = Union[Described, Net]
 
 
 def _described(
-    source: Shown, named: dict[str, CellWord], training: bool = False, carry: bool = False
-) -> tuple[str, bool, dict[str, CellWord], bool, bool, bool]:
-    """The text or path, whether it is a text, and what holds for it; at last whether it is in double."""
+    source: Shown, named: dict[str, CellWord], dtype: DType, training: bool = False, carry: bool = False
+) -> tuple[str, bool, dict[str, CellWord], bool, bool, bool | None]:
+    """The text or path, whether it is a text, and what holds for it; at last whether it is in double, where anything says so."""
+    in_double = None if dtype is AS_IT_IS else is_double(dtype)
     if isinstance(source, Net):
-        return source._net.text(), True, named, training, carry, False
+        return source._net.text(), True, named, training, carry, in_double
     if not isinstance(source, Cell):
-        return *text_or_path(source), named, training, carry, False
+        return *text_or_path(source), named, training, carry, in_double
     own = source._options
-    return source.text, True, {**own["named"], **named}, training or own["training"], carry or own["carry"], own["in_double"]
+    in_double = own["in_double"] if in_double is None else in_double
+    return source.text, True, {**own["named"], **named}, training or own["training"], carry or own["carry"], in_double
 
 
 @contextlib.contextmanager
@@ -43,10 +45,17 @@ def _meaning(named: Mapping[str, CellWord], keywords: Iterable[str]) -> Iterator
         raise with_meant(error, named, keywords) from None
 
 
-def check(source: Shown, /, *, sizes: Mapping[str, CellWord] | None = None, **named: CellWord) -> list[str]:
+def check(
+    source: Shown,
+    /,
+    *,
+    sizes: Mapping[str, CellWord] | None = None,
+    dtype: DType = AS_IT_IS,
+    **named: CellWord,
+) -> list[str]:
     """Everything that is wrong with a cell or a net, mostly a text or the path of a file. Nothing: an empty list.
 
-    ``sizes`` and ``named`` are sizes and options of a cell, as for :func:`cell`. What the text says wrongly is in the list, also
+    ``sizes``, ``named`` and ``dtype`` are of a cell, as for :func:`expand`. What the text says wrongly is in the list, also
     where it cannot be read at all; behind the last of many blobs that nothing gives, as of a net without its parameters,
     it says what may. Errors are raised where there is no text to look at: for a file that cannot be read, and for
     arguments that are none.
@@ -54,15 +63,15 @@ def check(source: Shown, /, *, sizes: Mapping[str, CellWord] | None = None, **na
     Raises:
         InputOutputError: for a file that cannot be read.
         InvalidArgumentError, TypeMismatchError: for a source, sizes or options that are of no kind that is taken; an empty
-            text; sizes and options of a net.
+            text; sizes, options and dtype of a net.
 
     Warns:
         CellWarning: as :func:`cell` does; and of what a net writes again before anything has read it, as two cells do that were
             expanded without a ``prefix``.
     """
-    described = _described(source, all_named(sizes, named))[:3]
-    with _meaning(described[2], ("sizes",)):
-        problems, doubts = _stepnet.check(*described)
+    text, is_text, all_of_them, _, _, in_double = _described(source, all_named(sizes, named), dtype)
+    with _meaning(all_of_them, ("sizes", "dtype")):
+        problems, doubts = _stepnet.check(text, is_text, all_of_them, in_double)
     for text in doubts:
         warnings.warn(text, CellWarning, stacklevel=2)
     return [with_numpy_names(problem) for problem in problems]
@@ -77,6 +86,7 @@ def expand(
     init: bool = False,
     training: bool = False,
     carry: bool = False,
+    dtype: DType = AS_IT_IS,
     **named: CellWord,
 ) -> str:
     """The text of the net that a cell stands for; with ``init``, of the net that fills its parameters.
@@ -86,17 +96,18 @@ def expand(
     ``h`` ``encoder/h``. Cells that are parts of one net need one each, or they have parameters and outputs of one name in
     common; :func:`check` warns of that.
     With ``training`` dropout drops and zoneout draws in it, where there are any; with ``carry`` every state starts from an input and is an output
-    at the end. That of a :class:`Cell` in float64 fills and computes float64.
+    at the end. ``dtype`` is as for :func:`cell`; where it is left out, that of a :class:`Cell` holds, and float32 otherwise. A net in float64
+    fills and computes float64.
 
     :func:`load` and :func:`train_net` take it, alone or with operators around it.
     """
     text, is_text, all_of_them, trains, carries, in_double = _described(
-        source, all_named(sizes, named), training, carry
+        source, all_named(sizes, named), dtype, training, carry
     )
     if not is_text:
         refuse_onnx(text)
-    with _meaning(all_of_them, ("sizes", "prefix", "init", "training", "carry")):
-        return _stepnet.expand(text, is_text, all_of_them, prefix, init, trains, carries, in_double)
+    with _meaning(all_of_them, ("sizes", "prefix", "init", "training", "carry", "dtype")):
+        return _stepnet.expand(text, is_text, all_of_them, prefix, init, trains, carries, bool(in_double))
 
 
 def explain(
@@ -112,6 +123,7 @@ def explain(
     batch: int | None = None,
     gradients: bool = False,
     format: PageFormat = "text",
+    dtype: DType = AS_IT_IS,
     **named: CellWord,
 ) -> str:
     """What the compiler makes of a cell or a net, which is run once: :meth:`Cell.explain` with what a call needs made up.
@@ -123,7 +135,7 @@ def explain(
         params: of a cell, as for a call; what is not said is as the cell fills it.
         inputs: as for a call, ``[T, B, …]``; of a net all that it reads. Without them sequences are zeros, ``steps`` long
             and ``batch`` wide, lengths all steps, and masks true.
-        sizes, named, training, carry: of a cell, as for :func:`expand`.
+        sizes, named, training, carry, dtype: of a cell, as for :func:`expand`.
         steps, batch: of inputs that are made up; 5 and 3.
         gradients: whether also of the steps that compute the gradients, of a cell.
         format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
@@ -133,16 +145,19 @@ def explain(
     if made_up and (inputs is not None or isinstance(source, Net)):
         raise InvalidArgumentError(f"invalid argument: {next(iter(made_up))} is of inputs that are made up for a cell; leave it out")
     if isinstance(source, Net):
-        of_cells = {"params": params, "gradients": gradients, "training": training, "carry": carry, **given}
+        of_cells: dict[str, Any] = {"params": params, "gradients": gradients, "training": training, "carry": carry, **given}
+        if dtype is not AS_IT_IS:
+            of_cells["dtype"] = dtype
         unknown = next((name for name, value in of_cells.items() if value is not None and value is not False), None)
         if unknown is not None:
             raise InvalidArgumentError(f"invalid argument: {unknown} is of cells, and {source!r} is a net; leave it out")
         return source.explain(inputs, format=format)
     if isinstance(source, Cell):
         own = source._options
-        made = source.with_options(sizes=given, training=training or own["training"], carry=carry or own["carry"])
+        made = source.with_options(sizes=given, training=training or own["training"], carry=carry or own["carry"], dtype=dtype)
     else:
-        made = cell(source, sizes=given, training=training, carry=carry)
+        in_dtype = "float32" if dtype is AS_IT_IS else dtype
+        made = cell(source, sizes=given, training=training, carry=carry, dtype=in_dtype)
     filled = {**made.init(), **(params or {})}
     return made.explain(filled, _made_up(made, **made_up) if inputs is None else inputs, gradients=gradients, format=format)
 
@@ -200,14 +215,15 @@ def show(
     sizes: Mapping[str, CellWord] | None = None,
     training: bool = False,
     format: PictureFormat = "text",
+    dtype: DType = AS_IT_IS,
     **named: CellWord,
 ) -> str:
     """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
 
-    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named`` and ``training`` are of cells, as
-    for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be
+    ``source`` is a net, a cell, or the text or path of either. ``sizes``, ``named``, ``training`` and ``dtype`` are of cells,
+    as for :func:`expand`; of a net they are refused. ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be
     right: :func:`check` tells what is wrong. That of a :class:`TrainingNet` is the one with gradients and optimizer.
     """
-    text, is_text, all_of_them, trains, *_ = _described(source, all_named(sizes, named), training)
-    with _meaning(all_of_them, ("sizes", "training", "format")):
-        return _stepnet.show(text, is_text, all_of_them, trains, format)
+    text, is_text, all_of_them, trains, _, in_double = _described(source, all_named(sizes, named), dtype, training)
+    with _meaning(all_of_them, ("sizes", "training", "format", "dtype")):
+        return _stepnet.show(text, is_text, all_of_them, trains, in_double, format)

@@ -15,7 +15,7 @@ from .layers import Layers, layers_of
 class LikeLayers(torch.nn.Module):
     """The attributes of an ``nn.LSTM``, ``GRU`` or ``RNN`` that follow from the cell.
 
-    ``mode``, ``bias``, ``dropout``, ``proj_size`` and ``all_weights`` are those of cells that ``stepnet.layers`` and ``from_torch``
+    ``mode``, ``nonlinearity``, ``bias``, ``dropout``, ``proj_size`` and ``all_weights`` are those of cells that ``stepnet.layers`` and ``from_torch``
     make; others have none. Parameters are there by PyTorch's names, too: ``weight_hh_l0``, ``[G*H, H]`` with G gates.
     """
 
@@ -72,6 +72,14 @@ class LikeLayers(torch.nn.Module):
         return self._of_layers("mode").mode.upper()
 
     @property
+    def nonlinearity(self) -> str:
+        """``"tanh"`` or ``"relu"``, of an RNN."""
+        mode, _, nonlinearity = self._of_layers("nonlinearity").mode.partition("_")
+        if mode != "rnn":
+            raise AttributeError(f"a module of {self.cell.name} has no nonlinearity: that is of an RNN")
+        return nonlinearity
+
+    @property
     def bias(self) -> bool:
         """Whether there are biases."""
         return self._of_layers("bias").bias
@@ -98,8 +106,8 @@ class LikeLayers(torch.nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         """Parameters by PyTorch's names. Is called where there is no such attribute."""
-        if isinstance(getattr(LikeLayers, name, None), property):  # which has raised an AttributeError
-            self._of_layers(name)
+        if isinstance(getattr(LikeLayers, name, None), property):  # which has raised an AttributeError, and says why again
+            return getattr(LikeLayers, name).fget(self)
         cell = self.__dict__.get("cell")
         ours = {_stepnet.torch_name_of(each.name): module_name(each.name) for each in cell.params} if cell and "_l" in name else {}
         return super().__getattr__(ours.get(name, name))

@@ -140,8 +140,7 @@ def _check_is_plain(module: Module) -> None:
 def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
     """The module of PyTorch that computes what a cell of ``from_torch`` or ``stepnet.layers`` does.
 
-    Its ``state_dict`` is, bit for bit, that of the module that the cell came from. It is new: on the CPU, in training mode,
-    and where it has one layer, with a dropout of 0, as that would do nothing.
+    Its ``state_dict`` is, bit for bit, that of the module that the cell came from. It is new: on the CPU, in training mode.
 
     Args:
         given: the cell. Its ``lengths``, which PyTorch knows as ``PackedSequence``, have no place in the module.

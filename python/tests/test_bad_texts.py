@@ -69,7 +69,7 @@ def test_every_function_of_the_core_takes_names_that_no_file_has(lstm, cells):
     assert escaped in _stepnet.other_names_text([f"{name}.w"], ["w"])
     assert _stepnet.contiguous_copy(X, name, name).shape == X.shape
     assert not lstm._cell.operators()[0].has_argument(name)
-    assert _stepnet.check(name + "{", True, {}) != []
+    assert _stepnet.check(name + "{", True, {}, None) != []
     _stepnet.packed_layout(name, 1, 1, 1, True, False, 0)
     net = stepnet.load(cells / "elman.prototxt")._net
     options = [[], [], {}, False, False, False, 0, "cpu", 2, [], 0]
@@ -81,7 +81,7 @@ def test_every_function_of_the_core_takes_names_that_no_file_has(lstm, cells):
         lambda: _stepnet.load_net((name, ""), none, {}, 0, "cpu", 2, [], 0),
         lambda: _stepnet.load_net(none, ("", name), {}, 0, name, 2, [name], 0),
         lambda: _stepnet.train_net((name, ""), none, {}, name, [name], {name: name}, 0, "cpu", 2, [], 0),
-        lambda: _stepnet.show(name, True, {name: 1}, False, name),
+        lambda: _stepnet.show(name, True, {name: 1}, False, None, name),
         lambda: _stepnet.expand(name, True, {name: 1}, name, False, False, False, False),
         lambda: _stepnet.load_params(name, name, False, 0),
         lambda: _stepnet.memory(name),

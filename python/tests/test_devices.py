@@ -120,15 +120,89 @@ def test_the_gradients_of_a_sum_are_there(lstm, there, values):
     assert_near(found.params["u"], expected.params["u"])
 
 
+class Tensor(Lender):
+    """What gradients need of a tensor of PyTorch, on the device."""
+
+    device, dtype = "private:0", "float32"
+
+    @property
+    def array(self):
+        """Its memory, which is the host's."""
+        return numpy.frombuffer((ctypes.c_float * self.numel()).from_address(self.address), "float32").reshape(list(self._shape))
+
+    def detach(self):
+        return self
+
+    def is_contiguous(self):
+        return self._strides is None
+
+    def numel(self):
+        return int(numpy.prod(list(self._shape)))
+
+    def element_size(self):
+        return 4
+
+    def data_ptr(self):
+        return self.address
+
+    def add_(self, gradient):
+        self.array[...] += gradient
+
+
+def tensor(values, **fields):
+    return Tensor(list(values.shape), device_type=PRIVATE, **fields).fill(values)
+
+
 def test_gradients_are_added_on_the_host(lstm, there, values):
     params = lstm.init()
     expected = lstm.value_and_grad(params, "h", wrt="w", x=values)[1].params["w"]
     into = {"w": numpy.ones_like(expected)}
     there.value_and_grad(params, "h", wrt="w", gradient_requests={"w": "add"}, into=into, x=lent(values))
     assert_near(into["w"], 1 + expected)
-    out = there(params, x=lent(values))
-    with pytest.raises(stepnet.InvalidArgumentError, match="into has for 'w' an array on private:0; it must be in the host's memory"):
-        there.value_and_grad(params, "h", wrt="w", gradient_requests={"w": "add"}, into={"w": out.h}, x=values)
+
+
+@pytest.mark.parametrize("place", [lent, lambda values: values], ids=["on the device", "on the host"])
+def test_gradients_are_added_to_tensors_on_the_device(place, lstm, there, values, monkeypatch):
+    taken = []
+
+    def take(gradient, device):
+        taken.append((type(gradient), device))
+        return gradient.numpy() if isinstance(gradient, stepnet.DeviceArray) else gradient
+
+    monkeypatch.setattr("stepnet.gradients._taken_by_torch", take)
+    params = lstm.init()
+    expected = lstm.value_and_grad(params, "h", x=values)[1].params
+    into = {"w": tensor(numpy.ones_like(expected["w"])), "u": numpy.ones_like(expected["u"])}
+    requests = {"w": "add", "u": "add"}
+    for times in (1, 2):
+        found = there.value_and_grad(params, "h", gradient_requests=requests, into=into, x=place(values))[1].params
+        assert found["w"] is into["w"] and found["u"] is into["u"]
+        assert_near(into["w"].array, 1 + times * expected["w"])
+        assert_near(into["u"], 1 + times * expected["u"])
+        assert_near(found["b"], expected["b"])
+    assert taken == [(stepnet.DeviceArray if place is lent else numpy.ndarray, "private:0")] * 2
+
+
+def test_tensors_on_the_device_to_which_no_gradient_can_be_added(lstm, there, values):
+    params = {name: lent(array) for name, array in lstm.init().items()}
+    w, requests = lstm.init()["w"], {"w": "add", "u": "add"}
+    out, pullback = there.vjp(params, wrt=("w", "u"), gradient_requests=requests, x=lent(values))
+    u = tensor(lstm.init()["u"])
+
+    def refuse(error, message, sums):
+        with pytest.raises(error, match=message):
+            pullback(sums, h=numpy.ones((T, B, H), "float32"))
+
+    refuse(stepnet.InvalidArgumentError, "a tensor on private:0 that is not contiguous; give a copy",
+           {"w": Tensor([4 * H, D], [1, 4 * H], device_type=PRIVATE), "u": u})  # fmt: skip
+    refuse(stepnet.ShapeMismatchError, r"into has for \"w\" float32 \[16, 4\]; it must be float32 \[16, 5\]", {"w": tensor(lstm.init()["u"]), "u": u})
+    refuse(stepnet.InvalidArgumentError, "into has for 'w' and 'u' arrays in the same memory", {"w": u, "u": u})
+    given = tensor(w)
+    _, pullback = there.vjp({**params, "w": given}, wrt=("w", "u"), gradient_requests=requests, x=lent(values))
+    refuse(stepnet.InvalidArgumentError, "into has for 'w' an array in the memory of .*, of which gradients are computed", {"w": given, "u": u})
+    on_host = lstm.vjp(lstm.init(), wrt="w", gradient_requests={"w": "add"}, x=values)[1]
+    with pytest.raises(stepnet.InvalidArgumentError, match="lies on private:0; it must be in the host's memory"):
+        on_host({"w": given}, h=numpy.ones((T, B, H), "float32"))
 
 
 def test_what_lends_lives_until_the_device_has_read_it(there, values):

@@ -407,6 +407,7 @@ ATTRIBUTES = "input_size hidden_size num_layers bidirectional batch_first mode b
         nn.GRU(5, 4, num_layers=2, bidirectional=True, batch_first=True),
         nn.LSTM(5, 4, num_layers=3, dropout=0.25, proj_size=2),
         nn.LSTM(5, 4, bidirectional=True, bias=False),
+        pytest.param(nn.LSTM(5, 4, dropout=0.25), marks=pytest.mark.filterwarnings("ignore:dropout option adds dropout")),
         nn.RNN(5, 4, nonlinearity="relu"),
         nn.RNN(5, 4, num_layers=2),
     ],
@@ -423,9 +424,23 @@ def test_recurrent_has_what_models_read_of_the_module(theirs):
         assert len(ours) == len(expected) and all(map(torch.equal, ours, expected))
     assert len(module.all_weights) == len(theirs.all_weights)
     assert not hasattr(module, "weight_ih_l7") and not hasattr(module, "nope")
+    if isinstance(theirs, nn.RNN):
+        assert module.nonlinearity == theirs.nonlinearity
+    else:
+        with pytest.raises(AttributeError, match=f"a module of {theirs.mode.lower()} has no nonlinearity: that is of an RNN"):
+            module.nonlinearity
+    assert repr(stepnet.to_torch(module.cell, module.state_dict())) == repr(theirs)
     module.flatten_parameters()
     again = pickle.loads(pickle.dumps(module))
     assert again.mode == theirs.mode and torch.equal(again.weight_hh_l0, theirs.weight_hh_l0)
+
+
+def test_dropout_of_one_layer_is_that_of_the_module_alone():
+    """Of more layers the cell's own option says it."""
+    with pytest.warns(UserWarning, match="dropout is between layers, and there is one: it does nothing"):
+        cell = stepnet.layers("gru", 5, 4, dropout=0.25)
+    assert (layers_of(cell).dropout, layers_of(cell.with_options(layers=2)).dropout) == (0.25, 0.0)
+    assert layers_of(cell.with_options(layers=2, dropout=0.5)).dropout == 0.5
 
 
 def test_recurrent_of_another_cell_has_no_options_of_layers():

@@ -1,12 +1,30 @@
 """Files of ONNX that are not what they say, and calls of what was loaded with other inputs than the file has."""
 
+import io
 import os
 
 import numpy
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import W, chain, draw, expect_equal, floats, ints, loaded, model_of, named, product, refusal, unit
+from onnx_models import (
+    W,
+    cell_with,
+    chain,
+    draw,
+    expect_equal,
+    floats,
+    inputs_of,
+    ints,
+    loaded,
+    model_of,
+    named,
+    params_of,
+    product,
+    refusal,
+    session,
+    unit,
+)
 
 import stepnet
 import stepnet.onnx
@@ -344,3 +362,71 @@ def test_params_of_the_net_are_not_the_file_s(tmp_path):
     assert numpy_helper.to_array(onnx.load(tmp_path / "model.onnx").graph.initializer[0]).tolist() == W.tolist()
     (tmp_path / "model.onnx").unlink()
     expect_equal(net(x=draw(3, 4)).y, draw(3, 4) @ W)
+
+
+# Models that are no files.
+
+
+@pytest.mark.parametrize("kind", ["ModelProto", "bytes", "open file", "memory"])
+def test_models_that_are_no_files(kind, tmp_path):
+    model, x = product(), draw(3, 4)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1  # which reading makes unknown
+    content = model.SerializeToString()
+    (tmp_path / "model.onnx").write_bytes(content)
+    given = {"ModelProto": model, "bytes": content, "memory": io.BytesIO(content)}
+    if kind == "open file":
+        with open(tmp_path / "model.onnx", "rb") as file:
+            net = stepnet.onnx.load(file)
+    else:
+        net = stepnet.onnx.load(given[kind])
+    numpy.testing.assert_array_equal(net(x=x).y, stepnet.onnx.load(tmp_path / "model.onnx")(x=x).y)
+    assert model.SerializeToString() == content  # what is given stays as it is
+
+
+@pytest.mark.parametrize("kind, place", [("ModelProto", "the ModelProto"), ("bytes", "the bytes of a model"), ("memory", "the open file")])
+def test_where_models_are_that_are_no_files(kind, place):
+    def given(model):
+        content = model.SerializeToString()
+        return {"ModelProto": model, "bytes": content, "memory": io.BytesIO(content)}[kind]
+
+    with pytest.raises(stepnet.InvalidNetError) as caught:
+        stepnet.onnx.load(given(product(name="MatMulInteger")))
+    assert str(caught.value).endswith(f'in graph "graph"\n  in {place}')
+    model = product()
+    (tensor,) = model.graph.initializer
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="passwd")
+    with pytest.raises(stepnet.InvalidNetError, match="is in another file, of which nothing says where it is; give the path of the model"):
+        stepnet.onnx.load(given(model))
+
+
+def test_what_stands_for_no_model():
+    with pytest.raises(stepnet.InputOutputError, match="input/output error: the bytes of a model is no ONNX file"):
+        stepnet.onnx.load(b"nothing of the kind")
+    with pytest.raises(stepnet.TypeMismatchError, match="the open file gives 'text'; it must give bytes"):
+        stepnet.onnx.load(io.StringIO("text"))
+    with pytest.raises(stepnet.TypeMismatchError, match="path is 3; it must be a path"):
+        stepnet.onnx.load(3)
+
+
+@pytest.mark.parametrize("opset", [18, 19, 20, 21, 22, 23])
+@pytest.mark.parametrize("name", ["lstm", "layer_norm_lstm", "gru", "causal_conv"])
+def test_files_of_another_opset_into_memory(name, opset, random, tmp_path):
+    cell = cell_with(name, " option layers = 2\n option lengths = lengths\n" if name != "causal_conv" else "")
+    params, inputs = params_of(cell, random), inputs_of(cell, random, 4, 2, False)
+    written = io.BytesIO()
+    stepnet.onnx.export(cell, written, params, opset=opset)
+    model = onnx.load_from_string(written.getvalue())
+    assert [each.version for each in model.opset_import] == [opset]
+    (tmp_path / "cell.onnx").write_bytes(written.getvalue())
+    outputs = cell(params, **inputs)
+    for output, got in zip(cell.outputs, session(tmp_path / "cell.onnx").run(list(cell.outputs), inputs)):
+        expect_equal(got, outputs[output])
+
+
+def test_opsets_that_are_not_written(cells):
+    cell = stepnet.cell(cells / "lstm.cell", D=3, H=4)
+    for opset in (17, 99, "18", True):
+        with pytest.raises(stepnet.InvalidArgumentError, match="opset is .*; it must be from 18 to "):
+            stepnet.onnx.export(cell, io.BytesIO(), cell.init(), opset=opset)

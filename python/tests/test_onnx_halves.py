@@ -11,7 +11,7 @@ import stepnet
 import stepnet.onnx
 from stepnet.onnx import halves
 
-TAKES_NO_HALVES = {"Celu"}  # in ONNX
+TAKES_NO_HALVES = {"Celu", "Range"}  # in ONNX
 
 
 def narrow(array, dtype="float16"):

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import (
     CASES,
     CELLS,
+    ELEMENTS,
     GOLDEN,
     OPTIONS,
     cell_with,
@@ -24,6 +25,7 @@ from onnx_models import (
     model_of,
     named,
     params_of,
+    refusal,
     scan,
     tensors,
 )
@@ -149,6 +151,12 @@ OPERATORS = [
     ("Pow", [X], {1: numpy.float32(2)}, {}),
     ("Pow", [draw(2, 3, 4, low=0.1), draw(3, 1)], {}, {}),
     ("Pow", [X], {1: ints(0, 1, 2, 3)}, {}),
+    *(
+        ("Pow", [draw(3, 4, dtype=dtype) + 1], {1: exponent}, {})
+        for dtype in ("int32", "int64") for exponent in (ints(3), numpy.float32(0.5), ints(0, 1, 2, 5))
+    ),
+    ("Pow", [draw(3, 4, dtype="int64"), draw(4, dtype="int32")], {}, {}),
+    ("Pow", [draw(4)], {1: ints(2).reshape(1, 1)}, {}),
     ("Cast", [X], {}, {"to": TensorProto.INT32}),
     ("Cast", [draw(4, dtype="int64")], {}, {"to": TensorProto.FLOAT}),
     ("Softmax", [X], {}, {"axis": 1}),
@@ -158,6 +166,10 @@ OPERATORS = [
     ("MatMul", [X, draw(2, 4, 5)], {}, {}),
     ("MatMul", [draw(4), draw(4, 5)], {}, {}),
     ("MatMul", [X, draw(4)], {}, {}),
+    ("MatMul", [draw(4), draw(4)], {}, {}),
+    ("MatMul", [draw(4)], {1: draw(4)}, {}),
+    ("MatMul", [draw(4), draw(2, 4, 5)], {}, {}),
+    ("MatMul", [draw(4)], {1: draw(2, 4, 5)}, {}),
     ("Gemm", [draw(3, 4)], {1: draw(4, 5), 2: draw(5)}, {"alpha": 0.5, "beta": 2.0}),
     ("Gemm", [draw(4, 3), draw(5, 4), draw(5)], {}, {"transA": 1, "transB": 1}),
     ("Gemm", [draw(3, 4)], {1: draw(5, 4)}, {"transB": 1}),
@@ -198,6 +210,20 @@ OPERATORS = [
     ("Expand", [draw(3, 1, dtype="bool"), ints(2, 3, 4)], {}, {}),
     ("ConstantOfShape", [ints(2, 3)], {}, {"value": numpy_helper.from_array(numpy.array([7], "int64"))}),
     ("Range", [], {0: numpy.int64(0), 1: numpy.int64(5), 2: numpy.int64(1)}, {}),
+    *(
+        ("Range", [], dict(enumerate(map(numpy.dtype(dtype).type, numbers))), {})
+        for numbers in ((3, 10, 2), (10, 3, -3), (1, 1, 1), (4, 1, 1), (0, 5, 2))
+        for dtype in ("int32", "int64", "float32", "float64")
+    ),
+    *(
+        ("Range", [numpy.array(each, dtype) for i, each in enumerate(numbers) if i not in fixed],
+         {i: numpy.array(numbers[i], dtype) for i in fixed}, {})
+        for dtype in ("int32", "int64", "float32", "float64") for numbers in ((1.25, 7.0, 0.5), (6, -2, -2.5), (0, 3, 1), (3, 1, 1))
+        for fixed in ((), (0, 2), (1,)) if numpy.array(numbers[2], dtype) != 0
+    ),
+    ("OneHot", [ints(0, 2, -1, 3, -4)], {1: numpy.int64(3), 2: numpy.array([0.5, 2], "float32")}, {}),
+    ("OneHot", [draw(2, 3, dtype="int32")], {1: numpy.int32(4), 2: numpy.array([7, -1], "float32")}, {"axis": 1}),
+    ("OneHot", [draw(2, 3, dtype="int64"), draw(2)], {1: numpy.int64(3)}, {"axis": 0}),
     ("Shape", [X], {}, {"start": 1}),
     ("Shape", [X], {}, {"start": -2, "end": -1}),
     ("Concat", [X, draw(2, 1, 4)], {}, {"axis": 1}),
@@ -263,10 +289,20 @@ OPERATORS = [
     ("Pad", [X], {1: ints(0, -1, 2, 0, 0, -3)}, {}),
     ("Pad", [draw(3, 4, dtype="int64")], {1: ints(1, 2), 2: numpy.int64(-7), 3: ints(-1)}, {}),
     ("Pad", [draw(3, 4, dtype="bool")], {1: ints(1, 0, 0, 2), 2: numpy.array(True)}, {}),
+    *(
+        ("Pad", [x], {1: pads}, {"mode": mode})
+        for mode in ("edge", "reflect") for x in (X, draw(2, 3, 4, dtype="int64"))
+        for pads in (ints(0, 1, 3, 1, 2, 2), ints(1, 0, 0, 0, 2, 0), ints(0, 0, -1, 0, 1, 2), ints(0, -1, 1, 0, 0, -1))
+    ),
+    ("Pad", [X], {1: ints(2, 5), 3: ints(1)}, {"mode": "edge"}),
+    *(
+        ("GroupNormalization", [draw(2, 6, *sizes)], {1: draw(count), 2: draw(count)}, {"num_groups": 3, "epsilon": 0.1})
+        for sizes in ((4,), (4, 5), ()) for count in (6,)
+    ),
 ]  # fmt: skip
 
 
-OPSETS = {"Gelu": 20, "Pad": 18, "Mish": 18, "Swish": 24}
+OPSETS = {"Gelu": 20, "GroupNormalization": 21, "Pad": 18, "Mish": 18, "Swish": 24}
 
 
 def of_operator(op_type, given, constants, attributes):
@@ -283,7 +319,8 @@ def of_operator(op_type, given, constants, attributes):
     model = model_of([node], arrays, {"y": 0}, fixed, opset=OPSETS.get(op_type, 17))
     alone = model_of([node], arrays, {}, fixed, opset=OPSETS.get(op_type, 17))
     kind = onnx.shape_inference.infer_shapes(alone).graph.value_info
-    model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else TensorProto.FLOAT
+    of_first = ELEMENTS[str(next(iter(arrays.values())).dtype)] if arrays else TensorProto.FLOAT
+    model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else of_first
     return model, arrays
 
 
@@ -323,6 +360,46 @@ def test_same_pads_of_any_size_need_a_stride_of_one(tmp_path):
         else:
             with pytest.raises(stepnet.InvalidNetError, match=r"its strides are \[2\], and not all sizes of its input are known"):
                 loaded(model, tmp_path)
+
+
+def test_groups_have_a_factor_each_before_opset_21(tmp_path):
+    """onnxruntime does not run this version; the sum of what it runs is it."""
+    node = helper.make_node("GroupNormalization", ["x", "scale", "bias"], ["y"], num_groups=2)
+    x, scale, bias = draw(2, 6, 5), draw(2), draw(2) + 1
+    groups = x.reshape(2, 2, 15).astype("float64")
+    groups = (groups - groups.mean(2, keepdims=True)) / numpy.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    want = (groups * scale[:, None] + bias[:, None]).reshape(x.shape).astype("float32")
+    model = model_of([node], {"x": x}, {"y": TensorProto.FLOAT}, {"scale": scale, "bias": bias}, opset=18, sizes={"x": ["N", 6, "W"]})
+    expect_equal(loaded(model, tmp_path)(x=x).y, want)
+
+
+@pytest.mark.parametrize("shape", [(7,), (2,), (4,), (9, 5)], ids=str)
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_parts_that_are_not_equal(shape, count, tmp_path):
+    names = [f"y{i}" for i in range(count)]
+    node = helper.make_node("Split", ["x"], names, num_outputs=count)
+    x = draw(*shape)
+    model = model_of([node], {"x": x}, dict.fromkeys(names, TensorProto.FLOAT), opset=18)
+    if -(-shape[0] // count) * (count - 1) > shape[0]:
+        assert refusal(model, tmp_path).startswith(f"invalid net: num_outputs is {count}, and a size of 2 has no parts of 1 for")
+    else:
+        expect_as_runtime(model, {"x": x}, tmp_path)
+
+
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_means_and_deviations_of_layers(axis, dtype, tmp_path):
+    node = helper.make_node("LayerNormalization", ["x", "scale"], ["y", "mean", "deviation"], axis=axis, epsilon=0.1)
+    x, scale = draw(2, 3, 4).astype(dtype), draw(2, 3, 4)[(0,) * (axis % 3)].astype(dtype)
+    kinds = {"y": helper.np_dtype_to_tensor_dtype(x.dtype), "mean": TensorProto.FLOAT, "deviation": TensorProto.FLOAT}
+    model = model_of([node], {"x": x}, kinds, {"scale": scale})
+    expect_as_runtime(model, {"x": x}, tmp_path, 1e-5 if dtype == "float32" else 1e-3)
+
+
+def test_the_mask_of_a_dropout_that_does_nothing(tmp_path):
+    node = helper.make_node("Dropout", ["x"], ["y", "mask"])
+    model = model_of([node], {"x": X}, {"y": TensorProto.FLOAT, "mask": TensorProto.BOOL})
+    expect_as_runtime(model, {"x": X}, tmp_path)
 
 
 def test_operators_of_several_outputs(tmp_path):

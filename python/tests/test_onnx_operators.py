@@ -110,6 +110,7 @@ CASES = [
     ("BatchMatMul", [X, draw(2, 5, 4)], {"trans_b": 1}, 1),
     ("BatchMatMul", [X, draw(4, 5)], {"broadcast": 1}, 1),
     ("BatchMatMul", [X, draw(4)], {"broadcast": 1}, 1),
+    ("BatchMatMul", [draw(4), draw(4)], {"broadcast": 1}, 1),
     # Along dimensions.
     ("Softmax", [X], {"axis": -1}, 1),
     ("Softmax", [X], {"axis": 0}, 1),

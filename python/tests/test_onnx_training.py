@@ -143,6 +143,21 @@ NETS = {
         nodes(("Mul", "x w", "a", {}), ("Pad", "a pads", "y", {})),
         {"w": draw(4), "pads": ints(1, 2, 0, -1)},
     ),
+    "padding by edges": (
+        nodes(("Mul", "x w", "a", {}), ("Pad", "a pads", "y", {"mode": "edge"})),
+        {"w": draw(4), "pads": ints(1, 2, 0, 3)},
+    ),
+    "padding by reflection": (
+        nodes(("Mul", "x w", "a", {}), ("Pad", "a pads", "y", {"mode": "reflect"})),
+        {"w": draw(4), "pads": ints(2, 0, 1, 3)},
+    ),
+    "vectors": (
+        nodes(
+            ("MatMul", "x w", "a", {}), ("MatMul", "a v", "b", {}), ("Mul", "x b", "c", {}),
+            ("Unsqueeze", "c axes", "d", {}), ("MatMul", "v d", "y", {}),
+        ),
+        {"w": draw(4), "v": draw(3), "axes": ints(0)},
+    ),
     "LayerNormalization by ones": (
         nodes(("LayerNormalization", "x g b", "y", {})),
         {"g": numpy.ones(4, "float32"), "b": numpy.zeros(4, "float32")},

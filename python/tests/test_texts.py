@@ -20,6 +20,30 @@ def test_show_tells_what_a_cell_stands_for(cells):
         stepnet.show(LEAKY, format="json")
 
 
+def test_cells_are_asked_about_in_either_dtype(cells):
+    """As ``rnn_runner --dtype`` does; a cell that is made says its own where nothing else is said."""
+    cell = stepnet.cell(LEAKY, dtype="float64")
+    for dtype in ("float64", numpy.float64, numpy.dtype("float64")):
+        assert stepnet.expand(LEAKY, init=True, dtype=dtype) == stepnet.expand(cell, init=True)
+    assert stepnet.expand(cell, init=True) != stepnet.expand(cell, init=True, dtype="float32") == stepnet.expand(LEAKY, init=True)
+    half = "cell c(x[D]; h[D]) { size D = 4\n h = Where(GT(x, 0), h, 0.5)\n output h }"
+    assert stepnet.show(half) != stepnet.show(half, dtype="float64") == stepnet.show(stepnet.cell(half, dtype="float64"))
+    assert stepnet.check(LEAKY, dtype="float64") == []
+    bytes_of = [
+        json.loads(stepnet.explain(half, format="json", dtype=dtype))[0]["stages"][0]["instructions"][0]["bytes_a_step"]
+        for dtype in ("float32", "float64")
+    ]
+    assert bytes_of[1] == 2 * bytes_of[0]
+    with pytest.raises(stepnet.TypeMismatchError, match="dtype is 'float16'; it must be float32 or float64"):
+        stepnet.check(LEAKY, dtype="float16")
+    net = 'op { type: "Relu" input: "x" output: "y" }'
+    for function in (stepnet.check, stepnet.show):
+        with pytest.raises(stepnet.InvalidArgumentError, match="the text is a net, which computes in the dtype of its inputs: leave dtype out"):
+            function(net, dtype="float64")
+    with pytest.raises(stepnet.InvalidArgumentError, match="dtype is of cells, and"):
+        stepnet.explain(stepnet.load(net), dtype="float64")
+
+
 def test_show_takes_nets_that_are_wrong():
     text = stepnet.show('name: "odd" op { type: "Nothing" input: "x" output: "y" }')
     assert "y = Nothing(x)" in text

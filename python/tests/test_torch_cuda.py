@@ -57,6 +57,21 @@ def assert_same_gradients(one, other):
 # Cells, called with tensors
 
 
+@pytest.mark.parametrize("place", ["cuda", "cpu"])
+def test_gradients_are_added_to_tensors_in_place(lstm, there, place):
+    x = torch.randn(T, B, D)
+    params = {name: torch.from_numpy(array) for name, array in lstm.init().items()}
+    expected = lstm.value_and_grad(params, "h", x=x)[1].params
+    sums = {name: torch.ones(array.shape, device="cuda") for name, array in expected.items()}
+    given = {name: value.to(place) for name, value in params.items()}
+    addresses = {name: each.data_ptr() for name, each in sums.items()}
+    for times in (1, 2, 3):
+        found = there.value_and_grad(given, "h", gradient_requests=dict.fromkeys(sums, "add"), into=sums, x=x.to(place))[1].params
+        for name, each in sums.items():
+            assert found[name] is each and each.data_ptr() == addresses[name]
+            near(each, 1 + times * expected[name])
+
+
 def test_tensors_are_read_where_they_are():
     x = torch.randn(3, 4, device="cuda")
     assert address_of(x, "cuda") == x.data_ptr()

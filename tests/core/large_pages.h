@@ -1,9 +1,6 @@
 // Whether the system has been asked for large pages (Linux).
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -25,14 +22,6 @@ inline bool MayHaveLargePages(const void* address) {
     }
   }
   return false;
-}
-
-// Takes back what was asked for there, as for what lay there before.
-inline void AskForSmallPages(const void* memory, std::int64_t bytes) {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto first = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t begin = first / page * page;
-  madvise(reinterpret_cast<void*>(begin), first + static_cast<std::uintptr_t>(bytes) - begin, MADV_NOHUGEPAGE);
 }
 
 }  // namespace stepnet

@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <string>
 
 #include "control_group_files.h"
 #include "large_pages.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/io/file.h"
+#include "temp_dir.h"
 
 namespace stepnet {
 namespace {
@@ -79,6 +82,22 @@ TEST(SystemMemory, MayBeRefusedWhereThereIsALimit) {
     ASSERT_EQ(setrlimit(resource, &before), 0);
     EXPECT_EQ(MayRefuseMemory(), may_refuse);
   }
+}
+
+TEST(GivesFreeMemoryToHost, WhereABalloonReportsIt) {
+  const TempDir balloons;
+  EXPECT_FALSE(GivesFreeMemoryToHost(balloons.Path("not there")));
+  EXPECT_FALSE(GivesFreeMemoryToHost(balloons.path()));
+  const auto put = [&](const std::string& device, const std::string& features) {
+    std::filesystem::create_directories(balloons.Path(device));
+    WriteFile(balloons.Path(device + "/features"), features);
+  };
+  put("virtio0", "0110100000\n");
+  put("virtio1", "01101");
+  std::filesystem::create_directories(balloons.Path("module"));
+  EXPECT_FALSE(GivesFreeMemoryToHost(balloons.path()));
+  put("virtio2", "0110010000\n");
+  EXPECT_TRUE(GivesFreeMemoryToHost(balloons.path()));
 }
 
 TEST(LargePages, AreAskedForWhereTensorsAreLarge) {

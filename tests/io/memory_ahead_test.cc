@@ -62,11 +62,21 @@ TEST_F(MemoryAheadTest, AsksForLargePagesFromTheFirstByteToTheLast) {
   for (std::int64_t bytes = 0; bytes < kBytes; bytes += kSmall) places.emplace_back(DType::kInt8, Shape({kSmall}));
   for (const Tensor& place : places) AskForSmallPages(place.raw(), kSmall);
   for (const Tensor& place : places) ASSERT_FALSE(MayHaveLargePages(place.raw()));
-  const MemoryAhead ahead(places);
+  const MemoryAhead ahead(places, true);
   for (const Tensor& place : places) {
     EXPECT_TRUE(MayHaveLargePages(place.raw()));
     EXPECT_TRUE(MayHaveLargePages(place.data<std::int8_t>() + kSmall - 1));
   }
+}
+
+// A tensor of that size has asked for large ones.
+TEST_F(MemoryAheadTest, AsksForSmallPagesWhereLargeOnesComeFromAHost) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the system has no large pages";
+  const Tensor place(DType::kInt8, {kBytes});
+  ASSERT_TRUE(MayHaveLargePages(place.raw()));
+  const MemoryAhead ahead({place}, false);
+  EXPECT_FALSE(MayHaveLargePages(place.raw()));
+  EXPECT_FALSE(MayHaveLargePages(place.data<std::int8_t>() + kBytes - 1));
 }
 
 TEST_F(MemoryAheadTest, TakesThePagesOfAllPlaces) {

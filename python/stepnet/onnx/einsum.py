@@ -14,7 +14,7 @@ import onnx
 
 from .nodes import node
 from .scope import Node, Unsupported
-from .triangles import diagonal
+from .places import diagonal
 
 Label = str
 """A letter, or for a dimension of an ellipsis its number from the end, "1" the last one."""

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
+from typing import IO, TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
 
 import numpy
 import onnx
@@ -22,6 +22,7 @@ from . import losses, rnn  # noqa: F401 - add to the table
 from .graph import GraphWriter, Value
 from .loader import Graph
 from .nets import Blobs, value_named, write_operators
+from .reader import NEWEST_OPSET
 
 if TYPE_CHECKING:
     from ..torch import Module
@@ -30,8 +31,6 @@ else:  # hints can be read where there is no PyTorch, too
 
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
-IR_VERSION = 8
-"""The version of the file format, that of the first onnx with this opset, so that older runtimes read it, too."""
 MOST_IN_ONE_FILE = 1 << 30
 """Bytes of parameters from which on they lie beside the file: a message of protobuf holds less than 2 GiB."""
 
@@ -42,19 +41,21 @@ DynamicAxes = Mapping[str, Union[Mapping[int, str], Sequence[int]]]
 
 def export(
     model: Cell | Net | Module,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | IO[bytes],
     params: Mapping[str, Array] | None = None,
     *,
     inputs: Mapping[str, Array] | None = None,
     outputs: str | Iterable[str] | None = None,
     dynamic_axes: DynamicAxes | None = None,
+    opset: int = OPSET,
 ) -> None:
-    """Writes a cell or net as a file of ONNX, opset 18, with the parameters in it.
+    """Writes a cell or net as a file of ONNX with the parameters in it.
 
     Args:
         model: a cell, as it was made: its sizes, options and dtype; or a net; or a ``stepnet.torch.Module``, of which it is
             the cell with its parameters, in evaluation, and the ``output`` of the module alone where it has one.
-        path: of the file. Parameters of more than 1 GiB lie in a second file, ``path`` with ``.data`` behind it.
+        path: of the file. Parameters of more than 1 GiB lie in a second file, ``path`` with ``.data`` behind it. Or a file that is open
+            for writing bytes, as ``io.BytesIO``, which takes up to 1 GiB of them.
         params: an array for each of the cell's parameters, of its shape, as ``[4*H, D]``, by its name, or that of a ``stepnet.torch.Module``; of a net,
             what takes the place of the parameters that it has, or of some of its inputs.
         inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
@@ -62,6 +63,7 @@ def export(
         dynamic_axes: for nets: names of dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``.
             Those of one name have one size. A list of dimensions, ``{"x": [0, 1]}``, gives each a name of its own. In
             cells these are the steps T and the batch B.
+        opset: the version of ONNX's operators, from 18 on. Later ones ask for later runtimes.
 
     Raises:
         InvalidNetError: for an operator that ONNX has nothing for, with its place: what draws random numbers, links to
@@ -69,7 +71,8 @@ def export(
         InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for arrays that are missing, unknown or do not fit.
         InputOutputError: when the file cannot be written.
     """
-    file = Path(path_of("path", path))
+    file: Any = path if hasattr(path, "write") else Path(path_of("path", path))
+    check_opset(opset)
     arrays = None if params is None else named_arrays("params", params)
     if isinstance(model, module_type()):
         outputs = model._output if outputs is None else outputs
@@ -91,7 +94,15 @@ def export(
             f"type mismatch: the model is {with_article(type(model))}; it must be a stepnet.Cell, a stepnet.Net "
             f"or a stepnet.torch.Module{hint}"
         )
-    save(build(given, chosen_outputs(model, outputs)), file)
+    save(build(given, chosen_outputs(model, outputs), opset), file)
+
+
+def check_opset(opset: Any) -> None:
+    newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
+    if isinstance(opset, bool) or not isinstance(opset, int) or not OPSET <= opset <= newest:
+        raise InvalidArgumentError(
+            f"invalid argument: opset is {kind_of(opset)}; it must be from {OPSET} to {newest}, the newest one of onnx {onnx.__version__}"
+        )
 
 
 def module_type() -> Any:
@@ -268,7 +279,7 @@ def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net)
 # The file.
 
 
-def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
+def build(given: Given, outputs: Sequence[str], opset: int) -> onnx.ModelProto:
     graph = GraphWriter()
     blobs = Blobs()
     numbers = free_sizes(graph, given)
@@ -292,12 +303,13 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
     write_operators(graph, given.ops, blobs, outputs, given.name)
     for name in outputs:
         add_output(graph, given, blobs, name)
+    opset_id = helper.make_opsetid("", opset)
     return helper.make_model(
         graph.proto(given.name),
         producer_name="stepnet",
         producer_version=_stepnet.__version__,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
+        opset_imports=[opset_id],
+        ir_version=helper.find_min_ir_version_for([opset_id]),
     )
 
 
@@ -324,8 +336,14 @@ def add_output(graph: GraphWriter, given: Given, blobs: Blobs, name: str) -> Non
     graph.outputs.append(graph.info(name, value.dtype, value.shape))
 
 
-def save(model: onnx.ModelProto, path: Path) -> None:
-    if sum(len(each.raw_data) for each in model.graph.initializer) <= MOST_IN_ONE_FILE:
+def save(model: onnx.ModelProto, path: Path | IO[bytes]) -> None:
+    is_small = sum(len(each.raw_data) for each in model.graph.initializer) <= MOST_IN_ONE_FILE
+    if not isinstance(path, Path):
+        if not is_small:
+            raise InvalidArgumentError("invalid argument: the parameters are more than 1 GiB, which lie in a second file; give a path")
+        path.write(model.SerializeToString())
+        return
+    if is_small:
         _stepnet.write_file(str(path), model.SerializeToString())
         return
     try:

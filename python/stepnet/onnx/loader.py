@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
@@ -15,14 +14,14 @@ from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import inputs_of, names_of
 from ..net import Net
-from ..source import device_name, path_of
+from ..source import device_name
 from ..words import Device, Passes
-from . import einsum, moves, ordering, scan_node, triangles, units  # noqa: F401 - add to the table
+from . import einsum, moves, norms, ordering, pads, places, scan_node, units  # noqa: F401 - add to the table
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
-from .reader import STANDARD, dtype_of, fault, is_read, opset_of, read_model
+from .reader import STANDARD, Origin, Source, dtype_of, fault, is_read, opset_of, origin_of, read_model
 from .schema import check_schema
 from .scope import Model, Node, Scope, Unsupported, kind_of_node, located
 
@@ -82,7 +81,7 @@ class Graph(Net):
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: Source,
     *,
     threads: int = 0,
     device: Device = "cpu",
@@ -98,7 +97,8 @@ def load(
     :attr:`Graph.arguments` says the shape of each input, as ``[T, B, 8]``.
 
     Args:
-        path: of the file.
+        path: of the file; or its content as bytes, a file that is open for reading bytes, or an ``onnx.ModelProto``, whose parameters are
+            all in it.
         threads, device, opt_level, disable_pass, seed: as of :func:`stepnet.load`.
 
     Raises:
@@ -106,14 +106,14 @@ def load(
         InvalidNetError: for what is malformed, and for operators, attributes and dtypes that are not read, with the
             node's place.
     """
-    file = Path(path_of("path", path))
-    proto = read_model(file)
+    file = origin_of(path)
+    proto = read_model(path, file)
     scope, arguments, defaults = read_graph(proto, file)
     text = scope.net.text()
     known = scope.net.read.union(scope.net.outputs)
     params = {name: array for name, array in scope.model.params.items() if name in known}
     options = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
-    net = _stepnet.load_net((text, str(file)), ("", ""), params, *options)
+    net = _stepnet.load_net((text, str(file) if isinstance(file, Path) else ""), ("", ""), params, *options)
     return Graph(net, options, arguments, defaults, scope.model.fixed, text)
 
 
@@ -122,7 +122,7 @@ FIRST_WITH_DEFAULTS = 4
 to be inputs, and they are constants."""
 
 
-def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
+def read_graph(proto: onnx.ModelProto, file: Origin) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
     graph = proto.graph
     net = NetText(graph.name or "graph", Names())
     for each in (*graph.input, *graph.output, *graph.initializer):
@@ -151,7 +151,7 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
     return scope, tuple(arguments), defaults
 
 
-def check_once(kind: str, names: Iterable[str], file: Path) -> None:
+def check_once(kind: str, names: Iterable[str], file: Origin) -> None:
     found: set[str] = set()
     for name in names:
         if name in found:
@@ -266,7 +266,7 @@ def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
 # What a call is given.
 
 
-def argument_of(info: onnx.ValueInfoProto, file: Path) -> Argument:
+def argument_of(info: onnx.ValueInfoProto, file: Origin) -> Argument:
     kind = info.type.tensor_type
     found = dtype_of(kind.elem_type)
     if not info.type.HasField("tensor_type"):

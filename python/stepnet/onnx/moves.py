@@ -95,7 +95,10 @@ def split(n: Node) -> Sequence[str]:
         shape = n.scope.shape(n.tensors[0])
         size = shape[axis] if shape is not None else None
         if size is not None and size % count != 0:
-            raise Unsupported(f"it makes {count} parts of {size}, which are not equal")
+            part = -(-size // count)  # the last one is what is left
+            parts = [part] * (count - 1) + [size - part * (count - 1)]
+            if parts[-1] < 0:
+                raise Unsupported(f"num_outputs is {count}, and a size of {size} has no parts of {part} for all but the last")
     return n.net.emit_all("Split", [n.blob(0)], count, axis=axis, split=parts or [])
 
 
@@ -234,39 +237,6 @@ def is_counted(n: Node, name: str) -> bool:
     return less.input[0] == add.input[0] == where.input[2] and zero is not None and not zero.any()
 
 
-@node("Pad")
-def pad(n: Node) -> Sequence[str]:
-    mode, pads = n.attribute("mode", "constant"), n.axes(1, "pads")
-    if mode != "constant" or pads is None:
-        raise Unsupported(f"its mode is {mode!r}; constant, with pads, is read")
-    value = n.needed(2, "its value").item() if n.has(2) else n.attribute("value", 0.0)
-    axes, shape, x = from_front(n, n.axes(3) or range(len(pads) // 2)), n.shape(0), n.blob(0)
-    if len(pads) != 2 * len(axes):
-        raise Unsupported(f"it has {len(pads)} pads; it must have two for each of {len(axes)} dimensions")
-    for axis, before, behind in zip(axes, pads, pads[len(axes) :]):
-        if min(before, behind) < 0:
-            whole = {"starts": [0] * axis, "ends": [LAST] * axis}
-            start, end = max(-before, 0), min(behind, 0) or LAST
-            x = n.emit("Slice", x, starts=[*whole["starts"], start], ends=[*whole["ends"], end], steps=[1] * (axis + 1))
-        parts = [x]
-        if before > 0:
-            parts.insert(0, padding(n, x, shape, axis, before, value))
-        if behind > 0:
-            parts.append(padding(n, x, shape, axis, behind, value))
-        x = n.net.emit_all("Concat", parts, 2, axis=axis)[0] if len(parts) > 1 else x
-        shape[axis] = None if (size := shape[axis]) is None else size + before + behind
-    return [n.emit("Copy", x) if x == n.blob(0) else x]
-
-
-def padding(n: Node, x: str, shape: Sequence[int | None], axis: int, count: int, value: float) -> str:
-    """A tensor of one value, as large as ``x`` but for one dimension."""
-    sizes = [count if i == axis else size for i, size in enumerate(shape)]
-    if all(size is not None for size in sizes):
-        return filled_with(n, [size or 0 for size in sizes], value, n.dtype())
-    parts = [n.fixed(numpy.array([size])) if size is not None else n.emit("Shape", x, axes=[i]) for i, size in enumerate(sizes)]
-    return filled_to(n, n.net.emit_all("Concat", parts, 2, axis=0)[0] if len(parts) > 1 else parts[0], value, n.dtype())
-
-
 @node("Tile")
 def tile(n: Node) -> Sequence[str]:
     y = n.blob(0)
@@ -318,14 +288,3 @@ def constant_of_shape(n: Node) -> Sequence[str]:
     value = n.attribute("value")
     array = numpy.zeros(1, "float32") if value is None else n.scope.array(value)
     return [filled(n, 0, array.item(), str(array.dtype))]
-
-
-@node("Range")
-def count(n: Node) -> Sequence[str]:
-    start, delta = n.needed(0, "start").item(), n.needed(2, "delta").item()
-    dtype = n.dtype(1)
-    if (start, delta) != (0, 1) or dtype not in ("int32", "int64"):
-        raise Unsupported("whole numbers from 0 on, one after the other, are read")
-    # In double every number of elements is exact.
-    numbers = n.emit("RangeFill", n.emit("ExpandDims", n.blob(1), dims=[0]), input_as_shape=1, dtype=13)
-    return [n.emit("Cast", numbers, to=dtype)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Sequence
 
-from .axes import from_front, given_axis, without_repeats
+from .axes import from_front, given_axis, known_rank, without_repeats
 from .graph import LAST
 from .scope import Node, Unsupported
 
@@ -25,6 +25,8 @@ def node(*types: str) -> Callable[[Function], Function]:
 
     return add
 
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 SAME = {
     "Abs": "Abs",
@@ -148,13 +150,19 @@ def clip(n: Node) -> Sequence[str]:
 
 @node("Pow")
 def power(n: Node) -> Sequence[str]:
-    exponent = n.constant(1)
-    if exponent is not None and exponent.size == 1:
-        return [n.emit("Pow", n.blob(0), exponent=float(exponent.item()))]
-    exponents = n.blob(1)
-    if n.dtype(1) != n.dtype(0):
-        exponents = n.emit("Cast", exponents, to={"float64": "double", "float32": "float"}.get(n.dtype(0), n.dtype(0)))
-    return [n.emit("Power", n.blob(0), exponents)]
+    """Of whole numbers in double, in which it is exact up to 2^53."""
+    exponent, x, dtype = n.constant(1), n.blob(0), n.dtype()
+    floats = dtype if dtype in FLOATS else "float64"
+    if floats != dtype:
+        x = n.emit("Cast", x, to="double")
+    if exponent is not None and exponent.size == 1 and exponent.ndim <= (known_rank(n) or 0):
+        y = n.emit("Pow", x, exponent=float(exponent.item()))
+    else:
+        exponents = n.blob(1)
+        if n.dtype(1) != floats:
+            exponents = n.emit("Cast", exponents, to={"float64": "double", "float32": "float"}.get(floats, floats))
+        y = n.emit("Power", x, exponents)
+    return [y if floats == dtype else n.emit("Cast", y, to=dtype)]
 
 
 @node("Swish")
@@ -219,9 +227,12 @@ def dropout(n: Node) -> Sequence[str]:
     n.attribute("ratio"), n.attribute("seed")  # of training
     if n.has(2) and bool(n.needed(2, "training_mode")):
         raise Unsupported("it is in training mode, in which it draws a random mask")
-    if n.gives(1):
-        raise Unsupported("its second output, the mask, is not given")
-    return [n.emit("Copy", n.blob(0))]
+    y = n.emit("Copy", n.blob(0))
+    if not n.gives(1):
+        return [y]
+    if n.opset < 12:
+        raise Unsupported("its second output, the mask, is given from opset 12 on, which says what it holds")
+    return [y, n.emit("EQ", n.net.number(0, "int32", n.blob(0)), n.net.number(0, "int32"))]
 
 
 # Products.
@@ -234,7 +245,12 @@ def matmul(n: Node) -> Sequence[str]:
         of = n.scope.transpose_of(n.tensors[1])
         op_type, w = ("FCTransposed", n.blob(1)) if of is None else ("FC", of)
         return [n.emit(op_type, n.blob(0), w, axis=-1)]
-    are_matrices = a is not None and b is not None and len(a) > 1 and len(b) > 1
+    if b is not None and len(b) == 1:  # a matrix of one row, transposed
+        return [n.emit("Squeeze", n.emit("FC", n.blob(0), n.net.expanded(n.blob(1), [0]), axis=-1), dims=[-1])]
+    if a is not None and b is not None and len(a) == 1:
+        y = n.emit("BatchMatMul", n.net.expanded(n.blob(0), [0]), n.blob(1), broadcast=1, matrices=1)
+        return [n.net.squeezed(y, [len(b) - 2])]
+    are_matrices = a is not None and b is not None
     is_alike = a is not None and b is not None and len(a) == len(b) and None not in a[:-2] and a[:-2] == b[:-2]
     if not are_matrices:
         return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=1)]
@@ -306,32 +322,6 @@ def conv_pads(n: Node, count: int, kernels: Sequence[int], strides: Sequence[int
     return before + behind
 
 
-@node("BatchNormalization")
-def batch_normalization(n: Node) -> Sequence[str]:
-    """With the statistics that it was trained with: a factor and a term for each channel, dimension 1."""
-    if n.attribute("training_mode", 0):
-        raise Unsupported("training_mode is 1; 0 is read")
-    n.attribute("momentum")  # says how statistics change in training
-    x, scale, bias, mean, variance = n.blobs()
-    epsilon = n.number(n.attribute("epsilon", 1e-5), n.dtype(4))
-    factor = n.emit("Div", scale, n.emit("Sqrt", n.emit("Add", variance, epsilon)))
-    term = n.emit("Sub", bias, n.emit("Mul", mean, factor))
-    if n.rank() > 2:
-        dims = list(range(1, n.rank() - 1))
-        factor, term = (n.emit("ExpandDims", each, dims=dims) for each in (factor, term))
-    return [n.emit("Add", n.emit("Mul", x, factor), term)]
-
-
-@node("InstanceNormalization")
-def instance_normalization(n: Node) -> Sequence[str]:
-    """A layer norm of each channel, dimension 1, with a factor and a term for it."""
-    epsilon = float(n.attribute("epsilon", 1e-5))
-    y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=2, epsilon=epsilon)
-    dims = list(range(1, n.rank() - 1))
-    scale, bias = (n.emit("ExpandDims", n.blob(i), dims=dims) for i in (1, 2))
-    return [n.emit("Add", n.emit("Mul", y, scale), bias)]
-
-
 # Along dimensions.
 
 
@@ -347,20 +337,6 @@ def softmax(n: Node) -> Sequence[str]:
     order = [i for i in range(rank) if i != axis] + [axis]
     back = [order.index(i) for i in range(rank)]
     return [n.emit("Transpose", n.emit(n.type, n.emit("Transpose", n.blob(0), axes=order), axis=-1), axes=back)]
-
-
-@node("LayerNormalization")
-def layer_normalization(n: Node) -> Sequence[str]:
-    if n.gives(1) or n.gives(2):
-        raise Unsupported("its second and third output are not given")
-    if n.attribute("stash_type", 1) != 1:
-        raise Unsupported(f"stash_type is {n.attributes['stash_type']}; 1 is read")
-    epsilon = float(n.attribute("epsilon", 1e-5))
-    y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=given_axis(n, -1), epsilon=epsilon)
-    scale = n.constant(1)
-    if scale is None or n.scope.is_initializer(n.tensors[1]) or not (scale == 1).all():
-        y = n.emit("Mul", y, n.blob(1))
-    return [n.emit("Add", y, n.blob(2)) if n.has(2) else y]
 
 
 @node("ReduceSum", "ReduceMean")

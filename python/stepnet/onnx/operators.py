@@ -300,7 +300,9 @@ def matmul(call: Call) -> Sequence[str]:
 def batch_matmul(call: Call) -> Sequence[str]:
     # A vector has nothing to transpose.
     pairs = zip(call.inputs, ("trans_a", "trans_b"))
-    return [call.emit("MatMul", *(swapped(call, x) if call[trans] and x.rank > 1 else x.name for x, trans in pairs))]
+    y = call.emit("MatMul", *(swapped(call, x) if call[trans] and x.rank > 1 else x.name for x, trans in pairs))
+    are_vectors = all(x.rank == 1 for x in call.inputs)  # of which ours gives a vector of one element
+    return [call.graph.unsqueeze(y, 0) if are_vectors else y]
 
 
 # Along dimensions.

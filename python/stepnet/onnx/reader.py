@@ -7,15 +7,15 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Union
 
 import numpy
 import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
-from ..errors import InputOutputError, InvalidNetError
-from ..source import DTYPES
+from ..errors import InputOutputError, InvalidNetError, TypeMismatchError
+from ..source import DTYPES, kind_of, path_of
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Before version 7 operators of two inputs repeated the second one as Caffe2 does; what comes later is not known."""
@@ -27,25 +27,43 @@ STANDARD = ("", "ai.onnx")
 """What ONNX's own operators have as their domain."""
 
 
-def fault(path: Path, text: str) -> InvalidNetError:
-    return InvalidNetError(f"invalid net: {text}\n  in file {path}")
+Source = Union[str, os.PathLike[str], bytes, IO[bytes], onnx.ModelProto]
+"""What a model is given as: the path of a file, its content, a file that is open for reading, or the message."""
+
+Origin = Union[Path, str]
+"""Where a model is from, for messages: its file, or in words what it was given as."""
 
 
-def read_model(path: Path) -> onnx.ModelProto:
-    """The message in a file, without what lies in other files.
+def fault(origin: Origin, text: str) -> InvalidNetError:
+    return InvalidNetError(f"invalid net: {text}\n  in {place_of(origin)}")
+
+
+def place_of(origin: Origin) -> str:
+    return f"file {origin}" if isinstance(origin, Path) else origin
+
+
+def origin_of(source: Source) -> Origin:
+    if isinstance(source, onnx.ModelProto):
+        return "the ModelProto"
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "the bytes of a model"
+    return "the open file" if hasattr(source, "read") else Path(path_of("path", source))
+
+
+def read_model(source: Source, path: Origin) -> onnx.ModelProto:
+    """The message, a copy of one that is given, without what lies in other files. ``path``: its origin.
 
     Raises InputOutputError where the file cannot be read or holds something else, InvalidNetError for a model that
     ONNX's checker refuses, or whose operators are of other versions.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputOutputError(f"input/output error: {path} cannot be read: {error.strerror or error}") from error
     model = onnx.ModelProto()
-    try:
-        model.ParseFromString(content)
-    except DecodeError as error:
-        raise InputOutputError(f"input/output error: {path} is no ONNX file: {error}") from None
+    if isinstance(source, onnx.ModelProto):
+        model.CopyFrom(source)
+    else:
+        try:
+            model.ParseFromString(content_of(source, path))
+        except DecodeError as error:
+            raise InputOutputError(f"input/output error: {path} is no ONNX file: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
     check_message(model, path)
@@ -59,7 +77,19 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
-def check_message(message: Message, path: Path) -> None:
+def content_of(source: Any, path: Origin) -> bytes:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    try:
+        content = path.read_bytes() if isinstance(path, Path) else source.read()
+    except OSError as error:
+        raise InputOutputError(f"input/output error: {path} cannot be read: {error.strerror or error}") from error
+    if not isinstance(content, bytes):
+        raise TypeMismatchError(f"type mismatch: {path} gives {kind_of(content)}; it must give bytes: open(path, 'rb')")
+    return content
+
+
+def check_message(message: Message, path: Origin) -> None:
     """Refuses texts that are no UTF-8, which are given as bytes, and sizes below 0. A size of -1 is one that is not known,
     as some programs write it, and becomes such a one.
     """
@@ -96,7 +126,7 @@ def is_read(dtype: numpy.dtype) -> bool:
     return dtype.name in DTYPES
 
 
-def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
+def array_of(tensor: TensorProto, path: Origin) -> numpy.ndarray:
     """The elements of a tensor, of which there are as many as its sizes say."""
     where = f'the tensor "{tensor.name}"'
     if any(size < 0 for size in tensor.dims):
@@ -124,9 +154,11 @@ def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
         raise fault(path, f"{where}, {dtype} {list(tensor.dims)}, has other elements: {error}") from None
 
 
-def external_array(tensor: TensorProto, dtype: numpy.dtype, size_bytes: int, path: Path) -> numpy.ndarray:
+def external_array(tensor: TensorProto, dtype: numpy.dtype, size_bytes: int, path: Origin) -> numpy.ndarray:
     """A tensor in another file, which is in the folder of the model or below it."""
     where = f'the tensor "{tensor.name}"'
+    if not isinstance(path, Path):
+        raise fault(path, f"{where} is in another file, of which nothing says where it is; give the path of the model, or what onnx.load makes of it")
     said = {each.key: each.value for each in tensor.external_data}
     if len(said) < len(tensor.external_data):
         raise fault(path, f"{where} says twice where it is in another file")

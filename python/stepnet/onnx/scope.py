@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Iterable, Iterator, Sequence
 
 import numpy
@@ -12,7 +11,7 @@ from onnx import helper
 from ..errors import InvalidNetError
 from .graph import element_type
 from .netdef import CODES, Names, NetText
-from .reader import STANDARD, array_of, dtype_of, fault
+from .reader import STANDARD, Origin, array_of, dtype_of, fault, place_of
 
 
 class Unsupported(Exception):
@@ -22,7 +21,7 @@ class Unsupported(Exception):
 class Model:
     """What all graphs of a file share."""
 
-    def __init__(self, path: Path, opset: int, graph: onnx.GraphProto) -> None:
+    def __init__(self, path: Origin, opset: int, graph: onnx.GraphProto) -> None:
         self.path = path
         self.opset = opset
         self.tensors = Names()
@@ -367,10 +366,10 @@ def kind_of_node(proto: onnx.NodeProto) -> str:
     return proto.op_type if proto.domain in STANDARD else f"{proto.domain}.{proto.op_type}"
 
 
-def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Path) -> InvalidNetError:
+def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Origin) -> InvalidNetError:
     kind = kind_of_node(proto)
     called = f" {proto.name!r}" if proto.name else ""
     text = f"{', '.join(proto.output)} = {kind}({', '.join(proto.input)})"
     return InvalidNetError(
-        f'invalid net: {error}\n  at node {index}{called} `{text}`\n  in graph "{graph}"\n  in file {path}'
+        f'invalid net: {error}\n  at node {index}{called} `{text}`\n  in graph "{graph}"\n  in {place_of(path)}'
     )
