@@ -43,15 +43,17 @@ class LoopJoiner {
  private:
   StepNode& NodeAt(int n) { return graph_.nodes[begin_ + n]; }
 
-  // The node, and those behind it that become one kernel with it: they wait for nothing that stands between.
+  // The node, and those behind it that become one kernel with it: each waits for one of them, and for nothing that
+  // stands between. What waits for none of them may run beside it.
   std::vector<int> GroupOf(int first) {
     std::vector<int> group;
     std::vector<StepNode> regions;
+    std::set<int> behind;   // what waits for one of the group
     std::set<int> waiting;  // for what stands between, and comes behind the group
     std::int64_t operators = 0, operands = 0;
     for (int n = first; n < std::ssize(followers_); ++n) {
       if (is_put_[n]) continue;
-      const bool joins = !waiting.contains(n) && MayJoin(n);
+      const bool joins = (group.empty() || behind.contains(n)) && !waiting.contains(n) && MayJoin(n);
       if (joins) {
         const StepNode* const nodes[] = {&NodeAt(n)};
         regions.push_back(RegionOf(graph_, nodes));
@@ -61,6 +63,7 @@ class LoopJoiner {
             operators > graph_.target->max_region_operators || operands > graph_.target->max_region_operands;
         if (regions.size() == 1 || (!is_too_much && JoinedRegions::Of(graph_, regions))) {
           group.push_back(n);
+          behind.insert(followers_[n].begin(), followers_[n].end());
           continue;
         }
         regions.pop_back();

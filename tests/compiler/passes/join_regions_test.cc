@@ -28,6 +28,12 @@ TEST(JoinRegions, RowsOfTwoLengthsAreOneKernel) {
                             "    h.1: float [2, 3, 2] at 1[48 * (t + 1)] = Mul(a.1, h_prev) @2 {}\n  }\n")));
 }
 
+// The softmax waits for nothing that the other one gives.
+TEST(JoinRegions, WhatWaitsForNoneOfThemStaysApart) {
+  ExpectUnchanged(StrCat(kInputs, "  n.1: float [2, 3, 8] = region Softmax(x) @0", kLast,
+                         "  h.1: float [2, 3, 2] at 1[48 * (t + 1)] = region Softmax(h_prev) @1", kLast));
+}
+
 TEST(JoinRegions, ProductsStandBetween) {
   ExpectUnchanged(StrCat("  h_prev: float [3, 4] at 0[48 * t]\n  w: float [4, 4] at 1\n",
                          "  a.1: float [3, 4] = region Softmax(h_prev) @0 {}\n",
