@@ -44,6 +44,7 @@ PassName = Literal[
     "fold_sums",
     "form_stages",
     "fuse_regions",
+    "join_regions",
     "hoist",
     "merge_equal",
     "merge_gradients",
