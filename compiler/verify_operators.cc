@@ -224,8 +224,18 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
     throw GraphFault{StrCat("operators of a region do not read what is there, or give what is: ",
                             is_known ? graph.NameOf(node.ValueOf(operand)) : StrCat("operand ", operand))};
   };
-  for (const RegionCall& call : node.calls()) {
+  size_t first_local = num_inputs + node.outputs.size();  // that the region at hand has given, of several
+  for (size_t k = 0; k < node.calls().size(); ++k) {
+    const RegionCall& call = node.calls()[k];
     if (call.call == nullptr || call.def == nullptr) throw GraphFault{"a region has no operator"};
+    if (std::ranges::count(node.body->begins, static_cast<int>(k)) > 0) {
+      while (first_local < num_operands && is_there[first_local]) ++first_local;
+    }
+    for (const int input : call.inputs) {
+      const auto operand = static_cast<size_t>(input);
+      if (operand < num_inputs + node.outputs.size() || operand >= first_local) continue;
+      throw GraphFault{StrCat(graph.NameOf(node.ValueOf(input)), " is in no memory, and another region reads it")};
+    }
     if (!HasParts(*call.call)) throw GraphFault{StrCat(call.call->type(), " has no formula and is in a region")};
     std::vector<int> inputs, outputs;
     for (const int input : call.inputs) inputs.push_back(value_of(input, true));

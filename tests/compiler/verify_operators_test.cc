@@ -95,6 +95,12 @@ TEST(OperatorVerifier, FindsRegionsThatAreNot) {
       "  region {\n    h_prev.1: float [1, 4] in h_prev = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(h_prev) @1 {}\n"
       "  }\n",
       "…operators of a region do not read what is there, or give what is: h_prev\n  in net \"step\"");
+  expect("  region {\n  } then {\n    a.1: float [1, 4] = Gelu(x) @0 {}\n  }\n",
+         "…regions of it have no operator\n  in net \"step\"");
+  expect(
+      "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n  } then {\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n"
+      "  }\n",
+      "…a.1 is in no memory, and another region reads it\n  in net \"step\"");
 }
 
 TEST(OperatorVerifier, FindsOperatorsThatRunOtherwiseThanTheyCan) {
