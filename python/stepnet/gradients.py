@@ -120,7 +120,10 @@ def _writable(name: str, given: Array) -> Array:
         raise InvalidArgumentError(
             f"invalid argument: {what} a tensor that is the negative of what its memory holds; give tensor.resolve_neg()"
         )
-    if not isinstance(given, numpy.ndarray) and str(getattr(given, "device", "cpu")).partition(":")[0] != "cpu":
+    where = "cpu" if isinstance(given, numpy.ndarray) else str(getattr(given, "device", "cpu")).partition(":")[0]
+    if where == "meta":
+        raise InvalidArgumentError(f"invalid argument: {what} an array on meta; it must be in the host's memory or on a GPU")
+    if where != "cpu":
         if not given.is_contiguous():
             raise InvalidArgumentError(f"invalid argument: {what} a tensor on {given.device} that is not contiguous; give a copy")
         return given.detach()
