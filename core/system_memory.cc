@@ -1,5 +1,6 @@
 #include "stepnet/core/system_memory.h"
 
+#include <dirent.h>
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -7,8 +8,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <limits>
+#include <memory>
 #include <sstream>
 #include <system_error>
 
@@ -113,9 +114,12 @@ void AskForSmallPages(const void* memory, std::int64_t bytes) {
 
 bool GivesFreeMemoryToHost(const std::string& balloons) {
   constexpr size_t kReporting = 5;  // VIRTIO_BALLOON_F_REPORTING; a device's features are a text of a 0 or 1 for each
-  std::error_code fault;
-  for (const auto& device : std::filesystem::directory_iterator(balloons, fault)) {
-    const std::string features = TextOfSystemFile((device.path() / "features").string());
+  // Iterators of std::filesystem end the process where there is no memory for them.
+  const std::unique_ptr<DIR, int (*)(DIR*)> devices(opendir(balloons.c_str()), &closedir);
+  while (devices != nullptr) {
+    const dirent* const device = readdir(devices.get());
+    if (device == nullptr) break;
+    const std::string features = TextOfSystemFile(StrCat(balloons, "/", device->d_name, "/features"));
     if (features.size() > kReporting && features[kReporting] == '1') return true;
   }
   return false;
