@@ -19,25 +19,26 @@ std::int64_t ElementsOfGroup(const Region& region, std::int64_t groups) {
   return region.NumRows() / groups * std::max(region.sizes[3], kMinRow);
 }
 
-// The memory of a value, by a number that all have which share bytes.
-int MemoryOf(const StepGraph& graph, int value) {
-  const int home = graph.values[value].home;
-  const auto shares = [&](const Home& other) { return ShareBytes(graph.homes[home], other); };
-  const auto first = std::ranges::find_if(graph.homes, shares);
-  return std::min(home, static_cast<int>(first - graph.homes.begin()));
+bool IsOneMemory(const StepGraph& graph, int a, int b) {
+  const int one = graph.values[a].home, other = graph.values[b].home;
+  return one == other || ShareBytes(graph.homes[one], graph.homes[other]);
 }
 
-// Whether values that share bytes begin at the same one.
+// Whether values that share bytes begin at the same one: so what shares bytes with one of them does with all.
 bool BeginAlike(const StepGraph& graph, const std::vector<int>& values) {
   for (const int a : values) {
     for (const int b : values) {
-      const Home &one = graph.homes[graph.values[a].home], &other = graph.homes[graph.values[b].home];
-      if (!ShareBytes(one, other)) continue;
-      if (one.slot.BeginInBase() != other.slot.BeginInBase() || one.slot.row_bytes != other.slot.row_bytes)
-        return false;
+      if (!IsOneMemory(graph, a, b)) continue;
+      const Slot &one = graph.homes[graph.values[a].home].slot, &other = graph.homes[graph.values[b].home].slot;
+      if (one.BeginInBase() != other.BeginInBase() || one.row_bytes != other.row_bytes) return false;
     }
   }
   return true;
+}
+
+// The memory of one of the values, by a number that those have which share bytes. REQUIRES: BeginAlike.
+int MemoryOf(const StepGraph& graph, int value, const std::vector<int>& values) {
+  return *std::ranges::find_if(values, [&](int other) { return IsOneMemory(graph, value, other); });
 }
 
 }  // namespace
@@ -76,8 +77,8 @@ std::optional<JoinedRegions> JoinedRegions::Of(const StepGraph& graph, std::span
   std::vector<RegionOfMemory> of_memory;
   for (const One& one : joined.regions_) {
     RegionOfMemory& of = of_memory.emplace_back(RegionOfMemory{.region = &one.program->region()});
-    for (const int value : one.inputs) of.inputs.push_back(MemoryOf(graph, value));
-    for (const int value : one.outputs) of.outputs.push_back(MemoryOf(graph, value));
+    for (const int value : one.inputs) of.inputs.push_back(MemoryOf(graph, value, values));
+    for (const int value : one.outputs) of.outputs.push_back(MemoryOf(graph, value, values));
   }
   joined.groups_ = GroupsApart(of_memory);
   const auto is_small = [&](const One& one) {
