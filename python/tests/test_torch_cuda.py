@@ -207,8 +207,8 @@ def test_tensors_that_are_elsewhere_are_refused(lstm, there):
         there(params, x=x.to(torch.complex64))
     with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "x" is float32 \[7, 3, 4\]'):
         there(params, x=x[:, :, :4].contiguous())
-    into = {"w": torch.zeros(4 * H, D, device="cuda")}
-    with pytest.raises(stepnet.InvalidArgumentError, match="into has for 'w' an array on cuda:0"):
+    into = {"w": torch.zeros(D, 4 * H, device="cuda").T}
+    with pytest.raises(stepnet.InvalidArgumentError, match="into has for 'w' a tensor on cuda:0 that is not contiguous"):
         there.value_and_grad(params, "h", wrt="w", gradient_requests={"w": "add"}, into=into, x=x)
 
 
