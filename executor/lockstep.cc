@@ -20,6 +20,7 @@
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/target.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/core/weights_order.h"
 #include "stepnet/executor/executor.h"
 
 namespace stepnet {
@@ -111,7 +112,7 @@ class LockstepRun : public SharedWork {
       }
       if (round >= num_rounds_ || (lane > 0 && sleeps_much_.load(std::memory_order_relaxed))) break;
       const Shares& shares = shares_[round % num_tasks_];
-      for (int p = shares.FirstOf(lane); p < shares.FirstOf(lane + 1); ++p) TryPart(lane, p, round);
+      TryParts(lane, lane, round, shares);
       if (!IsDone(round, shares.parts())) WaitFor(lane, round, shares);
     }
     has_thread_[lane].store(false, std::memory_order_relaxed);
@@ -146,6 +147,16 @@ class LockstepRun : public SharedWork {
     return true;
   }
 
+  // Takes the parts of `owner` that nobody has taken, and returns whether these were all, if there are any. Others than
+  // the owner begin at the other end, so that it finds what it comes to next.
+  bool TryParts(int lane, int owner, std::int64_t round, const Shares& shares) {
+    const int first = shares.FirstOf(owner), count = shares.FirstOf(owner + 1) - first;
+    const bool from_last = ReadsFromLast(begin_ + round / num_tasks_) != (lane != owner);
+    bool takes_all = count > 0;
+    for (int i = 0; i < count; ++i) takes_all &= TryPart(lane, first + (from_last ? count - 1 - i : i), round);
+    return takes_all;
+  }
+
   void RunPart(int p, std::int64_t round, RunContext& context) {
     const Task& task = schedule_.tasks[round % num_tasks_];
     if (schedule_.sharing == Sharing::kBatch) {
@@ -167,9 +178,7 @@ class LockstepRun : public SharedWork {
       for (int k = 1; k < num_threads_; ++k) {  // each begins with another one
         const int owner = (lane + k) % num_threads_;
         if (!all && has_thread_[owner].load(std::memory_order_relaxed)) continue;
-        bool takes_all = shares.FirstOf(owner + 1) > shares.FirstOf(owner);
-        // From the other end, so that the owner finds what it comes to next.
-        for (int p = shares.FirstOf(owner + 1); p-- > shares.FirstOf(owner);) takes_all &= TryPart(lane, p, round);
+        const bool takes_all = TryParts(lane, owner, round, shares);
         if (all && takes_all) has_thread_[owner].store(false, std::memory_order_relaxed);
       }
     };

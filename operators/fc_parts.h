@@ -9,6 +9,7 @@
 #include "stepnet/core/op_run.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
+#include "stepnet/core/weights_order.h"
 #include "stepnet/products/gemm.h"
 #include "stepnet/products/gemv.h"
 #include "stepnet/products/panel_product.h"
@@ -33,7 +34,7 @@ inline PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
   static_assert(kPanelUnit == OpRun::kUnitsOfPart);
   const std::int64_t group = run.units() > 0 ? run.units() : n;
   const auto [begin, end] = OpRun::ShareOfUnits(group, run.part(), run.parts());
-  return {.n = n, .begin = begin, .end = end, .group = group};
+  return {.n = n, .begin = begin, .end = end, .group = group, .from_last = ReadsFromLast(run.step())};
 }
 
 // Whether weights are to be laid in panels. `is_of_rows`: one row is multiplied with weights that lie by rows, each of
@@ -45,19 +46,26 @@ inline bool ArePanelsFaster(const ShapeQuery& query, const FCSizes& sizes, bool 
   return sizes.m <= target.max_rows_to_pack && !(is_of_rows && bytes > target.max_bytes_to_pack_for_row);
 }
 
-// One row and weights that lie by rows: the run's share of the columns.
+// One row and weights that lie by rows: the run's share of the columns, in blocks that are read from the first row to
+// the last, whichever block comes first.
 template <typename T, typename PartOf>
 void MultiplyRowByParts(const OpRun& run, const FCSizes& sizes, int num_parts, const PartOf& part_of, const T* x, T* y,
                         const T* b) {
+  constexpr std::int64_t kElements = 1 << 17;  // of a block: 2^15 took 1.03 of the time where K is 1024
   const PanelColumns columns = ShareOfColumns(run, sizes.n);
   if (columns.begin >= columns.end) return;
   CountWork((columns.end - columns.begin) * (columns.n / columns.group) * sizes.k / kProductsOfWork);
-  for (std::int64_t at = 0; at < columns.n; at += columns.group) {
+  const std::int64_t size = std::max<std::int64_t>(kElements / std::max<std::int64_t>(sizes.k, 1), 1);
+  const std::int64_t blocks_of_group = (columns.end - columns.begin + size - 1) / size;
+  const std::int64_t blocks = columns.n / columns.group * blocks_of_group;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const std::int64_t block = columns.from_last ? blocks - 1 - i : i, group = block / blocks_of_group * columns.group;
+    const std::int64_t first = group + columns.begin + block % blocks_of_group * size;
+    const std::int64_t last = std::min(first + size, group + columns.end);
     std::int64_t column = 0;  // of the part
-    for (int i = 0; i < num_parts; ++i) {
-      const auto part = part_of(i);
-      const std::int64_t begin = std::max(at + columns.begin, column);
-      const std::int64_t end = std::min(at + columns.end, column + part.n);
+    for (int p = 0; p < num_parts; ++p) {
+      const auto part = part_of(p);
+      const std::int64_t begin = std::max(first, column), end = std::min(last, column + part.n);
       if (begin < end) {
         GemvOfRows(end - begin, sizes.k, x, part.matrix.From(0, begin - column).data, sizes.k, y + begin, run.Adds(0),
                    b == nullptr ? b : b + begin);

@@ -201,19 +201,22 @@ class ColumnsInTiles {
       : of_(of), lanes_(static_cast<std::int64_t>(hn::Lanes(Tag<T>()))) {}
 
   void Run(const PanelColumns& columns) {
-    left_ = columns.n / columns.group * ((columns.end - columns.begin + lanes_ - 1) / lanes_);
+    const std::int64_t groups = columns.n / columns.group;
+    const std::int64_t vectors = (columns.end - columns.begin + lanes_ - 1) / lanes_;  // of a group
+    left_ = groups * vectors;
     max_ = VectorsOfTile();
     std::int64_t panel_begin = 0, panel_end = 0;
-    for (std::int64_t first = 0; first < columns.n; first += columns.group) {
-      const std::int64_t end = first + columns.end;
-      for (std::int64_t j = first + columns.begin; j < end; j += lanes_) {
-        if (j >= panel_end) {
+    for (std::int64_t i = 0; i < groups; ++i) {
+      const std::int64_t first = (columns.from_last ? groups - 1 - i : i) * columns.group;
+      for (std::int64_t v = 0; v < vectors; ++v) {
+        const std::int64_t j = first + columns.begin + (columns.from_last ? vectors - 1 - v : v) * lanes_;
+        if (j < panel_begin || j >= panel_end) {
           const std::int64_t panel = PanelOfColumn(j, columns.n);
           panel_begin = BeginOfPanel(panel, columns.n);
           panel_end = BeginOfPanel(panel + 1, columns.n);
         }
         Add(of_.panels + panel_begin * of_.k + (j - panel_begin), panel_end - panel_begin, j,
-            std::min(lanes_, end - j));
+            std::min(lanes_, first + columns.end - j));
       }
     }
     Multiply();
@@ -230,7 +233,8 @@ class ColumnsInTiles {
 
   void Add(const W* b, std::int64_t width, std::int64_t column, std::int64_t count) {
     // Whole vectors of rows of one length are multiplied together.
-    if (next_->count == max_ || (next_->count > 0 && (width != next_->b_stride || count < lanes_))) {
+    const bool are_whole = count == lanes_ && next_->last == lanes_;
+    if (next_->count == max_ || (next_->count > 0 && (width != next_->b_stride || !are_whole))) {
       Multiply();
       max_ = VectorsOfTile();
     }
@@ -346,10 +350,11 @@ void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, c
   static constexpr W kNothing[kMaxPanelColumns] = {};
   if (k == 0) panels = kNothing;  // sums of no terms, of panels that are nowhere
   const std::int64_t max_columns = ColumnsOfCall(m * (columns.n / columns.group), k);
-  for (std::int64_t begin = columns.begin; begin < columns.end; begin += max_columns) {
+  const std::int64_t calls = (columns.end - columns.begin + max_columns - 1) / max_columns;
+  for (std::int64_t call = 0; call < calls; ++call) {
     PanelColumns some = columns;
-    some.begin = begin;
-    some.end = std::min(columns.end, begin + max_columns);
+    some.begin += (columns.from_last ? calls - 1 - call : call) * max_columns;
+    some.end = std::min(columns.end, some.begin + max_columns);
     CountWork(m * (some.end - some.begin) * (some.n / some.group) * k / kProductsOfWork);
     Multiply<T, W>(some, {.m = m,
                           .k = k,

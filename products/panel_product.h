@@ -58,6 +58,7 @@ struct PanelColumns {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t group = 0;
+  bool from_last = false;  // the last ones are computed first
 };
 
 // These columns of C [M, N] = A [M, K] B, plus C when `accumulates`, plus bias [N] in every row where it is not null. A

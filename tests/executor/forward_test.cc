@@ -63,6 +63,20 @@ TEST(RecurrentNetwork, FollowsItsEquationForAnySize) {
   }
 }
 
+// Weights of more than one block, which every other step begins to read with the last block, and of which one is not
+// full.
+TEST(RecurrentNetwork, FollowsItsEquationWithLargeWeights) {
+  constexpr std::int64_t kSize = 600;
+  const Tensor x = Random({4, 1, kSize}, 1), h0 = Random({1, kSize}, 2), w = Random({kSize, kSize}, 3),
+               b = Random({kSize}, 4);
+  for (std::int64_t i = 0; i < w.size(); ++i) w.data<double>()[i] /= 20;
+  RecurrentCase net = FcCase();
+  net.Feed("x", x).Feed("h0", h0).Feed("w", w).Feed("b", b).Run();
+  const std::vector<double> expected = FcReference(x, h0, w, b), got = Values(net.Get("h_all"));
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << i;
+}
+
 TEST(RecurrentNetwork, D1NoStepsGiveTheInitialState) {
   RecurrentCase net = SumCase();
   const Tensor h0 = Random({2, 3}, 1);

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "failing_operator.h"
 #include "recurrent_case.h"
@@ -282,6 +284,46 @@ TEST(Lockstep, AThreadThatIsAheadTakesWhatAnotherHasNotBegun) {
   ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
   ExpectSame(shared.h, expected, "with a slow first part");
   EXPECT_FALSE(has_given_up) << "the first part waited in vain";
+}
+
+std::vector<std::pair<std::int64_t, int>> parts_of_caller;  // step and part
+
+RunFn MakeNotesParts(const OperatorCall&) {
+  return [](const OpRun& run) {
+    const auto [begin, end] = run.Share(run.In(0).size());
+    std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+    if (std::this_thread::get_id() == calling_thread) parts_of_caller.emplace_back(run.step(), run.part());
+  };
+}
+
+const Registration notes_parts =
+    Operator("test.NotesParts")
+        .Doc("y = x, in parts that the calling thread notes.")
+        .Input("x", "any")
+        .Output("y", "as x")
+        .Shapes(SameAsInput(0))
+        .StopsGradient()
+        .Cpu({.make = MakeNotesParts, .max_parts = [](const ShapeQuery&, std::span<const TensorInfo>) { return 6; }});
+
+// So that a thread finds in its caches the weights that it read last.
+TEST(Lockstep, EveryOtherStepBeginsWithTheLastPart) {
+  constexpr Target kCut = {.assumed_scheduling = kCheap.assumed_scheduling,
+                           .min_lockstep_microseconds = kCheap.min_lockstep_microseconds,
+                           .min_cut_microseconds = 1e-9};
+  const NetDef def = Lstm({ParseOp("copy = test.NotesParts(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
+  calling_thread = std::this_thread::get_id();
+  parts_of_caller.clear();
+  const Shared shared = RunOn(2, def, 4, 64, &kCut);
+  ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
+  int pairs = 0;
+  for (size_t i = 1; i < parts_of_caller.size(); ++i) {
+    const auto [step, part] = parts_of_caller[i];
+    const auto [step_before, before] = parts_of_caller[i - 1];
+    if (step != step_before || std::max(part, before) >= 3) continue;  // three of the parts are the helper's
+    EXPECT_EQ(before < part, step % 2 == 0) << "parts " << before << " and " << part << " of step " << step;
+    ++pairs;
+  }
+  EXPECT_GT(pairs, 0);
 }
 
 TEST(Lockstep, ShortRunsAreSharedInAnotherWay) {

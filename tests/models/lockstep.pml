@@ -2,8 +2,9 @@
  *
  * Names are those of the code. Each access of an atomic is a step of its own, and so is each lock and unlock; a section
  * under a lock in which nothing happens that others could see without the lock is one step. Memory is sequentially
- * consistent: which memory orders the accesses need is not checked here. A look-out may end at any moment; of its looks
- * that find nothing only the last is a step, and IsDone looks no further than to the first part that is not done.
+ * consistent: which memory orders the accesses need is not checked here. Each thread begins with the first of its parts;
+ * in the code with the last in every other step. A look-out may end at any moment; of its looks that find nothing only
+ * the last is a step, and IsDone looks no further than to the first part that is not done.
  * Helpers come when they come, or never, and may leave between two rounds. Whether others find a thread there, which
  * says only whose parts they take at once (has_thread_), is chosen each time.
  *

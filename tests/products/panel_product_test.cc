@@ -42,17 +42,18 @@ struct PanelCase {
     }
   }
 
-  // In pieces of so many rows and units of columns.
-  std::vector<T> Run(bool accumulates, bool has_bias, std::int64_t rows, std::int64_t units) const {
+  // In pieces of so many rows and units of columns, of which the first or the last come first.
+  std::vector<T> Run(bool accumulates, bool has_bias, std::int64_t rows, std::int64_t units,
+                     bool from_last = false) const {
     std::vector<T> out = c;
     for (std::int64_t i = 0; i < m && !accumulates; ++i) {
       std::fill_n(out.begin() + i * c_stride, n, std::numeric_limits<T>::quiet_NaN());  // it is not read
     }
     for (std::int64_t i = 0; i < m; i += rows) {
       for (std::int64_t j = 0; j < n; j += units * kPanelUnit) {
-        PanelProduct(std::min(rows, m - i), {n, j, std::min(n, j + units * kPanelUnit), n}, k, a.data() + i * a_stride,
-                     a_stride, panels.data(), out.data() + i * c_stride, c_stride, accumulates,
-                     has_bias ? bias.data() : nullptr);
+        const PanelColumns columns{n, j, std::min(n, j + units * kPanelUnit), n, from_last};
+        PanelProduct(std::min(rows, m - i), columns, k, a.data() + i * a_stride, a_stride, panels.data(),
+                     out.data() + i * c_stride, c_stride, accumulates, has_bias ? bias.data() : nullptr);
       }
     }
     return out;
@@ -83,10 +84,10 @@ TYPED_TEST(PanelProductTest, FollowsItsFormula) {
   for (const std::int64_t m : {0, 1, 2, 3, 5, 8, 9, 31}) {
     for (const std::int64_t n : {1, 8, 15, 16, 17, 48, 63, 64, 65, 112, 130}) {
       for (const std::int64_t k : {0, 1, 3, 40}) {
-        for (unsigned flags = 0; flags < 8; ++flags) {
+        for (unsigned flags = 0; flags < 16; ++flags) {
           const PanelCase<TypeParam> product(m, n, k, (flags & 1) != 0);
           const bool accumulates = (flags & 2) != 0, has_bias = (flags & 4) != 0;
-          const std::vector<TypeParam> out = product.Run(accumulates, has_bias, m + 1, 100);
+          const std::vector<TypeParam> out = product.Run(accumulates, has_bias, m + 1, 100, (flags & 8) != 0);
           const double tolerance = std::numeric_limits<TypeParam>::epsilon() * static_cast<double>(k + 4);
           for (std::int64_t i = 0; i < m; ++i) {
             for (std::int64_t j = 0; j < product.c_stride; ++j) {
@@ -115,9 +116,28 @@ TYPED_TEST(PanelProductTest, BitsDoNotDependOnHowItIsCut) {
     const std::vector<TypeParam> whole = product.Run(true, true, m, 100);
     for (const std::int64_t rows : {1, 2, 3, 5, 8}) {
       for (const std::int64_t units : {1, 2, 3, 4, 5}) {
-        const std::vector<TypeParam> pieces = product.Run(true, true, rows, units);
-        EXPECT_EQ(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(TypeParam)), 0)
-            << rows << " rows, " << units << " units";
+        for (const bool from_last : {false, true}) {
+          const std::vector<TypeParam> pieces = product.Run(true, true, rows, units, from_last);
+          EXPECT_EQ(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(TypeParam)), 0)
+              << rows << " rows, " << units << " units" << (from_last ? ", the last ones first" : "");
+        }
+      }
+    }
+  }
+}
+
+// Two groups of 40 columns of panels that are not cut where the groups are, of which [16, 40) are computed.
+TYPED_TEST(PanelProductTest, ColumnsOfGroupsMayComeInAnyOrder) {
+  const PanelCase<TypeParam> product(2, 80, 30, false);
+  const std::vector<TypeParam> whole = product.Run(false, true, 2, 100);
+  for (const bool from_last : {false, true}) {
+    std::vector<TypeParam> out(whole.size(), -1);
+    PanelProduct(2, {.n = 80, .begin = 16, .end = 40, .group = 40, .from_last = from_last}, 30, product.a.data(),
+                 product.a_stride, product.panels.data(), out.data(), product.c_stride, false, product.bias.data());
+    for (std::int64_t i = 0; i < 2; ++i) {
+      for (std::int64_t j = 0; j < 80; ++j) {
+        const std::int64_t at = i * product.c_stride + j;
+        EXPECT_EQ(out[at], j % 40 < 16 ? -1 : whole[at]) << i << " " << j << " " << from_last;
       }
     }
   }
