@@ -15,7 +15,7 @@ from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name
 from ..words import Device, Passes
-from . import einsum, moves, norms, ordering, pads, places, scan_node, units  # noqa: F401 - add to the table
+from . import einsum, elements, moves, norms, ordering, pads, places, pools, scan_node, units  # noqa: F401 - add to the table
 from .constants import constant_of
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
