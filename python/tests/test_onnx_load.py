@@ -126,6 +126,7 @@ def test_a_scan_in_a_scan(random, tmp_path):
 
 
 X = draw(2, 3, 4)
+SPECIAL = numpy.array([0.0, -0.0, 1.5, numpy.inf, -numpy.inf, numpy.nan], "float32")
 
 
 OPERATORS = [
@@ -299,6 +300,44 @@ OPERATORS = [
         ("GroupNormalization", [draw(2, 6, *sizes)], {1: draw(count), 2: draw(count)}, {"num_groups": 3, "epsilon": 0.1})
         for sizes in ((4,), (4, 5), ()) for count in (6,)
     ),
+    *(("Sign", [draw(3, 4, dtype=dtype) - 1], {}, {}) for dtype in ("float32", "float64", "int64", "int32")),
+    ("Sign", [SPECIAL[:5]], {}, {}),
+    ("Tan", [X], {}, {}),
+    ("IsNaN", [SPECIAL], {}, {}),
+    *(("IsInf", [SPECIAL], {}, {"detect_positive": p, "detect_negative": q}) for p in (0, 1) for q in (0, 1)),
+    *(
+        ("Mod", [draw(9, dtype=dtype) * 3 - 4, draw(9, dtype=dtype) * 6 - 5], {}, {}) for dtype in ("int32", "int64")
+    ),
+    ("Mod", [draw(2, 9, dtype="int64") * 3 - 4, draw(2, 1, dtype="int64") - 4], {}, {}),
+    *(("ReduceProd", [X], {}, attributes) for attributes in (
+        {}, {"axes": [1, -1], "keepdims": 0}, {"axes": [0]}, {"axes": [1]},
+    )),
+    ("ReduceProd", [draw(3, 7, dtype="int64") + 1], {}, {"axes": [1]}),
+    ("ReduceProd", [draw(3, 1)], {}, {"axes": [1]}),
+    *(
+        ("GatherElements", [X, numpy.array(at)], {}, {"axis": axis})
+        for at, axis in (([[[1, 0, -1]]], 2), ([[[1], [0], [-2]]], 0), ([[[2, 1, 0, -3]], [[0, 0, -1, 1]]], 1), ([[[0], [1]]], -2))
+    ),
+    ("GatherElements", [draw(5), numpy.array([4, -5, 0], "int32")], {}, {}),
+    ("GatherElements", [draw(3, 2, dtype="int64")], {1: numpy.array([[1, 0], [0, -1]])}, {"axis": 1}),
+    *(
+        ("GatherND", [X, numpy.array(at)], {}, {"batch_dims": batch})
+        for at, batch in (
+            ([[0, 2], [-1, 0]], 0), ([1], 0), ([[[1, -1, 0]]], 0), ([[1], [0]], 0), ([[2], [-1]], 1), ([[[0, -1]], [[2, 0]]], 1),
+            ([[[3], [0], [1]], [[-4], [2], [2]]], 2),
+        )
+    ),
+    *(
+        (kind, [draw(2, 3, *sizes)], {}, {"kernel_shape": kernel, **how, **more})
+        for kind, more in (("MaxPool", {}), ("AveragePool", {"count_include_pad": 1})) for sizes, kernel, how in (
+            ((9,), [3], {}), ((9,), [3], {"strides": [3]}), ((8,), [1], {"strides": [2]}), ((9,), [4], {"pads": [1, 2], "strides": [2]}),
+            ((5, 6), [2, 3], {}), ((5, 6), [2, 2], {"strides": [2, 2], "pads": [1, 0, 0, 1]}),
+        )
+    ),
+    ("AveragePool", [X], {}, {"kernel_shape": [2]}),
+    ("MaxPool", [draw(2, 3, 9)], {}, {"kernel_shape": [3], "dilations": [2]}),
+    ("MaxPool", [draw(2, 3, 9)], {}, {"kernel_shape": [3], "strides": [2], "auto_pad": "SAME_UPPER"}),
+    *((kind, [draw(2, 3, *sizes)], {}, {}) for kind in ("GlobalMaxPool", "GlobalAveragePool") for sizes in ((4,), (4, 5))),
 ]  # fmt: skip
 
 
@@ -410,6 +449,33 @@ def test_operators_of_several_outputs(tmp_path):
     outputs = {"a": TensorProto.FLOAT, "values": TensorProto.FLOAT, "indices": TensorProto.INT64}
     model = model_of(nodes, {"x": X}, outputs, {"sizes": ints(1, 2), "k": ints(2)})
     expect_as_runtime(model, {"x": X}, tmp_path)
+
+
+def test_elements_beyond_a_tensor_are_refused_by_the_run(tmp_path):
+    """Where they are numbers of elements of other rows, too."""
+    for kind, at in (("GatherElements", [[1], [3]]), ("GatherElements", [[-4], [0]]), ("GatherND", [[0, 3]]), ("GatherND", [[-3, 0]])):
+        node = helper.make_node(kind, ["x", "at"], ["y"], **({"axis": 1} if kind == "GatherElements" else {}))
+        inputs = {"x": draw(2, 3), "at": numpy.array(at)}
+        model = model_of([node], inputs, {"y": TensorProto.FLOAT}, sizes={"x": ["A", "B"]})
+        with pytest.raises(stepnet.Error, match="Gather"):
+            loaded(model, tmp_path)(**inputs)
+
+
+@pytest.mark.parametrize("sizes", [("A", "B", "C"), ("A", 3, "C"), (2, "B", 4)], ids=str)
+def test_elements_of_tensors_of_any_size(sizes, tmp_path):
+    at = {"GatherElements": numpy.array([[[1, 0]], [[-1, 2]]]), "GatherND": numpy.array([[1, -1], [0, 0]])}
+    for kind, indices in at.items():
+        node = helper.make_node(kind, ["x", "at"], ["y"], **({"axis": 1} if kind == "GatherElements" else {}))
+        model = model_of([node], {"x": X, "at": indices}, {"y": TensorProto.FLOAT}, sizes={"x": sizes, "at": [None] * (indices.ndim - 1) + [2]})
+        expect_as_runtime(model, {"x": X, "at": indices}, tmp_path)
+
+
+def test_elements_that_were_taken_have_a_gradient(tmp_path):
+    node = helper.make_node("GatherElements", ["x", "at"], ["y"], axis=1)
+    inputs = {"x": draw(2, 3), "at": numpy.array([[2, 2], [0, -1]])}
+    net = loaded(model_of([node], inputs, {"y": TensorProto.FLOAT}), tmp_path)
+    _, gradients = net.value_and_grad(lambda out: (float(out.y.sum()), {"y": numpy.ones_like(out.y)}), wrt=["x"], **inputs)
+    assert gradients.inputs["x"].tolist() == [[0, 0, 2], [1, 0, 1]]
 
 
 # Round trips.

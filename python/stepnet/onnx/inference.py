@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Sequence
+from typing import Iterable, Sequence
 
+import numpy
 import onnx
 from onnx import helper, numpy_helper
 
-from .graph import names_read
+from .constants import LARGEST, fold
+from .graph import element_type, names_read
 from .reader import fault
 from .scope import Scope, fits, sizes_of
 
 REFUSALS = (onnx.shape_inference.InferenceError, ValueError, MemoryError)
 """What inference raises: older versions of onnx MemoryError for a Scan that scans more than it is given."""
-LARGEST_CONSTANT = 1024
-"""Elements of a constant on which shapes may depend."""
 
 
 def add_shapes(scope: Scope) -> str:
@@ -26,7 +26,11 @@ def add_shapes(scope: Scope) -> str:
     Returns:
         Why ONNX's rules do not allow the graph, for which a node may have better words; "" where they do.
     """
+    fold(scope)
     model, refusal = light_model(scope), ""
+    while add_sizes(scope, model):
+        fold(scope)
+        model = light_model(scope)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except REFUSALS as error:
@@ -44,6 +48,37 @@ def add_shapes(scope: Scope) -> str:
     scope.add_infos(inferred.graph.value_info)
     scope.add_infos(inferred.graph.output)
     return refusal
+
+
+def add_sizes(scope: Scope, model: onnx.ModelProto) -> bool:
+    """Adds to ``scope.folded`` the sizes that follow from those of inputs, given the graph as a model; whether there are any.
+
+    onnx knows such elements where it infers shapes: as the sizes of what is filled by them.
+    """
+    names = from_shapes(model.graph.node)
+    if not names:
+        return False
+    probes = {name: scope.model.tensors.unique(f"filled by {name}") for name in names}
+    probed = onnx.ModelProto()
+    probed.CopyFrom(model)
+    probed.graph.node.extend(helper.make_node("ConstantOfShape", [name], [probe]) for name, probe in probes.items())
+    inferred = infer(scope, probed)
+    kinds = {each.name: each.type.tensor_type for each in (*inferred.graph.value_info, *inferred.graph.output)}
+    for name in names:
+        filled, shape = (sizes_of(kinds[each]) if each in kinds else None for each in (probes[name], name))
+        sizes = [size for size in filled or [] if size is not None]
+        if filled == sizes and shape in ([], [len(sizes)]) and kinds[name].elem_type == onnx.TensorProto.INT64:
+            scope.folded[name] = numpy.array(sizes, "int64").reshape([size or 0 for size in shape or []])
+    return any(name in scope.folded for name in names)
+
+
+def from_shapes(nodes: Iterable[onnx.NodeProto]) -> list[str]:
+    """What nodes give that depends on the sizes of tensors alone."""
+    names: dict[str, None] = {}
+    for node in nodes:
+        if node.op_type in ("Shape", "Size") or any(name in names for name in node.input):
+            names.update(dict.fromkeys(name for name in node.output if name))
+    return list(names)
 
 
 def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
@@ -74,13 +109,19 @@ def light_model(scope: Scope) -> onnx.ModelProto:
     """The graph as a model, without the elements of large tensors and what the file says of shapes but those of inputs;
     what it sees of graphs around it are inputs."""
     graph = onnx.GraphProto(name=scope.graph.name)
-    graph.node.extend(scope.graph.node)
-    graph.output.extend(without_shape(each) for each in scope.graph.output)
-    graph.value_info.extend(without_shape(each) for each in scope.graph.value_info)
+    for node in scope.graph.node:
+        if scope.is_folded(node):
+            graph.initializer.extend(numpy_helper.from_array(scope.folded[name], name) for name in filter(None, node.output))
+        else:
+            graph.node.append(node)
+    graph.output.extend(unsaid(scope, each) for each in scope.graph.output)
+    graph.value_info.extend(unsaid(scope, each) for each in scope.graph.value_info)
     known = {each.name for each in scope.graph.input}
     graph.input.extend(info for info in (scope.info(name) for name in known) if info is not None)
     for tensor in scope.graph.initializer:
-        if len(tensor.raw_data) <= 8 * LARGEST_CONSTANT and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        if scope.constant(tensor.name) is None:  # a default, in whose place a call may set something else
+            continue
+        if len(tensor.raw_data) <= 8 * LARGEST and tensor.data_location != onnx.TensorProto.EXTERNAL:
             graph.initializer.append(tensor)
         elif tensor.name not in known:
             graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
@@ -90,7 +131,12 @@ def light_model(scope: Scope) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", scope.model.opset)])
 
 
-def without_shape(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+def unsaid(scope: Scope, info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """What the file says of a tensor without the shape, which has to follow. That of a constant is known: without it
+    onnx would not read the elements, as the axes of a slice."""
+    array = scope.folded.get(info.name, scope.constant(info.name))
+    if array is not None:
+        return helper.make_tensor_value_info(info.name, element_type(str(array.dtype)), array.shape)
     bare = onnx.ValueInfoProto()
     bare.CopyFrom(info)
     if bare.type.HasField("tensor_type"):
@@ -102,7 +148,7 @@ def add_captured(scope: Scope, graph: onnx.GraphProto, names: Sequence[str]) -> 
     for name in names:
         constant = scope.constant(name)
         info = scope.info(name)
-        if constant is not None and constant.size <= LARGEST_CONSTANT:
+        if constant is not None and constant.size <= LARGEST:
             graph.initializer.append(numpy_helper.from_array(constant, name))
         elif name and info is not None:
             graph.input.append(info)

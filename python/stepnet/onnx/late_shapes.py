@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx
 
-SIZES = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (0, 1, 2), "ReduceProd": (0,), "Reshape": (1,), "Slice": (1, 2)}
+SIZES = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2)}
 """The inputs of operators that say shapes by their elements; others that do have to be constants."""
 LOOPS = frozenset({"GRU", "LSTM", "RNN", "Scan"})
 

@@ -7,7 +7,6 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy
 import onnx
-from onnx import helper
 
 from .. import _stepnet
 from ..cell import Argument, Array
@@ -16,7 +15,8 @@ from ..gradients import inputs_of, names_of
 from ..net import Net
 from ..source import device_name
 from ..words import Device, Passes
-from . import einsum, moves, norms, ordering, pads, places, scan_node, units  # noqa: F401 - add to the table
+from . import einsum, elements, moves, norms, ordering, pads, places, pools, scan_node, units  # noqa: F401 - add to the table
+from .constants import constant_of
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
 from .netdef import Names, NetText
@@ -238,6 +238,10 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return
+    if scope.is_folded(proto):
+        for name in filter(None, proto.output):
+            scope.set_constant(name, scope.folded[name])
+        return
     check_whole_numbers(scope, proto)
     n = Node(scope, proto)
     scope.net.hint = next((name for name in n.outputs if name), proto.op_type)
@@ -248,19 +252,6 @@ def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     for name, blob in zip(n.outputs, blobs):
         if name:
             scope.bind(name, blob)
-
-
-def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
-    if len(proto.attribute) != 1:
-        raise Unsupported(f"it has {len(proto.attribute)} attributes; one, its value, is needed")
-    attribute = proto.attribute[0]
-    value = helper.get_attribute_value(attribute)
-    dtypes = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
-    if attribute.name == "value":
-        return scope.array(value)
-    if attribute.name not in dtypes:
-        raise Unsupported(f"its attribute {attribute.name} is not read")
-    return numpy.array(value, dtypes[attribute.name])
 
 
 # What a call is given.

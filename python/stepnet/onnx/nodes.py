@@ -175,10 +175,51 @@ def swish(n: Node) -> Sequence[str]:
 
 @node("Mod")
 def mod(n: Node) -> Sequence[str]:
+    divisor = n.constant(1)
+    if divisor is None and n.dtype() in ("int32", "int64") and not n.attribute("fmod", 0):
+        return [mod_of_tensors(n)]
     divisor = n.needed(1, "the divisor")
     if divisor.size != 1 or divisor.item() != int(divisor.item()) or divisor.item() < 1:
         raise Unsupported("its divisor is no whole number from 1 on")
     return [n.emit("Mod", n.blob(0), divisor=int(divisor.item()), sign_follow_divisor=int(not n.attribute("fmod", 0)))]
+
+
+def mod_of_tensors(n: Node) -> str:
+    """What a division, which rounds towards 0, leaves; plus the divisor where the sign is not that of it."""
+    a, b = n.blob(0), n.blob(1)
+    zero = n.number(0, n.dtype())
+    rest = n.emit("Sub", a, n.emit("Mul", n.emit("Div", a, b), b))
+    is_below, is_of_negatives = n.emit("LT", rest, zero), n.emit("LT", b, zero)
+    is_other = n.emit("And", n.emit("Xor", is_below, is_of_negatives), n.emit("NE", rest, zero))
+    return n.emit("Where", is_other, n.emit("Add", rest, b), rest)
+
+
+@node("Sign")
+def sign(n: Node) -> Sequence[str]:
+    """NaN stays NaN."""
+    x, dtype = n.blob(0), n.dtype()
+    zero, one, minus_one = (n.number(each, dtype) for each in (0, 1, -1))
+    below = n.emit("Where", n.emit("LT", x, zero), minus_one, x)
+    return [n.emit("Where", n.emit("GT", x, zero), one, below)]
+
+
+@node("Tan")
+def tan(n: Node) -> Sequence[str]:
+    return [n.emit("Div", n.emit("Sin", n.blob(0)), n.emit("Cos", n.blob(0)))]
+
+
+@node("IsNaN")
+def is_nan(n: Node) -> Sequence[str]:
+    return [n.emit("NE", n.blob(0), n.blob(0))]
+
+
+@node("IsInf")
+def is_inf(n: Node) -> Sequence[str]:
+    signs = [sign for sign, name in ((1, "detect_positive"), (-1, "detect_negative")) if n.attribute(name, 1)]
+    found = [n.emit("EQ", n.blob(0), n.number(sign * math.inf, n.dtype())) for sign in signs]
+    if not found:
+        return [n.emit("NE", n.number(0, "int32"), n.net.number(0, "int32", n.blob(0)))]
+    return [n.emit("Or", *found) if len(found) > 1 else found[0]]
 
 
 @node("Max", "Min")
@@ -398,12 +439,34 @@ def reduce_log_sum_exp(n: Node) -> Sequence[str]:
 
 @node("ReduceProd")
 def reduce_prod(n: Node) -> Sequence[str]:
-    """The number of elements of a tensor whose sizes it is given."""
-    if n.axes(1) not in (None, [0]) or n.rank() != 1 or n.dtype() != "int64":
-        raise Unsupported("products of sizes, int64 [rank], are read")
-    ones = n.emit("ConstantFill", n.blob(0), input_as_shape=1, value=0, dtype=5)
-    count = n.emit("Size", ones)
-    return [n.emit("ExpandDims", count, dims=[0]) if n.attribute("keepdims", 1) else count]
+    axes, keepdims = reduced_axes(n)
+    if axes is None:
+        return [n.emit("Copy", n.blob(0))]
+    reduced, y = sorted(from_front(n, axes)) or list(range(n.rank())), n.blob(0)
+    for axis in reduced:
+        y = product_along(n, y, axis)
+    y = n.emit("Copy", y) if y == n.blob(0) else y
+    return [y if keepdims or not reduced else n.emit("Squeeze", y, dims=reduced)]
+
+
+def product_along(n: Node, x: str, axis: int) -> str:
+    """The product along a dimension, of which one element is left: halves times each other, and again."""
+    size = n.shape(0)[axis]
+    if not size:
+        raise Unsupported(f"the size of dimension {axis} is {'not known' if size is None else 0}, along which it multiplies")
+    rest = []
+    while size > 1:
+        half = size // 2
+        if size % 2:
+            rest.append(part(n, x, axis, size - 1, size))
+        x, size = n.emit("Mul", part(n, x, axis, 0, half), part(n, x, axis, half, 2 * half)), half
+    for each in rest:
+        x = n.emit("Mul", x, each)
+    return x
+
+
+def part(n: Node, x: str, axis: int, start: int, end: int) -> str:
+    return n.emit("Slice", x, starts=[0] * axis + [start], ends=[LAST] * axis + [end])
 
 
 @node("ArgMax", "ArgMin")

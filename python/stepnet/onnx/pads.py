@@ -24,20 +24,27 @@ def pad(n: Node) -> Sequence[str]:
     if len(pads) != 2 * len(axes):
         raise Unsupported(f"it has {len(pads)} pads; it must have two for each of {len(axes)} dimensions")
     for axis, before, behind in zip(axes, pads, pads[len(axes) :]):
-        if min(before, behind) < 0:
-            x = cut(n, x, axis, max(-before, 0), min(behind, 0) or LAST)
-        size = shape[axis]
-        shape[axis] = None if size is None else size + min(before, 0) + min(behind, 0)
-        if mode == "reflect":
-            check_reflected(axis, max(before, behind), shape[axis])
-        parts = [x]
-        if before > 0:
-            parts.insert(0, padding(n, x, shape, axis, before, mode, value, 1))
-        if behind > 0:
-            parts.append(padding(n, x, shape, axis, behind, mode, value, -1))
-        x = n.net.emit_all("Concat", parts, 2, axis=axis)[0] if len(parts) > 1 else x
-        shape[axis] = None if size is None else size + before + behind
+        x = padded(n, x, shape, axis, before, behind, mode, value)
     return [n.emit("Copy", x) if x == n.blob(0) else x]
+
+
+def padded(
+    n: Node, x: str, shape: list[int | None], axis: int, before: int, behind: int, mode: str, value: float
+) -> str:
+    """``x``, of the dtype of input 0, with one dimension longer or shorter at its ends; its shape becomes that, too."""
+    if min(before, behind) < 0:
+        x = cut(n, x, axis, max(-before, 0), min(behind, 0) or LAST)
+    size = shape[axis]
+    shape[axis] = None if size is None else size + min(before, 0) + min(behind, 0)
+    if mode == "reflect":
+        check_reflected(axis, max(before, behind), shape[axis])
+    parts = [x]
+    if before > 0:
+        parts.insert(0, padding(n, x, shape, axis, before, mode, value, 1))
+    if behind > 0:
+        parts.append(padding(n, x, shape, axis, behind, mode, value, -1))
+    shape[axis] = None if size is None else size + before + behind
+    return n.net.emit_all("Concat", parts, 2, axis=axis)[0] if len(parts) > 1 else x
 
 
 def cut(n: Node, x: str, axis: int, start: int, end: int, step: int = 1) -> str:

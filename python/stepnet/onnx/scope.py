@@ -46,6 +46,8 @@ class Scope:
         """Blobs of graphs around this one that it reads, in the order of their first use."""
         self._blobs: dict[str, str] = {}
         self._constants: dict[str, numpy.ndarray] = {}
+        self.folded: dict[str, numpy.ndarray] = {}
+        """What nodes give in every run; constants from when the node is read."""
         self._unread: dict[str, tuple[str, str, dict[str, Any]]] = {}
         self._transposes: dict[str, str] = {}
         self._wide: dict[str, str] = {}
@@ -185,6 +187,16 @@ class Scope:
         if name in self._constants:
             return self._constants[name]
         return None if self.outer is None or name in self._blobs else self.outer.constant(name)
+
+    def computed(self, name: str) -> numpy.ndarray | None:
+        """A constant that is no parameter: one of whole numbers or truths, or none of the file's tensors."""
+        array = self.constant(name)
+        return None if array is None or (array.dtype.kind not in "iub" and self.is_initializer(name)) else array
+
+    def is_folded(self, node: onnx.NodeProto) -> bool:
+        """Whether all that a node gives is the same in every run."""
+        outputs = [name for name in node.output if name]
+        return bool(outputs) and all(name in self.folded for name in outputs)
 
     def _type(self, name: str) -> Any:
         scope: Scope | None = self
