@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -248,6 +249,24 @@ TEST_F(RegionSourceOnHost, SumsManyTerms) {
     }
   }
   ExpectLikeDefinition(regions);
+}
+
+// What fills a tile behind the last term is no 0, which would make -0 a 0.
+TEST_F(RegionSourceOnHost, SumsOfNegativeZerosAreNegative) {
+  constexpr int kTerms = 100, kSums = 3;
+  const RegionOperand terms{.dtype = DType::kFloat, .size = kTerms * kSums, .strides = {0, 0, kSums, 1}};
+  const RegionOperand sums{.dtype = DType::kFloat, .size = kSums, .strides = {0, 0, 0, 1}};
+  const Region region{.sizes = {1, 1, kTerms, kSums},
+                      .inputs = {terms},
+                      .outputs = {{.value = x, .memory = sums, .kind = RegionOutputKind::kSums, .adds = true}}};
+  const std::vector<PrintedRegion> printed = {Printed(region, {.name = "zeros"})};
+  runner_.Compile(printed);
+  const std::vector<float> in(kTerms * kSums, -0.0f);
+  std::vector<float> out(kSums, -0.0f);
+  const void* inputs[] = {in.data()};
+  void* outputs[] = {out.data()};
+  runner_.Run(printed[0], inputs, outputs, nullptr);
+  for (const float sum : out) EXPECT_TRUE(sum == 0 && std::signbit(sum)) << sum;
 }
 
 TEST(RegionSource, TypesOfOperatorsMayHaveDots) {
