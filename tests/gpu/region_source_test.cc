@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "joined_regions.h"
@@ -179,6 +180,22 @@ TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
   ExpectLikeDefinition(regions);
 }
 
+// More reductions of long rows than a block has room for at once, also by blocks of fewer threads.
+TEST_F(RegionSourceOnHost, ReducesLongRowsInSeveralWays) {
+  std::vector<Region> regions;
+  for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32}) {
+    for (const auto& [rows, columns] : {std::pair(3, 257), {3, 1500}, {3, 4096}, {130, 2047}}) {
+      const Dense dense{.rows = rows, .columns = columns};
+      const Expr a = Expr::Input(0, "a", dtype), b = Expr::Input(1, "b", dtype);
+      regions.push_back({.sizes = dense.Sizes(),
+                         .inputs = {dense.Elements(dtype), dense.Elements(dtype)},
+                         .outputs = {{.value = a * RowSum(b) - b * RowSum(a) + RowSum(a * b) * RowMax(b),
+                                      .memory = dense.Elements(dtype)}}});
+    }
+  }
+  ExpectLikeDefinition(regions);
+}
+
 // Reductions and what is written read the same elements: from registers, while a thread has few.
 TEST(RegionSource, ReadsAndComputesElementsOfRowsOnce) {
   const Expr e = Exp(x - RowMax(x));
@@ -199,6 +216,19 @@ TEST(RegionSource, ReadsAndComputesElementsOfRowsOnce) {
     EXPECT_EQ(count(text_of(columns), "Exp("), 1) << columns;
   }
   EXPECT_EQ(count(text_of(4097), "p.in0["), 3) << "too many for registers";
+}
+
+// All of a row that the first reduction needs is on its way before the rest, which arrives while that goes on.
+TEST(RegionSource, ReadsFirstWhatTheFirstReductionNeeds) {
+  const Dense dense{.rows = 5, .columns = 1000};
+  const Expr gain = Expr::Input(1, "gain", DType::kFloat);
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements(), dense.Columns()},
+                      .outputs = {{.value = gain * (x - RowSum(x) / 1000), .memory = dense.Elements()}}};
+  const std::string text = PrintRegion(region, {.name = "Centre"}).kernels;
+  const size_t first = text.find("p.in0["), later = text.find("p.in1["), loop = text.find("for (int j", first);
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_LT(loop, later) << text;
 }
 
 // Sums over rows of what a whole row says: through scratch memory, before what is in place is written, or after.
