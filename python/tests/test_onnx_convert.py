@@ -5,7 +5,7 @@ import sys
 
 import numpy
 import pytest
-from onnx_models import draw, product
+from onnx_models import draw, expect_equal, product
 
 import stepnet
 import stepnet.onnx
@@ -48,3 +48,15 @@ def test_what_cannot_be_converted(tmp_path):
     with pytest.raises(stepnet.InputOutputError, match=f"cannot write {tmp_path}/none/net.pbtxt: No such file"):
         stepnet.onnx.convert(model, tmp_path / "none" / "net.pbtxt", params)
     assert run(model).returncode == 2
+
+
+def test_the_net_lists_its_parameters(tmp_path):
+    """As that of a cell does, so that nothing that it reads comes from nowhere."""
+    stepnet.onnx.export(stepnet.layers("gru", 3, 4), tmp_path / "m.onnx", stepnet.layers("gru", 3, 4).init(seed=1))
+    graph = stepnet.onnx.convert(tmp_path / "m.onnx", tmp_path / "m.pbtxt", tmp_path / "m.safetensors")
+    text = (tmp_path / "m.pbtxt").read_text()
+    assert all(f'external_input: "{name}"' in text for name in graph.params)
+    assert stepnet.check(text) == []
+    net = stepnet.load(tmp_path / "m.pbtxt", init=tmp_path / "m.safetensors")
+    x = numpy.ones((5, 2, 3), "float32")
+    expect_equal(net(x=x).h, graph(x=x).h)

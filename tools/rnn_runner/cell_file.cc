@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <set>
 
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/cells/cell_options.h"
@@ -12,6 +13,7 @@
 #include "stepnet/core/memory_for.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -90,6 +92,49 @@ std::string MadeUpText(const std::string& name, const Tensor& tensor, MadeUpLeng
     if (i == kMaxShown) break;
   }
   return StrCat(name, " is ", what, ", ", tensor.Description(), values);
+}
+
+// Adds what a net and its step nets call the blobs of `names`, as links do.
+void AddStepNames(const NetDef& net, std::set<std::string>* names) {
+  for (const OperatorDef& op : net.op()) {
+    const Argument* internal = FindArgument(op, "link_internal");
+    const Argument* external = FindArgument(op, "link_external");
+    if (internal == nullptr || external == nullptr) continue;
+    for (int i = 0; i < std::min(internal->strings_size(), external->strings_size()); ++i) {
+      if (names->contains(external->strings(i))) names->insert(internal->strings(i));
+    }
+  }
+}
+
+// Whether operators that make whole numbers of what they are given read one of the blobs, and no others do.
+struct Readers {
+  bool any_casts = false;
+  bool any_others = false;
+};
+
+void AddReaders(const NetDef& net, const std::set<std::string>& names, Readers* readers) {
+  for (const OperatorDef& op : net.op()) {
+    const Argument* step_net = FindArgument(op, "step_net");
+    if (NetDef step; step_net != nullptr && NetOfArgument(*step_net, &step)) {
+      AddReaders(step, names, readers);
+      continue;  // which reads it as its sequence
+    }
+    if (std::ranges::none_of(op.input(), [&](const std::string& blob) { return names.contains(blob); })) continue;
+    const Argument* to = op.type() == "Cast" ? FindArgument(op, "to") : nullptr;
+    const bool is_whole = to != nullptr && (to->s() == "int32" || to->s() == "int64");
+    (is_whole ? readers->any_casts : readers->any_others) = true;
+  }
+}
+
+// What to say where random numbers in [-1, 1) are 0 to whoever reads them; "" elsewhere.
+std::string WholeNumbersHint(const NetDef& net, const CellNetInput& input, const Tensor& tensor) {
+  std::set<std::string> names = {input.blob};
+  AddStepNames(net, &names);
+  Readers readers;
+  AddReaders(net, names, &readers);
+  if (!IsFloatOrDouble(input.dtype) || !readers.any_casts || readers.any_others) return "";
+  return StrCat(", and read as whole numbers, which are all 0; --shape=", NameText(input.blob), "=",
+                Join(tensor.shape().dims(), "x"), "=integers:0:9 gives it others");
 }
 
 // The batch of the cell's first input, where that was given.
@@ -378,7 +423,9 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, MadeUpLengths lengt
     Tensor tensor = WithMemoryFor("the input", input.blob, [&] { return Tensor(info.dtype, info.shape); });
     FillFromNumbers(tensor,
                     [&](std::int64_t i) { return Element(input, tensor.shape(), lengths, random, i, sizes.steps); });
-    std::cerr << PrintableLine(MadeUpText(input.blob, tensor, lengths, sizes.steps)) << "\n";
+    std::cerr << PrintableLine(MadeUpText(input.blob, tensor, lengths, sizes.steps) +
+                               WholeNumbersHint(cell.net, input, tensor))
+              << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);
   }

@@ -116,7 +116,7 @@ void PrintFallbacks(const NetDef& net, const std::string& where, const RunOption
 
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
-  const NamedTensors fed = ReadInputs();
+  const NamedTensors fed = ReadInputs(ValuesUse::kUnread);
   const std::optional<CellNet> cell = ExpandCellFile(path, {}, fed);
   if (cell) {
     if (!FLAGS_init_net.empty()) CheckCellParameters(*cell);

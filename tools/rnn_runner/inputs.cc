@@ -28,8 +28,9 @@ DEFINE_string(input_pb, "",
 DEFINE_string(input_fill, "uniform",
               "what the blobs of --shape hold: zeros, ones, uniform (in [-1, 1)) or normal (mean 0, deviation 1)");
 DEFINE_string(shape, "",
-              "blobs to generate: sizes, a dtype (float when left out) and a value for every element (else\n"
-              "--input_fill), as x=5x3x4, w=4x4:double, lengths=3:int32=5");
+              "blobs to generate: sizes, a dtype (float when left out) and a value for every element, or random whole\n"
+              "numbers from one to another (else --input_fill), as x=5x3x4, w=4x4:double, lengths=3:int32=5,\n"
+              "words=5x3=integers:0:99");
 
 namespace stepnet::runner {
 namespace {
@@ -37,11 +38,20 @@ namespace {
 // What other files' tables ask for before this file's constants are made.
 std::vector<std::string> Fills() { return {"zeros", "ones", "uniform", "normal"}; }
 
+// Random whole numbers.
+struct Range {
+  double first = 0;
+  double last = 0;
+};
+
 struct Filled {
   std::string blob;
   Shape shape;
   DType dtype = DType::kFloat;
-  std::optional<double> value;
+  std::optional<double> value = {};
+  std::optional<Range> range = {};
+
+  bool has_own_values() const { return value || range; }
 };
 
 [[noreturn]] void ThrowBadShape(const std::string& item, const std::string& why) {
@@ -99,15 +109,33 @@ bool Holds(DType dtype, double value) {
   }
 }
 
+constexpr std::string_view kIntegers = "integers:";
+
+// integers:FIRST:LAST
+Range ParseRange(const std::string& item, const std::string& text) {
+  const std::vector<std::string> ends = SplitList(text.substr(kIntegers.size()), ':');
+  if (ends.size() != 2) ThrowBadShape(item, "random whole numbers are said as integers:FIRST:LAST");
+  const Range range{.first = ParseValue(item, ends[0]), .last = ParseValue(item, ends[1])};
+  if (std::floor(range.first) != range.first || std::floor(range.last) != range.last || range.first > range.last) {
+    ThrowBadShape(item, StrCat("there are no whole numbers from ", ends[0], " to ", ends[1]));
+  }
+  return range;
+}
+
 // BLOB=SIZES[:DTYPE][=VALUE]
 Filled ParseFilled(const std::string& item) {
   const size_t equals = item.find('=');
   if (equals == std::string::npos || equals == 0) ThrowBadShape(item, "it lacks blob or sizes");
-  Filled filled{.blob = item.substr(0, equals), .shape = {}, .dtype = DType::kFloat, .value = {}};
+  Filled filled{.blob = item.substr(0, equals), .shape = {}};
   std::string rest = item.substr(equals + 1);
-  if (const size_t value = rest.find('='); value != std::string::npos) {
-    filled.value = ParseValue(item, rest.substr(value + 1));
-    rest.resize(value);
+  if (const size_t at = rest.find('='); at != std::string::npos) {
+    const std::string value = rest.substr(at + 1);
+    if (value.starts_with(kIntegers)) {
+      filled.range = ParseRange(item, value);
+    } else {
+      filled.value = ParseValue(item, value);
+    }
+    rest.resize(at);
   }
   if (const size_t colon = rest.find(':'); colon != std::string::npos) {
     filled.dtype = ParseDType(item, rest.substr(colon + 1));
@@ -115,6 +143,9 @@ Filled ParseFilled(const std::string& item) {
   }
   if (filled.value && !Holds(filled.dtype, *filled.value)) {
     ThrowBadShape(item, StrCat(filled.dtype, " has no ", *filled.value));
+  }
+  for (const double end : {filled.range.value_or(Range{}).first, filled.range.value_or(Range{}).last}) {
+    if (!Holds(filled.dtype, end)) ThrowBadShape(item, StrCat(filled.dtype, " has no ", end));
   }
   std::vector<std::int64_t> sizes;
   for (const std::string& size : SplitList(rest, 'x')) sizes.push_back(ParseNumber<std::int64_t>(item, size));
@@ -136,18 +167,25 @@ double Generated(const std::string& fill, const RandomStream& random, std::int64
   return radius * std::cos(2 * std::numbers::pi * random.Uniform(2 * i + 1));
 }
 
+// Element i of a blob of --shape.
+double Element(const Filled& filled, const RandomStream& random, std::int64_t i) {
+  if (filled.value) return *filled.value;
+  if (!filled.range) return Generated(FLAGS_input_fill, random, i);
+  const auto [first, last] = *filled.range;
+  return std::min(last, first + std::floor(random.Uniform(i) * (last - first + 1)));
+}
+
 bool IsRandomFill() { return FLAGS_input_fill == "uniform" || FLAGS_input_fill == "normal"; }
 
 Tensor Generate(const Filled& filled, std::uint64_t number) {
-  if (!filled.value && IsRandomFill() && !IsFloating(filled.dtype)) {
+  if (!filled.has_own_values() && IsRandomFill() && !IsFloating(filled.dtype)) {
     throw UsageError(StrCat("\"", filled.blob, "\" is ", filled.dtype, ", which --input_fill=", FLAGS_input_fill,
                             " cannot fill; give a value, --shape=", filled.blob, "=…:", filled.dtype,
-                            "=1, or leave out the dtype where it is to be float"));
+                            "=1 or =integers:0:9 for random ones, or leave out the dtype where it is to be float"));
   }
   const RandomStream stream(FLAGS_seed, number, /*run=*/0, /*step=*/0);
   Tensor tensor(filled.dtype, filled.shape);
-  FillFromNumbers(
-      tensor, [&](std::int64_t i) { return filled.value ? *filled.value : Generated(FLAGS_input_fill, stream, i); });
+  FillFromNumbers(tensor, [&](std::int64_t i) { return Element(filled, stream, i); });
   return tensor;
 }
 
@@ -230,10 +268,13 @@ std::vector<FlagUse> InputFlags() {
 
 bool FillsAtRandom() {
   const std::vector<std::string> items = SplitList(FLAGS_shape);
-  return IsRandomFill() && std::ranges::any_of(items, [](const std::string& item) { return !ParseFilled(item).value; });
+  return std::ranges::any_of(items, [](const std::string& item) {
+    const Filled filled = ParseFilled(item);
+    return filled.range || (!filled.value && IsRandomFill());
+  });
 }
 
-NamedTensors ReadInputs() {
+NamedTensors ReadInputs(ValuesUse use) {
   const std::vector<std::string> fills = Fills();
   if (std::ranges::find(fills, FLAGS_input_fill) == fills.end()) {
     throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be one of ", Join(fills, ", "),
@@ -250,8 +291,9 @@ NamedTensors ReadInputs() {
   std::uint64_t number = 0;
   bool uses_fill = false;
   for (const std::string& item : SplitList(FLAGS_shape)) {
-    const Filled filled = ParseFilled(item);
-    uses_fill = uses_fill || !filled.value;
+    Filled filled = ParseFilled(item);
+    uses_fill = uses_fill || !filled.has_own_values();
+    if (use == ValuesUse::kUnread && !filled.has_own_values()) filled.value = 0;
     fed.emplace_back(filled.blob,
                      WithMemoryFor("the blob of --shape", filled.blob, [&] { return Generate(filled, number++); }));
   }

@@ -16,7 +16,8 @@ namespace stepnet::runner {
 std::vector<FlagUse> InputFlags();
 
 // What these flags say. Throws UsageError for flags that mean nothing, kInputOutput, kOutOfMemory.
-NamedTensors ReadInputs();
+enum class ValuesUse { kRead, kUnread };  // unread: blobs of --shape need no values
+NamedTensors ReadInputs(ValuesUse use = ValuesUse::kRead);
 // Whether blobs of --shape are filled with random numbers.
 bool FillsAtRandom();
 

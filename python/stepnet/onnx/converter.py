@@ -10,6 +10,7 @@ from ..errors import InvalidArgumentError
 from ..params import save_params
 from ..source import path_of
 from .loader import Graph, load
+from .netdef import quoted
 
 
 def convert(path: str | os.PathLike[str], net: str | os.PathLike[str], params: str | os.PathLike[str]) -> Graph:
@@ -36,6 +37,8 @@ def convert(path: str | os.PathLike[str], net: str | os.PathLike[str], params: s
     if len({each.resolve() for each in files}) < len(files):
         raise InvalidArgumentError(f"invalid argument: the files are {', '.join(map(str, files))}; each must be another one")
     graph = load(path)
-    save_params({**graph._net.filled(), **graph.defaults}, params)
-    _stepnet.write_file(str(target), graph._text.encode())
+    filled = {**graph._net.filled(), **graph.defaults}
+    save_params(filled, params)
+    listed = [f"external_input: {quoted(name)}\n" for name in filled if name not in graph.inputs]
+    _stepnet.write_file(str(target), "".join([graph._text, *listed]).encode())
     return graph
