@@ -101,7 +101,7 @@ class MoveVerifier {
 
  private:
   void Check(const RowMove& move, bool is_before) {
-    if (move.only_without_steps && has_steps_) return;
+    if (move.to.sum >= 0 || (move.only_without_steps && has_steps_)) return;
     if (move.kind == RowMove::Kind::kLend) return CheckLend(move, is_before);
     if (move.kind == RowMove::Kind::kGive) return CheckGive(move, is_before);
     const int base = move.to.base;
@@ -185,7 +185,26 @@ bool HasLength(const BaseRows& rows) {
   return !rows.begins_at_steps && rows.end != BaseRows::kEnd && (rows.begin < 0) == (rows.end < 0);
 }
 
+// Each of the plan's own sums is cleared, once and before the first step.
+void CheckSumsAreCleared(const StepGraph& graph) {
+  std::vector<bool> is_cleared(graph.homes.size(), false);
+  for (const RowMove& move : graph.before) {
+    if (move.to.sum < 0) continue;
+    const auto sum = static_cast<size_t>(move.to.sum);
+    const bool is_sum = sum < graph.homes.size() && graph.homes[sum].kind == Home::Kind::kSum && move.to.base < 0;
+    if (!is_sum) ThrowOf(move, "that is no sum of the steps");
+    const bool clears = move.kind == RowMove::Kind::kZero && move.to.IsWhole() && !move.only_without_steps;
+    if (!clears || is_cleared[sum]) ThrowOf(move, "a sum of the steps is cleared once, in every run");
+    is_cleared[sum] = true;
+  }
+  for (const StepValue& value : graph.values) {
+    if (graph.homes[value.home].kind != Home::Kind::kSum || is_cleared[value.home]) continue;
+    throw GraphFault{StrCat("steps add to ", value.blob, ", and nothing clears it before the first one")};
+  }
+}
+
 void CheckRows(const StepGraph& graph, const RowMove& move) {
+  if (move.to.sum >= 0) return;
   const bool has_source = move.HasSource();
   for (const BaseRows* rows : {&move.to, &move.from}) {
     if (rows == &move.from && !has_source) continue;
@@ -232,6 +251,10 @@ void VerifyMoves(const StepGraph& graph) {
     }
   }
   for (const int base : graph.in_turns) CheckInTurns(graph, base);
+  CheckSumsAreCleared(graph);
+  for (const RowMove& move : graph.after) {
+    if (move.to.sum >= 0) ThrowOf(move, "a sum of the steps is cleared before the first one");
+  }
   for (const std::vector<RowMove>* moves : {&graph.before, &graph.after}) {
     for (const RowMove& move : *moves) CheckRows(graph, move);
   }
