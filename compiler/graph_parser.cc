@@ -300,8 +300,16 @@ class GraphParser {
       if (result != kNoValue) graph_.values[result].producer = NextNode();
     }
     node.outputs = std::move(results);
+    if (node.kind == StepNode::Kind::kMove) node.by_blobs = IsOfBlobs(node);
     MakeCall(&node);
     return node;
+  }
+
+  bool IsOfBlobs(const StepNode& node) const {
+    const auto is_blob = [&](int value) {
+      return graph_.homes[graph_.values[value].home].kind == Home::Kind::kDynamic;
+    };
+    return std::ranges::any_of(node.inputs, is_blob) || std::ranges::any_of(node.given(), is_blob);
   }
 
   void AddNode(StepNode node) {

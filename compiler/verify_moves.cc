@@ -187,19 +187,23 @@ bool HasLength(const BaseRows& rows) {
 
 // Each of the plan's own sums is cleared, once and before the first step.
 void CheckSumsAreCleared(const StepGraph& graph) {
-  std::vector<bool> is_cleared(graph.homes.size(), false);
   for (const RowMove& move : graph.before) {
     if (move.to.sum < 0) continue;
     const auto sum = static_cast<size_t>(move.to.sum);
     const bool is_sum = sum < graph.homes.size() && graph.homes[sum].kind == Home::Kind::kSum && move.to.base < 0;
     if (!is_sum) ThrowOf(move, "that is no sum of the steps");
-    const bool clears = move.kind == RowMove::Kind::kZero && move.to.IsWhole() && !move.only_without_steps;
-    if (!clears || is_cleared[sum]) ThrowOf(move, "a sum of the steps is cleared once, in every run");
-    is_cleared[sum] = true;
+    const auto clears = [&](const RowMove& other) { return other.to.sum == move.to.sum; };
+    const bool is_whole = move.kind == RowMove::Kind::kZero && move.to.IsWhole() && !move.only_without_steps;
+    if (!is_whole || std::ranges::count_if(graph.before, clears) > 1) {
+      ThrowOf(move, "a sum of the steps is cleared once, in every run");
+    }
   }
-  for (const StepValue& value : graph.values) {
-    if (graph.homes[value.home].kind != Home::Kind::kSum || is_cleared[value.home]) continue;
-    throw GraphFault{StrCat("steps add to ", value.blob, ", and nothing clears it before the first one")};
+  for (size_t h = 0; h < graph.homes.size(); ++h) {
+    const auto clears = [&](const RowMove& move) { return move.to.sum == static_cast<int>(h); };
+    if (graph.homes[h].kind != Home::Kind::kSum || std::ranges::any_of(graph.before, clears)) continue;
+    const auto term = std::ranges::find(graph.values, static_cast<int>(h), &StepValue::home);
+    const std::string name = term == graph.values.end() ? "a sum" : term->blob;
+    throw GraphFault{StrCat("steps add to ", name, ", and nothing clears it before the first one")};
   }
 }
 

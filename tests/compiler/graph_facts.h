@@ -91,13 +91,12 @@ class GraphFacts {
 
   static std::string HomeText(const Home& home, const std::string& name) {
     const Slot& slot = home.slot;
-    return StrCat(
-        "home of ", name, ": kind ", static_cast<int>(home.kind), ", kept ", home.kept, ", passed ", home.passed,
-        ", zero ", home.starts_at_zero, ", list ", home.list,
-        home.kind == Home::Kind::kOutside
-            ? StrCat(", ", StorageClassName(slot.storage_class), " at ", slot.base, ", ", slot.offset, " + t of ",
-                     slot.row_bytes, ", ring ", slot.ring_rows, ", ", slot.bytes, " bytes of ", slot.dtype)
-            : "");
+    return StrCat("home of ", name, ": kind ", static_cast<int>(home.kind), ", kept ", home.kept, ", passed ",
+                  home.passed, ", zero ", home.starts_at_zero, ", list ", home.list,
+                  home.kind == Home::Kind::kOutside
+                      ? StrCat(", ", StorageClassName(slot.storage_class), " at ", slot.base, ", ", slot.offset,
+                               " + t of ", slot.row_bytes, ", ring ", slot.ring_rows, ", ", slot.bytes, " bytes")
+                      : "");
   }
 
   std::string ProductText(const Product& product) const {
