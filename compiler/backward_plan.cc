@@ -90,7 +90,10 @@ class BackwardPlanMaker {
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
       GradientTarget target{.output = output, .input = inputs[k], .base = graph_.AddBase(/*is_lent=*/false)};
-      if (RequestOf(output) == GradientRequest::kAdd) target.base_of_caller = graph_.AddBase(/*is_lent=*/true);
+      if (RequestOf(output) == GradientRequest::kAdd) {
+        target.base_of_caller = graph_.AddBase(/*is_lent=*/true);
+        target.base_given = graph_.AddBase(/*is_lent=*/true);
+      }
       plan_->targets.push_back(std::move(target));
     }
   }
@@ -142,9 +145,9 @@ class BackwardPlanMaker {
   // Sums are the plan's own until the run has ended well: one that fails leaves what the caller has as it was.
   void GiveSums() {
     for (const GradientTarget& target : plan_->targets) {
-      if (target.base_of_caller < 0) continue;
-      const BaseRows sum = RowsOf(target), of_caller{.name = sum.name, .base = target.base_of_caller};
-      graph_.after.push_back({.kind = RowMove::Kind::kGive, .to = of_caller, .from = sum});
+      if (target.base_given < 0) continue;
+      const BaseRows sum = RowsOf(target), given{.name = sum.name, .base = target.base_given};
+      graph_.after.push_back({.kind = RowMove::Kind::kGive, .to = given, .from = sum});
     }
   }
 

@@ -19,7 +19,7 @@ struct GradientInputs {
   int num_output_gradients = 0;
   int num_inputs = 0;  // how many the forward operator has; they follow the outputs' gradients
 
-  // The numbers, among the inputs, of the forward operator's inputs and outputs.
+  // Give the numbers that the forward operator's inputs and outputs have among the inputs.
   int OfInput(int input) const { return num_output_gradients + input; }
   int OfOutput(int output) const { return num_output_gradients + num_inputs + output; }
 };
@@ -29,7 +29,10 @@ struct GradientTarget {
   int output = 0;  // number of the gradient operator's output, the first one with its name
   int input = 0;   // number of the forward operator's input that the gradient is for
   int base = -1;
-  int base_of_caller = -1;       // lent, where the gradient is added to what is there: given the sum in the end
+  // Where the gradient is added to what the caller has: that, and what it finds in the end. One tensor, or two where
+  // others hold the first one, too.
+  int base_of_caller = -1;
+  int base_given = -1;
   std::vector<Link> links = {};  // the links through which steps see its rows
 };
 

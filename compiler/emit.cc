@@ -80,7 +80,6 @@ class Emitter {
       AddMove(move, &plan_.before);
       if (move.kind == RowMove::Kind::kLend) plan_.is_copied[move.to.base] = true;
     }
-    ClearSums();
     for (const RowMove& move : graph_.after) {
       AddMove(move, &plan_.after);
       plan_.gives |= move.kind == RowMove::Kind::kGive;
@@ -344,18 +343,11 @@ class Emitter {
     });
   }
 
-  // Sums over the steps start from zero.
-  void ClearSums() {
-    for (size_t h = 0; h < graph_.homes.size(); ++h) {
-      if (graph_.homes[h].kind != Home::Kind::kSum) continue;
-      const Slot& slot = plan_.slots[h];
-      AddMove({.kind = RowMove::Kind::kZero, .to = {.name = slot.blob, .base = slot.base}}, &plan_.before);
-    }
-  }
-
   // Nobody watches a draft.
-  void AddMove(const RowMove& move, std::vector<PlannedMove>* moves) const {
-    moves->push_back({.move = move, .type = RowMoveName(move.kind), .text = is_draft_ ? "" : RowMoveText(move)});
+  void AddMove(RowMove move, std::vector<PlannedMove>* moves) const {
+    const std::string text = is_draft_ ? "" : RowMoveText(move);
+    if (const int sum = std::exchange(move.to.sum, -1); sum >= 0) move.to.base = plan_.slots[sum].base;
+    moves->push_back({.move = std::move(move), .type = RowMoveName(move.kind), .text = text});
   }
 
   const StepGraph& graph_;

@@ -20,7 +20,7 @@
 namespace stepnet {
 namespace {
 
-// By instruction.
+// What each instruction touches.
 using Accesses = std::vector<std::vector<MemoryAccess>>;
 
 // Sums over the steps to which instructions do nothing but add are the same in any order of the terms, so they order
@@ -206,7 +206,7 @@ class StageFinder {
 
  private:
   void FindComponents() {
-    // With those that others imply.
+    // Dependencies that others imply are among them.
     std::vector<Dependency> edges = FindConflicts(WithoutSums(plan_, AccessesOf(plan_), &InstructionOperand::added));
     AddReadsOfShapes(plan_, &edges);
     std::vector<std::vector<int>> forward(num_instructions_);
@@ -260,7 +260,7 @@ class StageFinder {
     }
   }
 
-  // Each in the first stage of its kind that what it waits for allows.
+  // Puts each into the first stage of its kind that what it waits for allows.
   void PlaceThoseOfOneKind() {
     for (const int c : order_) {
       Component& component = components_[c];

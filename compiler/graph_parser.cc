@@ -1,31 +1,69 @@
 // ParseGraph: reads what GraphText writes, line by line.
 #include <algorithm>
-#include <limits>
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/line_items.h"
+#include "stepnet/compiler/line_operation.h"
 #include "stepnet/compiler/line_reader.h"
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/core/device.h"
-#include "stepnet/core/index_of.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
-
-constexpr int kFirstLine = 2;  // behind the header
-constexpr std::int64_t kMaxRowBytes = kMaxValueBytes;
-constexpr std::int64_t kMaxSteps = std::numeric_limits<int>::max();
-constexpr std::int64_t kMaxStepsAtOnce = 1 << 20;
 
 class GraphParser {
  public:
   GraphParser(const std::string& text, const RunOptions& options) : text_(text), options_(options) {}
 
   StepGraph Run() {
+    ParseStep();
+    if (text_.starts_with("again ")) ParseAgain();
+    if (!text_.empty()) NextLine().Throw("the graph has ended");
+    return std::move(graph_);
+  }
+
+ private:
+  struct Name {
+    std::string blob;
+    int version = 0;
+    bool outside = false;
+    auto operator<=>(const Name&) const = default;
+  };
+
+  // A move that clears a sum of the steps.
+  struct Sum {
+    Name name;
+    std::vector<RowMove>* moves;
+    size_t move;
+    LineReader line;
+  };
+
+  // A parser of the part of a step forward that the step of `whole`, which has been read, computes again.
+  explicit GraphParser(const GraphParser* whole)
+      : text_(whole->text_), number_(whole->number_), options_(whole->options_), lent_(whole->lent_), is_part_(true) {
+    graph_.num_bases = whole->graph_.num_bases;
+    graph_.lent = whole->graph_.lent;
+  }
+
+  // Both see the same memory outside.
+  void ParseAgain() {
+    GraphParser part(this);
+    part.ParseStep();
+    part.graph_.last.clear();
+    text_ = part.text_;
+    number_ = part.number_;
+    graph_.num_bases = part.graph_.num_bases;
+    graph_.lent = part.graph_.lent;
+    graph_.recomputation = std::make_shared<const Recomputation>(
+        Recomputation{.part = std::move(part.graph_), .given = std::move(part.given_)});
+  }
+
+  void ParseStep() {
     try {
-      Parse();
-      return std::move(graph_);
+      ParseLines();
+      FindWhatIsPacked();
+      FindSums();
     } catch (const Error& error) {
       // What makes shapes and operators knows no lines.
       if (error.code() == ErrorCode::kSyntaxError || error.code() == ErrorCode::kCancelled) throw;
@@ -33,23 +71,23 @@ class GraphParser {
     }
   }
 
- private:
-  void Parse() {
-    graph_.target = options_.target;
+  void ParseLines() {
     LineReader header = NextLine();
+    if (is_part_) header.Expect("again ");
     graph_.backward = header.Skip("backward ");
     header.Expect("step ");
     graph_.name = header.Word();
-    if (header.Skip(" on ")) SetDevice(header.Word());
+    SetDevice(header.Skip(" on ") ? ParseDevice(header.Word()).kind : DeviceKind::kCpu);
     header.Expect(" {");
     ExpectEnd(header);
+    first_line_ = number_ + 1;
     for (;;) {
       LineReader line = NextLine();
       if (line.Skip("}")) {
         ExpectEnd(line);
         EndRowMoves(line);
         EndStage(line);
-        break;
+        return;
       }
       line.Expect("  ");
       if (ParseRowMove(line)) {
@@ -58,7 +96,7 @@ class GraphParser {
       }
       if (row_moves_ == &graph_.after) line.Throw("row moves after the last step come last");
       EndRowMoves(line);
-      if (ParseLast(line)) {
+      if (is_part_ ? ParseGiven(line) : ParseLast(line) || ParseNotKept(line) || ParseOtherMemory(line)) {
         // it is one
       } else if (line.Skip("region {")) {
         ExpectEnd(line);
@@ -71,13 +109,12 @@ class GraphParser {
       }
       ExpectEnd(line);
     }
-    if (!text_.empty()) NextLine().Throw("the graph has ended");
-    Finish();
   }
 
-  // Passes ask the target what is worth doing.
-  void SetDevice(const std::string& name) {
-    graph_.target = options_.target = GetDeviceSpec(ParseDevice(name).kind).target;
+  // Passes ask the target what is worth doing. A device may have several.
+  void SetDevice(DeviceKind kind) {
+    if (options_.target->device != kind) options_.target = GetDeviceSpec(kind).target;
+    graph_.target = options_.target;
   }
 
   LineReader NextLine() {
@@ -100,29 +137,15 @@ class GraphParser {
 
   void ParseStage(LineReader& line) {
     EndStage(line);
-    Stage stage{.begin = NextNode(), .end = NextNode()};
-    stage.is_behind = line.Skip("once behind all steps");
-    if (stage.is_behind || line.Skip("once for all steps")) {
-      stage.steps_at_once = kAllSteps;
-    } else if (line.Skip("for ")) {
-      stage.steps_at_once = line.IntegerUpTo(kMaxStepsAtOnce);
-      if (stage.steps_at_once < 1) line.Throw("a stage is for no step");
-      line.Expect(" steps at once");
-    } else {
-      line.Expect("in each step");
-    }
-    if (line.Skip(", in runs of ")) {
-      stage.min_steps = line.IntegerUpTo(kMaxSteps);
-      line.Expect(" steps or more");
-    }
-    line.Expect(":");
+    Stage stage = ReadStage(line);
+    stage.begin = stage.end = NextNode();
     graph_.stages.push_back(stage);
   }
 
   // False, with nothing read, where the line is none and no title of some.
   bool ParseRowMove(LineReader& line) {
     if (line.Skip("before the first step:")) {
-      if (number_ != kFirstLine) line.Throw("row moves before the first step come first");
+      if (number_ != first_line_) line.Throw("row moves before the first step come first");
       return (row_moves_ = &graph_.before) != nullptr;
     }
     if (line.Skip("after the last step:")) {
@@ -130,10 +153,16 @@ class GraphParser {
       EndRowMoves(line);
       return (row_moves_ = &graph_.after) != nullptr;
     }
+    if (row_moves_ == nullptr || line.StartsWith("=")) return false;
     LineReader ahead = line;
-    if (row_moves_ == nullptr || !ahead.StartsWith("^")) return false;
-    ParseName(ahead);
-    if (!ahead.StartsWith(" at ")) return false;
+    const Name name = ParseName(ahead);
+    if (ahead.Skip(" = zero") && ahead.AtEnd()) {
+      sums_.push_back({.name = name, .moves = row_moves_, .move = row_moves_->size(), .line = line});
+      row_moves_->push_back({.kind = RowMove::Kind::kZero, .to = {.name = name.blob}});
+      line = ahead;
+      return true;
+    }
+    if (!name.outside || !ahead.StartsWith(" at ")) return false;
     RowMove move{.to = ParseRows(line)};
     if (line.Skip(" in turns")) graph_.in_turns.insert(move.to.base);
     if (line.Skip(" += ")) {
@@ -163,7 +192,7 @@ class GraphParser {
     return true;
   }
 
-  // Behind the moves before the first step, or those after the last one.
+  // Says that the moves before the first step, or those after the last one, have ended.
   void EndRowMoves(const LineReader& line) {
     if (row_moves_ != nullptr && row_moves_->empty()) line.Throw("no row move stands before");
     row_moves_ = nullptr;
@@ -187,6 +216,43 @@ class GraphParser {
     return true;
   }
 
+  // Reads what memory is too short for.
+  bool ParseNotKept(LineReader& line) {
+    if (!line.Skip("not kept: ")) return false;
+    do {
+      const LineReader at = line;
+      const std::string blob = line.Word();
+      if (!graph_.last.contains(blob)) at.Throw("what is not kept has no value at the end");
+      graph_.not_kept.insert(blob);
+    } while (line.Skip(", "));
+    return true;
+  }
+
+  // Reads what no other line mentions.
+  bool ParseOtherMemory(LineReader& line) {
+    if (!line.Skip("other memory outside: ")) return false;
+    do {
+      if (line.Skip("list ")) {
+        graph_.num_lists = std::max(graph_.num_lists, line.Index() + 1);
+        continue;
+      }
+      const int base = line.Index();
+      graph_.num_bases = std::max(graph_.num_bases, base + 1);
+      ParseLent(base, line);
+    } while (line.Skip(", "));
+    return true;
+  }
+
+  // Reads a base of the step back in place of which a value of the part is read.
+  bool ParseGiven(LineReader& line) {
+    if (!line.Skip("in place of base ")) return false;
+    const int base = line.Index();
+    graph_.num_bases = std::max(graph_.num_bases, base + 1);
+    line.Expect(": ");
+    if (!given_.emplace(base, ParseUse(line)).second) line.Throw("something is read in place of that base already");
+    return true;
+  }
+
   BaseRows ParseSource(LineReader& line) {
     BaseRows rows = ParseRows(line);
     ParseLent(rows.base, line);
@@ -203,17 +269,8 @@ class GraphParser {
   }
 
   BaseRows ParseRows(LineReader& line) {
-    line.Expect("^");
-    BaseRows rows{.name = line.Word()};
-    line.Expect(" at ");
-    rows.base = line.Index();
+    BaseRows rows = ReadRows(line);
     graph_.num_bases = std::max(graph_.num_bases, rows.base + 1);
-    if (!line.Skip("[")) return rows;
-    rows.begins_at_steps = line.Skip("T");
-    if (!rows.begins_at_steps || line.Skip("+")) rows.begin = line.Integer();
-    line.Expect(":");
-    if (!line.StartsWith("]")) rows.end = line.Integer();
-    line.Expect("]");
     return rows;
   }
 
@@ -238,13 +295,21 @@ class GraphParser {
   StepNode ParseNode(LineReader& line, std::vector<int> results) {
     if (!results.empty()) line.Expect(" ");
     line.Expect("= ");
-    StepNode node = ParseOperation(line);
+    StepNode node = ReadOperation(line, [this](LineReader& of) { return ParseUse(of); });
     for (const int result : results) {
       if (result != kNoValue) graph_.values[result].producer = NextNode();
     }
     node.outputs = std::move(results);
+    if (node.kind == StepNode::Kind::kMove) node.by_blobs = IsOfBlobs(node);
     MakeCall(&node);
     return node;
+  }
+
+  bool IsOfBlobs(const StepNode& node) const {
+    const auto is_blob = [&](int value) {
+      return graph_.homes[graph_.values[value].home].kind == Home::Kind::kDynamic;
+    };
+    return std::ranges::any_of(node.inputs, is_blob) || std::ranges::any_of(node.given(), is_blob);
   }
 
   void AddNode(StepNode node) {
@@ -279,13 +344,6 @@ class GraphParser {
     AddNode(JoinedNodeOf(RegionOf(graph_, nodes), std::move(begins)));
   }
 
-  struct Name {
-    std::string blob;
-    int version = 0;
-    bool outside = false;
-    auto operator<=>(const Name&) const = default;
-  };
-
   static Name ParseName(LineReader& line) {
     Name name;
     name.outside = line.Skip("^");
@@ -296,6 +354,10 @@ class GraphParser {
 
   int ParseUse(LineReader& line) {
     const Name name = ParseName(line);
+    return FindValue(name, line);
+  }
+
+  int FindValue(const Name& name, const LineReader& line) const {
     const auto found = values_.find(name);
     if (found == values_.end()) line.Throw(StrCat("\"", name.blob, "\" has no such value so far"));
     return found->second;
@@ -339,29 +401,15 @@ class GraphParser {
 
   // Values of one blob in one place have one home.
   int ParseOutside(LineReader& line, const StepValue& value) {
-    Slot slot{.blob = value.blob, .storage_class = StorageClass::kShared, .base = line.Index()};
+    Slot slot = ReadPlace(line);
+    slot.blob = value.blob;
     graph_.num_bases = std::max(graph_.num_bases, slot.base + 1);
-    if (line.Skip("[")) {
-      slot.storage_class = StorageClass::kLinked;
-      slot.row_bytes = line.IntegerUpTo(kMaxRowBytes);
-      line.Expect(" * ");
-      if (line.Skip("(t ")) {
-        const bool minus = line.Skip("- ");
-        if (!minus) line.Expect("+ ");
-        const std::int64_t rows = line.IntegerUpTo(kMaxSteps);
-        slot.offset = minus ? -rows : rows;
-        line.Expect(")");
-      } else {
-        line.Expect("t");
-      }
-      line.Expect("]");
-    }
     slot.dtype = value.info.dtype;
     slot.bytes = value.dynamic ? 0 : value.info.size_bytes();
     // Else another result follows: names do not begin with digits.
     if (LineReader ahead = line; ahead.Skip(", ") && ahead.AtNumber()) {
       line = ahead;
-      slot.bytes = line.IntegerUpTo(kMaxRowBytes);
+      slot.bytes = line.IntegerUpTo(kMaxValueBytes);
       line.Expect(" bytes");
     }
     const bool starts_at_zero = line.Skip(" from zero");
@@ -376,93 +424,6 @@ class GraphParser {
     return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .starts_at_zero = starts_at_zero});
   }
 
-  StepNode ParseOperation(LineReader& line) {
-    if (LineReader ahead = line; ahead.Skip("packed ") && !ahead.AtEnd()) {
-      line = ahead;
-      StepNode node{.kind = StepNode::Kind::kPack};
-      do {
-        node.inputs.push_back(ParseUse(line));
-      } while (line.Skip(", "));
-      line.Expect(" for @");
-      node.op_index = line.Index();
-      return node;
-    }
-    StepNode node;
-    if (LineReader ahead = line; ahead.Skip("region ") && !ahead.AtEnd()) {
-      line = ahead;
-      node.kind = StepNode::Kind::kRegion;
-    } else if (ahead = line; ahead.Skip("product ") && !ahead.AtEnd()) {
-      line = ahead;
-      node.kind = StepNode::Kind::kProduct;
-      node.products = ParseProducts(line);
-    }
-    LineReader ahead = line;
-    if (ahead.StartsWith("^") || (static_cast<void>(ahead.Word(true)), !ahead.StartsWith("("))) {
-      return {.kind = StepNode::Kind::kMove, .inputs = {ParseUse(line)}};
-    }
-    const auto def = std::make_shared<OperatorDef>();
-    const std::string type = line.Word(true);
-    line.Expect("(");
-    while (!line.Skip(")")) {
-      if (!node.inputs.empty()) line.Expect(", ");
-      node.inputs.push_back(ParseUse(line));
-    }
-    FindFactors(line, &node);
-    if (line.Skip(" with ")) node.packed = ParseUse(line);
-    node.by_blobs = line.Skip(" by blobs");
-    line.Expect(" @");
-    node.op_index = line.Index();
-    if (line.Skip(" of ")) node.net = line.Word();
-    ReadArguments(line, def.get());
-    def->set_type(type);
-    node.def = def;
-    return node;
-  }
-
-  // Reads products of values, which stand where an operator has inputs.
-  std::vector<std::optional<Product>> ParseProducts(LineReader& line) {
-    std::vector<std::optional<Product>> products;
-    do {
-      std::optional<Product>& product = products.emplace_back();
-      if (line.StartsWith("_;") || line.StartsWith("_ ")) {
-        line.Expect("_");
-        continue;
-      }
-      product.emplace();
-      if (line.StartsWith("sum ") && !line.StartsWith("sum [")) {
-        line.Expect("sum ");
-        product->left = ParseFactor(line);
-        continue;
-      }
-      product->left = ParseFactor(line);
-      line.Expect(" * ");
-      product->right = ParseFactor(line);
-      if (line.Skip(" + ")) product->bias = ParseUse(line);
-    } while (line.Skip("; "));
-    line.Expect(" by ");
-    return products;
-  }
-
-  ProductFactor ParseFactor(LineReader& line) {
-    ProductFactor factor{.input = ParseUse(line)};
-    factor.shape = ReadShape(line);
-    factor.transposed = line.Skip("^T");
-    return factor;
-  }
-
-  static void FindFactors(const LineReader& line, StepNode* node) {
-    const auto find = [&](int* input) {
-      *input = IndexOf(node->inputs, *input);
-      if (*input < 0) line.Throw("a product is of what the operator does not read");
-    };
-    for (std::optional<Product>& product : node->products) {
-      if (!product) continue;
-      find(&product->left.input);
-      if (product->right) find(&product->right->input);
-      if (product->bias >= 0) find(&product->bias);
-    }
-  }
-
   // The call, by the names of its values.
   void MakeCall(StepNode* node) const {
     if (!node->RunsOperators()) return;
@@ -473,8 +434,16 @@ class GraphParser {
     node->call = std::make_shared<const OperatorCall>(def, options_);
   }
 
+  // Values of sums come behind the moves that clear them.
+  void FindSums() {
+    for (const Sum& sum : sums_) {
+      BaseRows& rows = (*sum.moves)[sum.move].to;
+      rows.sum = graph_.values[FindValue(sum.name, sum.line)].home;
+    }
+  }
+
   // What a packing is for may come behind it.
-  void Finish() {
+  void FindWhatIsPacked() {
     for (StepNode& pack : graph_.nodes) {
       if (pack.kind != StepNode::Kind::kPack) continue;
       // Several nodes may have its number: the one that reads what it makes, if there is one.
@@ -500,7 +469,11 @@ class GraphParser {
   std::map<Name, int> values_;
   std::map<int, bool> lent_;  // by base, what lines have said so far
   StepGraph graph_;
+  int first_line_ = 0;                         // behind the header
   std::vector<RowMove>* row_moves_ = nullptr;  // that lines of row moves belong to
+  std::vector<Sum> sums_;
+  const bool is_part_ = false;
+  std::map<int, int> given_;  // by base, of a part
 };
 
 }  // namespace

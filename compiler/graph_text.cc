@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/proto/net.pb.h"
@@ -52,6 +53,23 @@ class GraphPrinter {
   explicit GraphPrinter(const StepGraph& graph) : graph_(graph), first_of_home_(graph.homes.size(), kNoValue) {}
 
   std::string Run() {
+    const auto rest = [this] { return StrCat(LastText(), NotKeptText(), OtherMemoryText()); };
+    if (graph_.recomputation == nullptr) return StepText(rest);
+    const Recomputation& again = *graph_.recomputation;
+    const auto given = [&] {
+      std::string text;
+      for (const auto& [base, value] : again.given) {
+        text += StrCat("  in place of base ", base, ": ", GraphPrinter(again.part).NameOf(value), "\n");
+      }
+      return text;
+    };
+    return StrCat(StepText(rest), "again ", GraphPrinter(again.part).StepText(given));
+  }
+
+ private:
+  // Gives the text of the step; `rest` that of the lines behind those of nodes.
+  template <typename Rest>
+  std::string StepText(const Rest& rest) {
     const DeviceKind device = graph_.target->device;
     const std::string place = device == DeviceKind::kCpu ? "" : StrCat(" on ", DeviceKindName(device));
     std::string text = StrCat(graph_.backward ? "backward " : "", "step ", Word(graph_.name), place, " {\n");
@@ -67,10 +85,9 @@ class GraphPrinter {
       }
       text += NodeText(graph_.nodes[n]);
     }
-    return text + LastText() + RowMovesText("after the last step", graph_.after) + "}\n";
+    return StrCat(text, rest(), RowMovesText("after the last step", graph_.after), "}\n");
   }
 
- private:
   std::string RowMovesText(const char* title, const std::vector<RowMove>& moves) const {
     std::string text = moves.empty() ? "" : StrCat("  ", title, ":\n");
     for (const RowMove& move : moves) {
@@ -102,9 +119,54 @@ class GraphPrinter {
     return items.empty() ? "" : StrCat("  at the end: ", Join(items, ", "), "\n");
   }
 
+  std::string NotKeptText() const {
+    std::vector<std::string> blobs;
+    for (const std::string& blob : graph_.not_kept) blobs.push_back(Word(blob));
+    return blobs.empty() ? "" : StrCat("  not kept: ", Join(blobs, ", "), "\n");
+  }
+
+  // Names what the graph is given beside what its other lines mention: of what the caller does not own the last one
+  // says how many there are.
+  std::string OtherMemoryText() const {
+    std::set<int> bases, lists;  // of which lines say all
+    std::set<int> unlent;        // bases of which lines do not say that they are lent
+    for (const Home& home : graph_.homes) {
+      if (home.kind == Home::Kind::kOutside) bases.insert(home.slot.base);
+      if (home.kind == Home::Kind::kDynamic) lists.insert(home.list);
+    }
+    for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
+      for (const RowMove& move : *moves) {
+        const bool gives = move.kind == RowMove::Kind::kGive;
+        (gives || move.kind == RowMove::Kind::kLend ? bases : unlent).insert(move.to.base);
+        if (move.HasSource()) (gives ? unlent : bases).insert(move.from.base);
+      }
+    }
+    std::vector<std::string> items;
+    for (int base = 0; base < graph_.num_bases; ++base) {
+      const bool is_lent = graph_.lent.contains(base), is_last = base == graph_.num_bases - 1;
+      const bool is_said = bases.contains(base) || (unlent.contains(base) && !is_lent);
+      if (!is_said && (is_lent || is_last)) items.push_back(StrCat(base, LentText(base)));
+    }
+    const int last_list = graph_.num_lists - 1;
+    if (last_list >= 0 && !lists.contains(last_list)) items.push_back(StrCat("list ", last_list));
+    return items.empty() ? "" : StrCat("  other memory outside: ", Join(items, ", "), "\n");
+  }
+
   const char* LentText(int base) const { return graph_.lent.contains(base) ? " lent" : ""; }
 
-  static std::string RowsText(const BaseRows& rows) {
+  // Names the sum by the first value that a node gives it.
+  std::string SumText(int home) const {
+    for (const StepNode& node : graph_.nodes) {
+      for (const int value : node.given()) {
+        if (graph_.values[value].home == home) return NameOf(value);
+      }
+    }
+    const auto any = std::ranges::find(graph_.values, home, &StepValue::home);
+    return any == graph_.values.end() ? "\"\"" : NameOf(static_cast<int>(any - graph_.values.begin()));
+  }
+
+  std::string RowsText(const BaseRows& rows) const {
+    if (rows.sum >= 0) return SumText(rows.sum);
     const std::string text = StrCat("^", Word(rows.name), " at ", rows.base);
     return rows.IsWhole() ? text : StrCat(text, "[", RowRangeText(rows), "]");
   }

@@ -16,11 +16,13 @@
 
 namespace stepnet {
 
-// All that the graph says: ParseGraph(GraphText(g)) has the text of g.
+// All that a graph says which VerifyGraph accepts: ParseGraph makes an equal one of it, but for the order in which
+// values and homes are numbered.
 std::string GraphText(const StepGraph& graph);
 
-// Operators get `options`, with the target of the device that the text names. Throws kSyntaxError with the line for
-// what is no such text, and what OperatorCall and ParseDevice throw.
+// Operators get `options`; their target, and that of the graph, is the one of the options where it is of the device
+// that the text names, else that device's. Throws kSyntaxError with the line for what is no such text, and what
+// OperatorCall and ParseDevice throw.
 StepGraph ParseGraph(const std::string& text, const RunOptions& options = {});
 
 }  // namespace stepnet

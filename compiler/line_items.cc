@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,9 @@
 
 namespace stepnet {
 namespace {
+
+constexpr std::int64_t kMaxSteps = std::numeric_limits<int>::max();
+constexpr std::int64_t kMaxStepsAtOnce = 1 << 20;
 
 // The first thing that is wrong with arguments, "1:12: …".
 class ArgumentErrors : public google::protobuf::io::ErrorCollector {
@@ -64,6 +68,59 @@ TensorInfo ReadTensorInfo(LineReader& line) {
   if (info.shape.size() > kMaxValueBytes / 8) line.Throw(StrCat(info.Description(), " is out of range"));
   if (line.Skip(" {")) info.value = ReadElements(line, info);
   return info;
+}
+
+BaseRows ReadRows(LineReader& line) {
+  line.Expect("^");
+  BaseRows rows{.name = line.Word()};
+  line.Expect(" at ");
+  rows.base = line.Index();
+  if (!line.Skip("[")) return rows;
+  rows.begins_at_steps = line.Skip("T");
+  if (!rows.begins_at_steps || line.Skip("+")) rows.begin = line.Integer();
+  line.Expect(":");
+  if (!line.StartsWith("]")) rows.end = line.Integer();
+  line.Expect("]");
+  return rows;
+}
+
+Slot ReadPlace(LineReader& line) {
+  Slot slot{.storage_class = StorageClass::kShared, .base = line.Index()};
+  if (!line.Skip("[")) return slot;
+  slot.storage_class = StorageClass::kLinked;
+  slot.row_bytes = line.IntegerUpTo(kMaxValueBytes);
+  line.Expect(" * ");
+  if (line.Skip("(t ")) {
+    const bool minus = line.Skip("- ");
+    if (!minus) line.Expect("+ ");
+    const std::int64_t rows = line.IntegerUpTo(kMaxSteps);
+    slot.offset = minus ? -rows : rows;
+    line.Expect(")");
+  } else {
+    line.Expect("t");
+  }
+  line.Expect("]");
+  return slot;
+}
+
+Stage ReadStage(LineReader& line) {
+  Stage stage;
+  stage.is_behind = line.Skip("once behind all steps");
+  if (stage.is_behind || line.Skip("once for all steps")) {
+    stage.steps_at_once = kAllSteps;
+  } else if (line.Skip("for ")) {
+    stage.steps_at_once = line.IntegerUpTo(kMaxStepsAtOnce);
+    if (stage.steps_at_once < 1) line.Throw("a stage is for no step");
+    line.Expect(" steps at once");
+  } else {
+    line.Expect("in each step");
+  }
+  if (line.Skip(", in runs of ")) {
+    stage.min_steps = line.IntegerUpTo(kMaxSteps);
+    line.Expect(" steps or more");
+  }
+  line.Expect(":");
+  return stage;
 }
 
 void ReadArguments(LineReader& line, OperatorDef* def) {

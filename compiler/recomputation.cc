@@ -48,6 +48,10 @@ void RecomputationMaker::Finish() {
     if (!is_done[home]) part_.homes[home] = HomeOfSource(static_cast<int>(v));
     is_done[home] = true;
   }
+  part_.last.clear();  // nobody asks what its blobs end as
+  part_.num_bases = graph_.num_bases;
+  part_.lent = graph_.lent;
+  part_.in_turns.clear();
   graph_.recomputation =
       std::make_shared<const Recomputation>(Recomputation{.part = std::move(part_), .given = std::move(given_)});
 }

@@ -11,12 +11,14 @@
 
 namespace stepnet {
 
-// Rows [begin, end) of a base, counted by its first dimension.
+// Rows [begin, end) of a base, counted by its first dimension; or, in a graph, all of a sum of the plan's own
+// (Home::Kind::kSum), which gets a base when homes are placed.
 struct BaseRows {
   static constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
   std::string name;  // that people know the memory by
   int base = -1;
+  int sum = -1;                  // the home of such a sum, where there is no base yet
   std::int64_t begin = 0;        // negative: counted from the end
   std::int64_t end = kEnd;       // negative: counted from the end
   bool begins_at_steps = false;  // `begin` is counted from the number of steps; never behind `end`

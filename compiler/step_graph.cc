@@ -161,6 +161,10 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
   if (!std::ranges::count(kept_homes, false)) return;
   const std::vector<int> new_home = Renumbered(kept_homes);
   for (StepValue& value : values) value.home = new_home[value.home];
+  std::erase_if(before, [&](const RowMove& move) { return move.to.sum >= 0 && !kept_homes[move.to.sum]; });
+  for (RowMove& move : before) {
+    if (move.to.sum >= 0) move.to.sum = new_home[move.to.sum];
+  }
   Keep(kept_homes, &homes);
 }
 

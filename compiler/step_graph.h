@@ -31,7 +31,7 @@ struct Home {
   enum class Kind {
     kTemporary,  // the step's own
     kOnce,       // the plan's own: filled before the first step, the same in all of them
-    kSum,        // the plan's own: zeros before the first step, to which steps add, and what runs behind them reads it
+    kSum,        // the plan's own: zeros by a RowMove, to which steps add, and what runs behind all of them reads it
     kOutside,    // of a tensor that the plan is given
     kDynamic,    // a blob, of what has no known shape
     kLocal,      // none: a value that a region computes and uses
@@ -130,8 +130,8 @@ struct StepGraph {
   std::vector<RowMove> before = {};      // the first step, in this order
   std::vector<RowMove> after = {};       // the last step
   std::map<std::string, int> last = {};  // blob → the value that a step leaves in it
-  // What memory is too short for, until the pass recompute has seen to it: of a step forward the blobs that it does
-  // not keep, of a step back how it computes them again.
+  // What memory is too short for, until the pass recompute has seen to it: blobs that a step forward does not keep, and
+  // how a step back computes them again.
   std::set<std::string> not_kept = {};
   std::shared_ptr<const Recomputation> recomputation = {};
 

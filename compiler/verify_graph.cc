@@ -9,6 +9,7 @@
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/verify_moves.h"
+#include "stepnet/compiler/verify_recomputation.h"
 #include "stepnet/compiler/verify_sums.h"
 #include "stepnet/core/cancellation.h"
 
@@ -91,6 +92,7 @@ class Verifier {
     }
     VerifyMoves(graph_);
     VerifySums(graph_);
+    VerifyRecomputation(graph_);
     CheckNumbers();
     CheckStages();
     CheckSums();

@@ -27,6 +27,7 @@ namespace stepnet {
 // - sums over the steps are read before all terms are there, or what runs behind all steps uses what is of one of them
 //   (compiler/verify_sums.h);
 // - what moves around the loop read is not there, or what they write is lost (compiler/verify_moves.h);
+// - what is to be computed again is not kept, or nothing computes it (compiler/verify_recomputation.h);
 // - two operators have one number, which are not parts of one.
 void VerifyGraph(const StepGraph& graph, const std::string& pass);
 

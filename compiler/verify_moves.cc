@@ -101,7 +101,7 @@ class MoveVerifier {
 
  private:
   void Check(const RowMove& move, bool is_before) {
-    if (move.only_without_steps && has_steps_) return;
+    if (move.to.sum >= 0 || (move.only_without_steps && has_steps_)) return;
     if (move.kind == RowMove::Kind::kLend) return CheckLend(move, is_before);
     if (move.kind == RowMove::Kind::kGive) return CheckGive(move, is_before);
     const int base = move.to.base;
@@ -185,7 +185,30 @@ bool HasLength(const BaseRows& rows) {
   return !rows.begins_at_steps && rows.end != BaseRows::kEnd && (rows.begin < 0) == (rows.end < 0);
 }
 
+// Each of the plan's own sums is cleared, once and before the first step.
+void CheckSumsAreCleared(const StepGraph& graph) {
+  for (const RowMove& move : graph.before) {
+    if (move.to.sum < 0) continue;
+    const auto sum = static_cast<size_t>(move.to.sum);
+    const bool is_sum = sum < graph.homes.size() && graph.homes[sum].kind == Home::Kind::kSum && move.to.base < 0;
+    if (!is_sum) ThrowOf(move, "that is no sum of the steps");
+    const auto clears = [&](const RowMove& other) { return other.to.sum == move.to.sum; };
+    const bool is_whole = move.kind == RowMove::Kind::kZero && move.to.IsWhole() && !move.only_without_steps;
+    if (!is_whole || std::ranges::count_if(graph.before, clears) > 1) {
+      ThrowOf(move, "a sum of the steps is cleared once, in every run");
+    }
+  }
+  for (size_t h = 0; h < graph.homes.size(); ++h) {
+    const auto clears = [&](const RowMove& move) { return move.to.sum == static_cast<int>(h); };
+    if (graph.homes[h].kind != Home::Kind::kSum || std::ranges::any_of(graph.before, clears)) continue;
+    const auto term = std::ranges::find(graph.values, static_cast<int>(h), &StepValue::home);
+    const std::string name = term == graph.values.end() ? "a sum" : term->blob;
+    throw GraphFault{StrCat("steps add to ", name, ", and nothing clears it before the first one")};
+  }
+}
+
 void CheckRows(const StepGraph& graph, const RowMove& move) {
+  if (move.to.sum >= 0) return;
   const bool has_source = move.HasSource();
   for (const BaseRows* rows : {&move.to, &move.from}) {
     if (rows == &move.from && !has_source) continue;
@@ -232,6 +255,10 @@ void VerifyMoves(const StepGraph& graph) {
     }
   }
   for (const int base : graph.in_turns) CheckInTurns(graph, base);
+  CheckSumsAreCleared(graph);
+  for (const RowMove& move : graph.after) {
+    if (move.to.sum >= 0) ThrowOf(move, "a sum of the steps is cleared before the first one");
+  }
   for (const std::vector<RowMove>* moves : {&graph.before, &graph.after}) {
     for (const RowMove& move : *moves) CheckRows(graph, move);
   }

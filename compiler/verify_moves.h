@@ -12,7 +12,8 @@ namespace stepnet {
 //   gave; other rows hold something behind the first move that writes them and, after the last step, behind nodes;
 // - a move writes rows that hold something already, or rows that it reads, or what is lent;
 // - a copy of what is lent is made after the last step, of a part of it or of what is not lent, or twice;
-// - the numbers of the steps go where steps read another dtype.
+// - the numbers of the steps go where steps read another dtype;
+// - a sum of the steps (Home::Kind::kSum) is not cleared, once and before the first step.
 void VerifyMoves(const StepGraph& graph);
 
 }  // namespace stepnet

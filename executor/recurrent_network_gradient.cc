@@ -65,7 +65,7 @@ class RecurrentNetworkGradient {
     context.run = &record->run;  // the masks of the forward run, where operators are computed again
     executor_->Run(*backward->steps, context);
     for (const GradientTarget& target : backward->plan->targets) {
-      const int base = target.base_of_caller < 0 ? target.base : target.base_of_caller;
+      const int base = target.base_given < 0 ? target.base : target.base_given;
       run.host().Output(target.output).SetTensor(backward->steps->Base(base));
     }
     backward->steps->ReleaseBases();
@@ -294,7 +294,8 @@ class RecurrentNetworkGradient {
     const bool is_ours = output.GetTensor().OwnsStorageAlone();
     const Tensor before = output.GetTensor();
     steps.SetBase(target.base, sum.MakeTensor(info.dtype, info.shape, device));
-    steps.LendBase(target.base_of_caller, is_ours ? before : before.Clone());
+    steps.LendBase(target.base_of_caller, before);
+    steps.LendBase(target.base_given, is_ours ? before : Tensor(info.dtype, info.shape, device));
   }
 
   const OperatorCall op_;

@@ -144,11 +144,12 @@ void RunPasses(const RunOptions& options, StepGraph* graph, const std::function<
   const std::vector<Pass> passes = PassesOf(options);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
-  const bool is_looked_at = options.on_pass || extra;
-  GraphVerifier verifier(/*thorough=*/is_looked_at || VerifiesAll());
+  const bool is_looked_at = options.on_pass || extra || VerifiesAll();
+  GraphVerifier verifier(/*thorough=*/is_looked_at);
   const auto look = [&](const std::string& pass) {
     CheckCancelled();
     verifier.Verify(*graph, pass);
+    if (TestsGraphText()) *graph = ParseGraph(GraphText(*graph), options);
     if (options.on_pass) options.on_pass(pass, *graph);
   };
   look("import");
@@ -167,15 +168,6 @@ void RunPasses(const RunOptions& options, StepGraph* graph, const std::function<
     extra(graph);
     look("extra");
   }
-  if (!TestsGraphText()) return;
-  StepGraph parsed = ParseGraph(GraphText(*graph), options);
-  // The text names the device, which may have several targets, and no memory outside that nothing mentions.
-  parsed.target = graph->target;
-  parsed.num_bases = graph->num_bases;
-  parsed.num_lists = graph->num_lists;
-  parsed.lent = graph->lent;
-  *graph = std::move(parsed);
-  look("text");
 }
 
 }  // namespace stepnet

@@ -37,8 +37,9 @@ std::optional<Pass> FindPass(const std::string& name);
 bool VerifiesAll();
 
 // What the environment asks of all graphs of the process, for runs of the whole suite: passes of higher levels do not
-// run (STEPNET_TEST_OPT_LEVEL; throws kInvalidArgument where it is no level), and plans are made of the text that a
-// graph is printed as (STEPNET_TEST_GRAPH_TEXT).
+// run (STEPNET_TEST_OPT_LEVEL; throws kInvalidArgument where it is no level), and each pass is given what is read from
+// the text of the graph that the one before has left, as the plan is made of that of the last one
+// (STEPNET_TEST_GRAPH_TEXT).
 int TestedOptLevel();
 bool TestsGraphText();
 
@@ -46,11 +47,11 @@ bool TestsGraphText();
 void CheckDisabledPasses(const std::set<std::string>& names);
 
 // Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each
-// that has changed it; thoroughly where on_pass, an ExtraPass or VerifiesAll() asks for it (docs/step_graph.md). Tells
-// on_pass of each pass; before the first one of "import". Throws as CheckDisabledPasses and VerifyGraph, and kInternal
-// for passes of one name or place.
-// `before_recompute` is called with the graph when all is decided by which anything is rounded, before the pass
-// "recompute".
+// that has changed it. Where on_pass, an ExtraPass or VerifiesAll() asks for it, does so thoroughly and behind every
+// one (docs/step_graph.md). Tells on_pass of each pass; before the first one of "import". Throws as CheckDisabledPasses
+// and VerifyGraph, and kInternal for passes of one name or place, and for one that says that it has changed nothing
+// where it was thorough and finds another text. `before_recompute` is called with the graph when all is decided by
+// which anything is rounded, before the pass "recompute".
 void RunPasses(const RunOptions& options, StepGraph* graph,
                const std::function<void(StepGraph*)>& before_recompute = nullptr);
 

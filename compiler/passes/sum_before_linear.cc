@@ -208,6 +208,8 @@ class LinearNodes {
     const int home = graph_.values[value].home;
     if (graph_.homes[home].kind != Home::Kind::kTemporary) return;
     graph_.homes[home].kind = Home::Kind::kSum;
+    const std::string& name = graph_.values[values_[home].front()].blob;
+    graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = {.name = name, .sum = home}});
     for (const int term : values_[home]) {
       graph_.values[term].added = true;
       graph_.ForgetLast(term);

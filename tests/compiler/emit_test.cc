@@ -119,7 +119,9 @@ TEST(Emit, WhatIsMadeOnceIsSharedAndPackedWeightsAreRead) {
 
 // What runs behind all steps has no rows of them; its temporaries take turns, in one row each whatever steps have.
 TEST(Emit, WhatStepsAddUpIsClearedAndReadBehindThem) {
-  EXPECT_EQ(TextOf("  x: float [4] at 0[16 * t]\n"
+  EXPECT_EQ(TextOf("  before the first step:\n"
+                   "  s.1 = zero\n"
+                   "  x: float [4] at 0[16 * t]\n"
                    "  in each step:\n"
                    "  s.1: float [4] added summed = x\n"
                    "  once behind all steps:\n"

@@ -56,6 +56,27 @@ TEST(GraphParser, LinesThatSayWhatCannotBeAreRefused) {
   expect("  in each step: x\n", "line 3 of a step graph: the line should have ended before \" x\"");
   expect("  y.1: float [1] = Tanh(x) @0 {\n", "line 3 of a step graph: the arguments do not end");
   expect("  ^p: uint8 [64] once = packed x for @4\n", "a step graph packs for @4, which is not there");
+  expect("  not kept: x, y\n", "line 3 of a step graph: what is not kept has no value at the end before \"y\"");
+  expect("  a.1: float [1] kept = Tanh(x) @0 {}\n  at the end: no a\n  not kept: a\n",
+         "line 5 of a step graph: what is not kept has no value at the end before \"a\"");
+  expect("  other memory outside: x\n", "line 3 of a step graph: a number is missing before \"x\"");
+  expect("  in place of base 0: x\n", "line 3 of a step graph: \": \" is missing before \" place of base 0: x\"");
+}
+
+TEST(GraphParser, WhatIsComputedAgainIsReadWithItsLine) {
+  const auto expect = [](const std::string& part, const std::string& what) {
+    ExpectError([&] { ParseGraph("step s {\n  x: float [1] at 0 lent\n}\n" + part); }, "…of a step graph: " + what);
+  };
+  expect("again\n", "the graph has ended before \"again\"");
+  expect("again s {\n}\n", "\"step \" is missing before \"s {\"");
+  expect("again step s {\n  in place of base 0: x\n}\n", "\"x\" has no such value so far");
+  expect("again step s {\n  y: float [1] at 0\n}\n", "base 0 is lent in one line and not in another");
+  expect("again step s {\n  y.1: float [1] = Tanh(x) @0 {}\n}\n", "\"x\" has no such value so far before \") @0 {}\"");
+  ExpectError([] { ParseGraph("step s {\n}\nagain step s {\n  y.1: float [1] = NoType() @0 {}\n}\n"); },
+              "invalid net: line 4 of a step graph: no operator type \"NoType\"");
+  expect("again step s {\n  y: float [1] at 1\n  in place of base 0: y\n  in place of base 0: y\n}\n",
+         "something is read in place of that base already");
+  expect("again step s {\n}\nagain step s {\n}\n", "the graph has ended before \"again step s {\"");
 }
 
 // What is read and then not printed again would be lost without a word.

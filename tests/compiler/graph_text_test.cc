@@ -3,12 +3,16 @@
 
 #include "stepnet/compiler/verify_graph.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/compiler/graph_facts.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {
 
 void ExpectRoundTrip(const std::string& text) { EXPECT_EQ(GraphText(ParseGraph(text)), text); }
+
+// What passes make, of which a text is printed first.
+void ExpectReadBack(const StepGraph& graph) { EXPECT_EQ(Difference(ParseGraph(GraphText(graph)), graph), ""); }
 
 TEST(GraphText, EveryHomeIsReadBack) {
   ExpectRoundTrip(
@@ -89,6 +93,76 @@ TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
       "  after the last step:\n"
       "  ^dh0 at 8 += ^dh at 1[0:2]\n"
       "}\n");
+}
+
+TEST(GraphText, ClearedSumsAreReadBack) {
+  const std::string text =
+      "backward step s {\n"
+      "  before the first step:\n"
+      "  ^dp at 1 = zero\n"
+      "  dw.2 = zero\n"
+      "  x: float [4] at 0[16 * t]\n"
+      "  ^w: float [4] at 2\n"
+      "  in each step:\n"
+      "  dw.2: float [4] added summed = x\n"
+      "  dw.1: float [4] added in dw.2 = x\n"
+      "  once behind all steps:\n"
+      "  ^dp: float [4] added at 1 from zero = dw.1\n"
+      "}\n";
+  ExpectRoundTrip(text);
+  const StepGraph graph = ParseGraph(text);
+  VerifyGraph(graph, "sum_before_linear");
+  EXPECT_EQ(graph.before[1].to.sum, graph.values[2].home);
+  ExpectError([] { ParseGraph("step s {\n  before the first step:\n  dw.2 = zero\n}\n"); },
+              "syntax error: line 3 of a step graph: \"dw\" has no such value so far before \"dw.2 = zero\"");
+}
+
+TEST(GraphText, MemoryThatNothingMentionsIsReadBack) {
+  StepGraph graph = ParseGraph("step s {\n  x: float [4] at 2 lent\n}\n");
+  EXPECT_EQ(graph.num_bases, 3);
+  graph.num_bases = 6;
+  graph.num_lists = 2;
+  graph.lent = {1, 2, 5};
+  EXPECT_EQ(GraphText(graph),
+            "step s {\n  x: float [4] at 2 lent\n"
+            "  other memory outside: 1 lent, 5 lent, list 1\n}\n");
+  ExpectReadBack(graph);
+}
+
+TEST(GraphText, WhatMemoryIsTooShortForIsReadBack) {
+  const std::string forward =
+      "step s {\n"
+      "  x: float [4] at 0[16 * t]\n"
+      "  a.1: float [4] kept = region Tanh(x) @0 {}\n"
+      "  \"b c\".1: float [4] kept = region Tanh(a.1) @1 {}\n"
+      "  not kept: a, \"b c\"\n"
+      "}\n";
+  ExpectRoundTrip(forward);
+  StepGraph graph = ParseGraph(forward);
+  VerifyGraph(graph, "parse");
+  EXPECT_EQ(graph.not_kept, (std::set<std::string>{"a", "b c"}));
+  ExpectReadBack(graph);
+  const std::string backward =
+      "backward step back {\n"
+      "  before the first step:\n"
+      "  ^dx at 2 = zero\n"
+      "  a: float [4] at 3[16 * t] lent\n"
+      "  ^dx: float [4] added at 2 from zero = a\n"
+      "  other memory outside: 1 lent\n"
+      "}\n"
+      "again step \"a step\" {\n"
+      "  x: float [4] at 1[16 * t] lent\n"
+      "  b.1: float [4] = region Tanh(x) @0 of \"a step\" {}\n"
+      "  a.1: float [4] = region Tanh(b.1) @1 of \"a step\" {}\n"
+      "  in place of base 3: a.1\n"
+      "}\n";
+  ExpectRoundTrip(backward);
+  graph = ParseGraph(backward);
+  VerifyGraph(graph, "parse");
+  ASSERT_NE(graph.recomputation, nullptr);
+  EXPECT_EQ(graph.recomputation->given, (std::map<int, int>{{3, 2}}));
+  EXPECT_EQ(graph.recomputation->part.nodes.size(), 2u);
+  ExpectReadBack(graph);
 }
 
 TEST(GraphText, StagesAndPackedWeightsAreReadBack) {

@@ -96,6 +96,16 @@ TEST(VerifyMoves, FindsGiftsThatAreNotTheLast) {
                 "sum += dh: the caller has been given something before");
 }
 
+TEST(VerifyMoves, FindsSumsThatAreNotClearedOnce) {
+  const std::string title = "  before the first step:\n", clear = "  s.1 = zero\n";
+  const std::string sum = "  x: float [4] at 1\n  s.1: float [4] added summed = x\n";
+  ExpectProblem(sum, "steps add to s, and nothing clears it before the first one");
+  ExpectProblem(title + clear + clear + sum, "s = zero: a sum of the steps is cleared once, in every run");
+  ExpectProblem(title + "  x = zero\n" + sum, "x = zero: that is no sum of the steps");
+  ExpectProblem(title + clear + sum + "  after the last step:\n" + clear,
+                "s = zero: a sum of the steps is cleared before the first one");
+}
+
 TEST(VerifyMoves, AllowsMovesWhoseRowsFollowEachOther) {
   for (const std::string lines : {
            "  before the first step:\n  ^h at 0[0:2] = ^h0 at 1 lent\n  ^h at 0[2:] = zero\n  ^h at 0[-3:] += ^dh at 2 "

@@ -6,7 +6,8 @@
 namespace stepnet {
 namespace {
 
-const std::string kX = "  x: float [4] at 1\n";
+const std::string kClear = "  before the first step:\n  s.1 = zero\n";
+const std::string kX = kClear + "  x: float [4] at 1\n";
 const std::string kInStep = "  in each step:\n", kBehind = "  once behind all steps:\n";
 const std::string kSum = "  s.1: float [4] added summed = x\n";
 

@@ -14,6 +14,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/compiler/graph_facts.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/filled_memory.h"
 
@@ -65,7 +66,9 @@ const Target* TargetFor(const std::string& what) {
 
 void ExpectRoundTrip(const StepGraph& graph) {
   const std::string text = GraphText(graph);
-  EXPECT_EQ(GraphText(ParseGraph(text)), text);
+  const StepGraph again = ParseGraph(text);
+  EXPECT_EQ(Difference(again, graph), "") << text;
+  EXPECT_EQ(GraphText(again), text);
 }
 
 // Runs the net with every executor for each number of steps, the serial one on memory that holds something else than

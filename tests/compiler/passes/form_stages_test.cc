@@ -147,6 +147,8 @@ TEST(FormStages, CutsAnOperatorWhoseSumsCanWait) {
 
 TEST(FormStages, SumsThatAreReadBehindAllStepsLeaveTheLoop) {
   const std::string inputs =
+      "  before the first step:\n"
+      "  dw.1 = zero\n"
       "  x: float [1, 8] at 0[32 * t]\n"
       "  w: float [8, 8] at 1\n"
       "  dy: float [1, 8] at 2[32 * (t + 1)]\n";
@@ -166,26 +168,28 @@ TEST(FormStages, SumsThatAreReadBehindAllStepsLeaveTheLoop) {
 
 // The product comes last then, in place of the other term of the sum.
 TEST(FormStages, WhatRunsBehindAllStepsReadsTheTermThatComesLast) {
-  const std::string inputs =
-      "  x: float [1, 8] at 0[32 * t]\n"
-      "  w: float [8, 8] at 1\n"
-      "  dy: float [1, 8] at 2[32 * (t + 1)]\n"
-      "  r: float [2, 8, 8] at 4[512 * t]\n";
+  const auto inputs_with = [](const std::string& first_term) {
+    return "  before the first step:\n  " + first_term + " = zero\n" +
+           "  x: float [1, 8] at 0[32 * t]\n"
+           "  w: float [8, 8] at 1\n"
+           "  dy: float [1, 8] at 2[32 * (t + 1)]\n"
+           "  r: float [2, 8, 8] at 4[512 * t]\n";
+  };
   const auto behind = [](const std::string& sum) {
     return StrCat("  once behind all steps:\n  ^dp: float [8, 8] at 3 = TanhGradient(w, ", sum,
                   ") @2 {}\n  at the end: no dw\n");
   };
   const std::string loop = "  in each step:\n", product = " = FCGradient(x, w, dy) @0 {}\n";
   const std::string add_dx = "  ^dy: float [1, 8] added at 2[32 * t] = dx.1\n";
-  EXPECT_EQ(
-      After("form_stages",
-            "backward " +
-                Step(StrCat(inputs, loop, "  dw.1: float [8, 8] added summed, _, dx.1: float [1, 8]", product, add_dx,
-                            "  dw.2: float [8, 8] added in dw.1 = SumReduceLike(r, w) @1 {}\n", behind("dw.2")))),
-      "backward " +
-          Step(StrCat(inputs, loop, "  _, _, dx.1: float [1, 8]", product, add_dx,
-                      "  dw.2: float [8, 8] added summed = SumReduceLike(r, w) @1 {}\n",
-                      "  once for all steps:\n  dw.1: float [8, 8] added in dw.2, _, _", product, behind("dw.1"))));
+  EXPECT_EQ(After("form_stages",
+                  "backward " +
+                      Step(StrCat(inputs_with("dw.1"), loop, "  dw.1: float [8, 8] added summed, _, dx.1: float [1, 8]",
+                                  product, add_dx, "  dw.2: float [8, 8] added in dw.1 = SumReduceLike(r, w) @1 {}\n",
+                                  behind("dw.2")))),
+            "backward " + Step(StrCat(inputs_with("dw.2"), loop, "  _, _, dx.1: float [1, 8]", product, add_dx,
+                                      "  dw.2: float [8, 8] added summed = SumReduceLike(r, w) @1 {}\n",
+                                      "  once for all steps:\n  dw.1: float [8, 8] added in dw.2, _, _", product,
+                                      behind("dw.1"))));
 }
 
 // No bytes say so; the order of the program does.

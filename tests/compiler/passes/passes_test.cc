@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -36,6 +38,27 @@ TEST(Passes, HaveOnePlaceEach) {
   for (const Pass& pass : Passes()) places.push_back(pass.place);
   EXPECT_TRUE(std::ranges::is_sorted(places));
   EXPECT_EQ(std::ranges::adjacent_find(places), places.end());
+}
+
+// In a process of its own, whose list of passes no other test sees.
+TEST(Passes, SayWhenTheyChangeTheGraph) {
+  const auto run = [] {
+    const auto rename = [](StepGraph* graph) {
+      graph->values[0].blob = "renamed";
+      graph->last = {{"renamed", 0}};
+      return false;
+    };
+    const PassRegistration registration({.name = "silent", .place = 1, .opt_level = 0, .run = rename});
+    StepGraph graph = ParseGraph(Step("  x: float [4, 3] at 0\n"));
+    try {
+      RunPasses({}, &graph);
+      std::exit(0);
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+      std::exit(1);
+    }
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(1), "the pass silent changed the graph and says that it did not");
 }
 
 TEST(Passes, StopBetweenEachOther) {

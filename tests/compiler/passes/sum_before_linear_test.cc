@@ -5,13 +5,15 @@ namespace stepnet {
 namespace {
 
 // The gradient dw of a weight w [4, 3], which a step gives as a sum over its two rows.
-constexpr char kGiven[] = R"(  before the first step:
-  ^dp at 4 = zero
-  x: float [2, 3] at 0[24 * t]
+constexpr char kMoves[] = "  before the first step:\n  ^dp at 4 = zero\n";
+constexpr char kValues[] = R"(  x: float [2, 3] at 0[24 * t]
   e: float [2, 4] at 1[32 * t]
   w: float [4, 3] at 2
   m: float [4, 3] at 3
 )";
+const std::string kGiven = StrCat(kMoves, kValues);
+// What the pass adds: the sum is cleared.
+std::string WithSum(const std::string& sum) { return StrCat(kMoves, "  ", sum, " = zero\n", kValues); }
 constexpr char kProduct[] =
     "product e [2, 4]^T * x [2, 3] by FCGradient(x, w, e) @0 {arg { name: \"no_bias\" i: 1 }}\n";
 constexpr char kEnd[] = "  at the end: no dp, no dw\n";
@@ -26,7 +28,7 @@ std::string AfterLines(const std::string& lines) { return After("sum_before_line
 void ExpectMoved(const std::string& operators, const std::string& end = kEnd) {
   const std::string lines = operators + AddTo("dp.1");
   EXPECT_EQ(AfterLines(Gradient("") + lines),
-            Backward(StrCat(kGiven, InStep(), Gradient(" added summed"), Behind(), lines, end)))
+            Backward(StrCat(WithSum("dw.1"), InStep(), Gradient(" added summed"), Behind(), lines, end)))
       << operators;
 }
 
@@ -59,21 +61,22 @@ TEST(SumBeforeLinear, MovesMovesOfElementsProductsAndSums) {
       "  q.1: float [5, 3] = region SliceGradient(q, dw.1) @1 "
       "{arg { name: \"starts\" ints: 1 } arg { name: \"ends\" ints: -1 }}\n"
       "  ^dq: float [5, 3] added at 6 = q.1\n";
-  EXPECT_EQ(AfterLines(q + Gradient("") + of_rows), Backward(StrCat(kGiven, q, InStep(), Gradient(" added summed"),
-                                                                    Behind(), of_rows, "  at the end: no dw, no q\n")));
+  EXPECT_EQ(AfterLines(q + Gradient("") + of_rows),
+            Backward(StrCat(WithSum("dw.1"), q, InStep(), Gradient(" added summed"), Behind(), of_rows,
+                            "  at the end: no dw, no q\n")));
   // The gradient of a factor of w = m u^T.
   const std::string of_factor =
       "  dp.1: float [4, 3] = product dw.1 [4, 3] * u [3, 3] by MatMul(dw.1, u) @1 {}\n" + AddTo("dp.1");
   const std::string u = "  u: float [3, 3] at 5\n";
   EXPECT_EQ(AfterLines(u + Gradient("") + of_factor),
-            Backward(StrCat(kGiven, u, InStep(), Gradient(" added summed"), Behind(), of_factor, kEnd)));
+            Backward(StrCat(WithSum("dw.1"), u, InStep(), Gradient(" added summed"), Behind(), of_factor, kEnd)));
   // That of a scale for each row, as of weight norm.
   const std::string g = "  g: float [4, 1] at 6\n";
   const std::string of_scale =
       "  q.1: float [4, 3] = region Mul(dw.1, m) @1 {}\n"
       "  ^dg: float [4, 1] added at 7 = SumReduceLike(q.1, g) @2 {}\n";
   EXPECT_EQ(AfterLines(g + Gradient("") + of_scale),
-            Backward(StrCat(kGiven, g, InStep(), Gradient(" added summed"), Behind(), of_scale,
+            Backward(StrCat(WithSum("dw.1"), g, InStep(), Gradient(" added summed"), Behind(), of_scale,
                             "  at the end: no dw, no q\n")));
 }
 
@@ -88,7 +91,7 @@ TEST(SumBeforeLinear, AddsUpWhatKnowsOfNoRows) {
       "  q.1: float [3, 2, 4] = region Transpose(v.1) @1 {arg { name: \"axes\" ints: 1 ints: 0 ints: 2 }}\n"
       "  ^dq: float [3, 2, 4] added at 7 = q.1\n";
   EXPECT_EQ(AfterLines(inputs + product("") + lines),
-            Backward(StrCat(kGiven, inputs, InStep(), product(" added summed"), Behind(), lines,
+            Backward(StrCat(WithSum("v.1"), inputs, InStep(), product(" added summed"), Behind(), lines,
                             "  at the end: no q, no v\n")));
 }
 
@@ -101,15 +104,15 @@ TEST(SumBeforeLinear, AddsUpWhatIsASumOfRows) {
   const auto sum = [](const std::string& home) {
     return StrCat("  db.1: float [4]", home, " = SumReduceLike(e, b) @0 {}\n");
   };
-  EXPECT_EQ(AfterLines(b + sum("") + chain), Backward(StrCat(kGiven, b, InStep(), sum(" added summed"), Behind(), chain,
-                                                             "  at the end: no db, no dp\n")));
+  EXPECT_EQ(AfterLines(b + sum("") + chain), Backward(StrCat(WithSum("db.1"), b, InStep(), sum(" added summed"),
+                                                             Behind(), chain, "  at the end: no db, no dp\n")));
   const std::string second = StrCat(
       "  dw.2: float [4, 3] added in dw.1 = product e [2, 4]^T * y [2, 3] by FCGradient(y, w, e) @9 "
       "{arg { name: \"no_bias\" i: 1 }}\n");
   const std::string y = "  y: float [2, 3] at 8[24 * t]\n";
   const std::string mul = "  dp.1: float [4, 3] = region Mul(dw.2, m) @1 {}\n" + AddTo("dp.1");
   EXPECT_EQ(AfterLines(y + Gradient("") + second + mul),
-            Backward(StrCat(kGiven, y, InStep(), Gradient(" added summed"), second, Behind(), mul, kEnd)));
+            Backward(StrCat(WithSum("dw.1"), y, InStep(), Gradient(" added summed"), second, Behind(), mul, kEnd)));
 }
 
 TEST(SumBeforeLinear, KeepsWhatIsNotLinear) {
@@ -134,7 +137,7 @@ TEST(SumBeforeLinear, MovesFactorsToo) {
   const std::string factor = "  k.1: float [4, 3] = region Tanh(m) @2 {}\n";
   const std::string lines = "  dp.1: float [4, 3] = region Mul(dw.1, k.1) @1 {}\n" + AddTo("dp.1");
   EXPECT_EQ(AfterLines(factor + Gradient("") + lines),
-            Backward(StrCat(kGiven, InStep(), Gradient(" added summed"), Behind(), factor, lines,
+            Backward(StrCat(WithSum("dw.1"), InStep(), Gradient(" added summed"), Behind(), factor, lines,
                             "  at the end: no dp, no dw, no k\n")));
   ExpectKept(factor + Gradient("") + lines + "  z.1: float [4, 3] at 9[48 * t] = region Tanh(k.1) @3 {}\n");
 }

@@ -71,7 +71,7 @@ TEST(WriteFirstTerms, MovesAdd) {
 
 std::string Behind(const std::string& zero, const std::string& lines) {
   return Step("  before the first step:\n  ^dw at 1 = zero" + zero +
-              "\n  w: float [2] at 0\n  x: float [2] at 2[8 * t]\n" +
+              "\n  s.1 = zero\n  w: float [2] at 0\n  x: float [2] at 2[8 * t]\n" +
               "  in each step:\n  s.1: float [2] added summed = x\n  once behind all steps:\n" + lines);
 }
 
