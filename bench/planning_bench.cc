@@ -48,6 +48,16 @@ void WithOneWeight(int size, NetDef* step) {
   AddOp(step, "Copy", {last}, {"h"});
 }
 
+// Values are read near and far from where they are computed, and one by all.
+void WithReadersFarApart(int size, NetDef* step) {
+  for (int i = 1; i < size / 2; ++i) {
+    const std::string product = StrCat("m", i), before = i > 1 ? StrCat("a", i - 1) : "sum";
+    AddOp(step, "Mul", {before, i > 3 ? StrCat("a", i / 2) : "sum"}, {product});
+    AddOp(step, "Add", {product, "h_prev"}, {StrCat("a", i)});
+  }
+  AddOp(step, "Tanh", {StrCat("a", size / 2 - 1)}, {"h"});
+}
+
 void MakeAndRun(const NetDef& net, benchmark::State& state) {
   for (auto _ : state) {
     Workspace workspace;
@@ -64,6 +74,9 @@ void PlanningInPlace(benchmark::State& state) {
 }
 void PlanningOneBlobReadByAll(benchmark::State& state) {
   MakeAndRun(Recurrent(static_cast<int>(state.range(0)), FromOneBlob), state);
+}
+void PlanningReadersFarApart(benchmark::State& state) {
+  MakeAndRun(Recurrent(static_cast<int>(state.range(0)), WithReadersFarApart), state);
 }
 // Forward and backward, the making of the gradient left out.
 void PlanningOneWeightWithGradient(benchmark::State& state) {
@@ -112,6 +125,7 @@ void NetSizes(benchmark::internal::Benchmark* curve) {
 
 BENCHMARK(PlanningInPlace)->Apply(StepSizes);
 BENCHMARK(PlanningOneBlobReadByAll)->Apply(StepSizes);
+BENCHMARK(PlanningReadersFarApart)->Apply(StepSizes);
 BENCHMARK(PlanningOneWeightWithGradient)->Apply(StepSizes);
 BENCHMARK(PlanningGradientOfFanOut)->Apply(StepSizes);
 BENCHMARK(PlanningSimpleNet)->Apply(NetSizes);

@@ -35,9 +35,9 @@ class RegionRows {
  public:
   RegionRows(const Instruction& instruction, std::int64_t rows)
       : rows_(rows), elements_(instruction.inputs.size() + static_cast<size_t>(instruction.num_outputs), 0) {
-    for (const Operand& input : instruction.inputs) SetTensor(input.position, input);
+    for (const InstructionOperand& input : instruction.inputs) SetTensor(input.position, input);
     const auto num_inputs = static_cast<int>(instruction.inputs.size());
-    for (const Operand& output : instruction.outputs) SetTensor(num_inputs + output.position, output);
+    for (const InstructionOperand& output : instruction.outputs) SetTensor(num_inputs + output.position, output);
   }
 
   bool AreApart(const RegionPart& part) const {
@@ -49,7 +49,7 @@ class RegionRows {
   }
 
  private:
-  void SetTensor(int tensor, const Operand& operand) {
+  void SetTensor(int tensor, const InstructionOperand& operand) {
     if (operand.has_batch) elements_[tensor] = operand.info.shape.size() / rows_;
   }
   std::int64_t ElementsOf(int tensor) const {
@@ -79,7 +79,7 @@ class RegionRows {
 
 constexpr std::int64_t kSomeRows = 1;
 
-Shape SomeRows(const Operand& operand, std::int64_t rows) {
+Shape SomeRows(const InstructionOperand& operand, std::int64_t rows) {
   const Shape& shape = operand.info.shape;
   return operand.has_batch ? shape.With(*DimOfBatch(shape, rows), kSomeRows) : shape;
 }
@@ -118,7 +118,7 @@ std::vector<WholeAndSome> OutputsOf(const OperatorCall& call, std::span<const Wh
 // Whether the operators of the node, given some rows of the batch, give as many.
 bool GivesAsManyRows(const StepNode& node, const Instruction& instruction, std::int64_t rows) {
   std::vector<WholeAndSome> operands;
-  for (const Operand& input : instruction.inputs) {
+  for (const InstructionOperand& input : instruction.inputs) {
     operands.push_back({.whole = input.info, .some = input.info});
     operands.back().some.shape = SomeRows(input, rows);
   }
@@ -136,7 +136,7 @@ bool GivesAsManyRows(const StepNode& node, const Instruction& instruction, std::
       }
       outputs.assign(operands.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()), operands.end());
     }
-    return std::ranges::all_of(instruction.outputs, [&](const Operand& output) {
+    return std::ranges::all_of(instruction.outputs, [&](const InstructionOperand& output) {
       return outputs.at(output.position).some.shape == SomeRows(output, rows);
     });
   } catch (const Error&) {
@@ -148,16 +148,17 @@ bool GivesAsManyRows(const StepNode& node, const Instruction& instruction, std::
 void Mark(std::int64_t rows, Instruction* instruction) {
   instruction->batch_rows = rows;
   if (rows > 0) return;
-  for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
-    for (Operand& operand : *operands) operand.has_batch = false;
+  for (std::vector<InstructionOperand>* operands : {&instruction->inputs, &instruction->outputs}) {
+    for (InstructionOperand& operand : *operands) operand.has_batch = false;
   }
 }
 
 // Marks operands by their shapes; false where an output has no rows.
 bool MarkByShape(std::int64_t rows, Instruction* instruction) {
-  for (Operand& input : instruction->inputs) input.has_batch = DimOfBatch(input.info.shape, rows).has_value();
+  for (InstructionOperand& input : instruction->inputs)
+    input.has_batch = DimOfBatch(input.info.shape, rows).has_value();
   bool all_have = true;
-  for (Operand& output : instruction->outputs) {
+  for (InstructionOperand& output : instruction->outputs) {
     output.has_batch = DimOfBatch(output.info.shape, rows).has_value();
     all_have = all_have && output.has_batch;
   }
@@ -183,24 +184,24 @@ std::optional<int> DimOfBatch(const Shape& shape, std::int64_t rows) {
 void MarkBatchOfProduct(const StepNode& node, Instruction* instruction) {
   if (!MayBeCut(*instruction) || !instruction->packed) return;
   std::int64_t rows = 0;
-  for (Operand& output : instruction->outputs) {
+  for (InstructionOperand& output : instruction->outputs) {
     const std::optional<Product>& product = node.products.at(output.position);
     if (!product || !product->right || product->left.transposed || product->left.shape.rank() != 2)
       return Mark(0, instruction);
     if (rows != 0 && rows != product->left.rows()) return Mark(0, instruction);
     rows = product->left.rows();
     output.has_batch = DimOfBatch(output.info.shape, rows).has_value();
-    Operand& left = instruction->inputs.at(product->left.input);
+    InstructionOperand& left = instruction->inputs.at(product->left.input);
     left.has_batch = DimOfBatch(left.info.shape, rows).has_value();
     if (rows < 2 || !output.has_batch || !left.has_batch) return Mark(0, instruction);
   }
   std::set<int> shared;
-  for (const Operand& output : instruction->outputs) {
+  for (const InstructionOperand& output : instruction->outputs) {
     const Product& product = *node.products[output.position];
     shared.insert({product.right->input, product.bias});
   }
   for (int i = 0; i < std::ssize(instruction->inputs); ++i) {
-    const Operand& input = instruction->inputs[i];
+    const InstructionOperand& input = instruction->inputs[i];
     // What its operator has beside the factors, as FCGradient x, has as many rows as these.
     const bool is_beside = !input.has_batch && !shared.contains(i) && DimOfBatch(input.info.shape, rows).has_value();
     if ((input.has_batch && shared.contains(i)) || is_beside) return Mark(0, instruction);
@@ -212,9 +213,9 @@ void MarkBatchOfRows(Instruction* instruction) {
   if (!MayBeCut(*instruction) || !instruction->packed || !instruction->can_take_steps) return;
   const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);
   bool all_have = rows > 1;
-  for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
+  for (std::vector<InstructionOperand>* operands : {&instruction->inputs, &instruction->outputs}) {
     const bool are_outputs = operands == &instruction->outputs;
-    for (Operand& operand : *operands) {
+    for (InstructionOperand& operand : *operands) {
       operand.has_batch = operand.has_rows && DimOfBatch(operand.info.shape, rows).has_value();
       all_have = all_have && (operand.has_batch || (!operand.has_rows && !are_outputs));
     }
@@ -234,22 +235,23 @@ void MarkBatchOfRegion(std::span<const RegionPart> parts, Instruction* instructi
 void MarkBatchOfElements(Instruction* instruction) {
   if (!MayBeCut(*instruction)) return;
   const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);
-  const bool all_have = rows > 1 && MarkByShape(rows, instruction) &&
-                        std::ranges::all_of(instruction->inputs, [](const Operand& input) { return input.has_batch; });
+  const bool all_have =
+      rows > 1 && MarkByShape(rows, instruction) &&
+      std::ranges::all_of(instruction->inputs, [](const InstructionOperand& input) { return input.has_batch; });
   Mark(all_have ? rows : 0, instruction);
 }
 
 std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage) {
   if (stage.steps_at_once != 1 || stage.begin == stage.end) return 0;
   const std::int64_t rows = plan.instructions[stage.begin].batch_rows;
-  std::map<int, std::pair<bool, std::vector<const Operand*>>> bases;  // whether it is written
+  std::map<int, std::pair<bool, std::vector<const InstructionOperand*>>> bases;  // whether it is written
   for (int i = stage.begin; i < stage.end; ++i) {
     const Instruction& instruction = plan.instructions[i];
     if (rows < 2 || instruction.batch_rows != rows) return 0;
-    for (const Operand& input : instruction.inputs) {
+    for (const InstructionOperand& input : instruction.inputs) {
       if (!input.shape_alone) bases[plan.slots[input.slot].base].second.push_back(&input);
     }
-    for (const Operand& output : instruction.outputs) {
+    for (const InstructionOperand& output : instruction.outputs) {
       auto& [is_written, operands] = bases[plan.slots[output.slot].base];
       is_written = true;
       operands.push_back(&output);
@@ -261,7 +263,7 @@ std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage) {
     const Slot& first = plan.slots[operands.front()->slot];
     const std::int64_t bytes = operands.front()->info.size_bytes();
     if (bytes == 0) return 0;
-    for (const Operand* operand : operands) {
+    for (const InstructionOperand* operand : operands) {
       const Slot& slot = plan.slots[operand->slot];
       const std::int64_t apart = slot.BeginInBase() - first.BeginInBase();
       const bool are_steps_apart = slot.row_bytes == 0 || slot.row_bytes >= bytes;  // no window shows rows of two

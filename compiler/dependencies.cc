@@ -23,8 +23,8 @@ class AccessCollector {
     for (int i = begin; i < end; ++i) {
       const Instruction& instruction = plan_.instructions[i];
       accesses_.emplace_back();
-      for (const Operand& input : instruction.inputs) Add(instruction, input, /*writes=*/false);
-      for (const Operand& output : instruction.outputs) Add(instruction, output, /*writes=*/true);
+      for (const InstructionOperand& input : instruction.inputs) Add(instruction, input, /*writes=*/false);
+      for (const InstructionOperand& output : instruction.outputs) Add(instruction, output, /*writes=*/true);
       // A dynamic operator remembers the shapes of its last run, so two steps of it are never under way at once.
       if (instruction.by_blobs) AddOwn(Whole(Own(i)));
       const bool reaches_out = instruction.by_blobs && instruction.call != nullptr &&
@@ -46,7 +46,7 @@ class AccessCollector {
   static MemoryAccess Whole(int memory) { return {.memory = memory, .writes = true, .bytes = 1}; }
   void AddOwn(MemoryAccess access) { accesses_.back().push_back(access); }
 
-  void Add(const Instruction& instruction, const Operand& operand, bool writes) {
+  void Add(const Instruction& instruction, const InstructionOperand& operand, bool writes) {
     if (operand.shape_alone) return;
     const Slot& slot = plan_.slots[operand.slot];
     const bool has_many_rows = operand.has_rows && !of_one_step_;

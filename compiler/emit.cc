@@ -29,12 +29,12 @@ int PartsOf(std::int64_t bytes, const Target& target) {
 bool IsByElements(const Instruction& instruction) {
   if (instruction.inputs.empty() || instruction.outputs.empty()) return false;
   const Shape& shape = instruction.outputs.front().info.shape;
-  const auto is_alike = [&](const Operand& operand) { return operand.info.shape == shape; };
+  const auto is_alike = [&](const InstructionOperand& operand) { return operand.info.shape == shape; };
   return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
 }
 
 bool IsOneRow(const Instruction& instruction) {
-  return std::ranges::all_of(instruction.outputs, [](const Operand& output) {
+  return std::ranges::all_of(instruction.outputs, [](const InstructionOperand& output) {
     const Shape& shape = output.info.shape;
     return shape.rank() > 0 && shape.size() == shape[-1];
   });
@@ -114,15 +114,15 @@ class Emitter {
     return instruction;
   }
 
-  Operand OperandOf(int value, size_t position) const {
+  InstructionOperand OperandOf(int value, size_t position) const {
     const StepValue& v = graph_.values[value];
     return {.slot = v.home, .info = v.info, .position = static_cast<int>(position)};
   }
 
-  const std::string& BlobOf(const Operand& operand) const { return plan_.slots[operand.slot].blob; }
+  const std::string& BlobOf(const InstructionOperand& operand) const { return plan_.slots[operand.slot].blob; }
 
   // Notes whether each step has memory of its own for operand `number`, and much of it.
-  void NoteMoving(const Operand& operand, int number, RegionNodeKernelSpec* spec) const {
+  void NoteMoving(const InstructionOperand& operand, int number, RegionNodeKernelSpec* spec) const {
     constexpr std::int64_t kMinBytes = 16 << 10;
     const Slot& slot = plan_.slots[operand.slot];
     const bool is_moving = !operand.shape_alone && slot.ring_rows == 0 && slot.row_bytes >= kMinBytes;
@@ -131,7 +131,7 @@ class Emitter {
     spec->moving_bytes += slot.row_bytes;
   }
 
-  bool IsDynamic(const Operand& operand) const {
+  bool IsDynamic(const InstructionOperand& operand) const {
     return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
   }
 
@@ -146,7 +146,7 @@ class Emitter {
     instruction->checks_values =
         node.by_blobs ? kernel.checks_values || MayDivideByZero(call)
                       : MayFindBadValues(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)), kernel);
-    for (Operand& input : instruction->inputs)
+    for (InstructionOperand& input : instruction->inputs)
       input.shape_alone = !node.by_blobs && call.schema().ReadsShapeAlone(input.position);
     if (!is_draft_) {
       try {
@@ -177,7 +177,8 @@ class Emitter {
       if (schema.formula && parts->parts.size() == 1) MarkUnitsOfRegion(parts->parts.front(), instruction);
     }
     instruction->can_part_units = kernel.can_part_units && (instruction->packed || IsOneRow(*instruction));
-    for (Operand& output : instruction->outputs) output.has_units = output.has_units || instruction->can_part_units;
+    for (InstructionOperand& output : instruction->outputs)
+      output.has_units = output.has_units || instruction->can_part_units;
   }
 
   void EmitRegion(const StepNode& node, bool runs_once, Instruction* instruction) {
@@ -187,7 +188,7 @@ class Emitter {
     for (const std::span<const int> values : {std::span(node.outputs), node.locals()}) {
       for (const int value : values) operands.push_back(graph_.values[value].info);
     }
-    for (Operand& input : instruction->inputs) input.shape_alone = true;
+    for (InstructionOperand& input : instruction->inputs) input.shape_alone = true;
     for (const RegionCall& call : node.calls()) {
       for (size_t i = 0; i < call.inputs.size(); ++i) {
         const bool is_input = call.inputs[i] < static_cast<int>(instruction->inputs.size());
@@ -215,9 +216,9 @@ class Emitter {
           .At({.net = graph_.name});
     }
     if (is_draft_) return;
-    for (const std::vector<Operand>* of : {&instruction->inputs, &instruction->outputs}) {
+    for (const std::vector<InstructionOperand>* of : {&instruction->inputs, &instruction->outputs}) {
       const int first = of == &instruction->outputs ? spec.num_inputs : 0;
-      for (const Operand& operand : *of) NoteMoving(operand, first + operand.position, &spec);
+      for (const InstructionOperand& operand : *of) NoteMoving(operand, first + operand.position, &spec);
     }
     const auto kernel = std::make_shared<const RegionNodeKernel>(std::move(spec), target_.device);
     instruction->kernel = [kernel](const OpRun& run) { kernel->Run(run); };
@@ -246,8 +247,9 @@ class Emitter {
       for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));
       instruction->cost.flops += EstimateCost(*call.call, graph_.InfosOf(inputs), graph_.InfosOf(outputs)).flops;
     }
-    for (const std::vector<Operand>* of : {&instruction->inputs, &instruction->outputs}) {
-      for (const Operand& operand : *of) instruction->cost.bytes += static_cast<double>(operand.info.size_bytes());
+    for (const std::vector<InstructionOperand>* of : {&instruction->inputs, &instruction->outputs}) {
+      for (const InstructionOperand& operand : *of)
+        instruction->cost.bytes += static_cast<double>(operand.info.size_bytes());
     }
   }
 
@@ -262,7 +264,7 @@ class Emitter {
     const OperatorCall& call = *node.call;
     if (static_cast<int>(instruction.outputs.size()) == instruction.num_outputs) return call.Text();
     std::vector<std::string> outputs;
-    for (const Operand& output : instruction.outputs) outputs.push_back(call.outputs()[output.position]);
+    for (const InstructionOperand& output : instruction.outputs) outputs.push_back(call.outputs()[output.position]);
     return OperatorText(call.type(), call.inputs(), outputs);
   }
 
@@ -288,8 +290,8 @@ class Emitter {
   }
 
   void EmitMove(bool runs_once, Instruction* instruction) {
-    const Operand& from = instruction->inputs[0];
-    Operand& to = instruction->outputs[0];
+    const InstructionOperand& from = instruction->inputs[0];
+    InstructionOperand& to = instruction->outputs[0];
     const bool adds = std::exchange(to.added, false);  // what the kernel does, whatever it is asked
     instruction->text = StrCat(BlobOf(to), adds ? " += " : " = ", BlobOf(from));
     instruction->type = adds ? "add" : "copy";
@@ -306,10 +308,10 @@ class Emitter {
   }
 
   void EmitPack(const StepNode& node, Instruction* instruction) {
-    const Operand& to = instruction->outputs[0];
+    const InstructionOperand& to = instruction->outputs[0];
     std::vector<std::string> names;
     std::int64_t bytes = 0;
-    for (const Operand& from : instruction->inputs) {
+    for (const InstructionOperand& from : instruction->inputs) {
       names.push_back(BlobOf(from));
       bytes += from.info.size_bytes();
     }
@@ -323,8 +325,8 @@ class Emitter {
   // Parts must not write what others read: instructions that a link lets write into what they read run whole, unless
   // every element is where it was.
   void AddInstruction(Instruction instruction) {
-    for (const Operand& output : instruction.outputs) {
-      for (const Operand& input : instruction.inputs) {
+    for (const InstructionOperand& output : instruction.outputs) {
+      for (const InstructionOperand& input : instruction.inputs) {
         const Slot &to = plan_.slots[output.slot], &from = plan_.slots[input.slot];
         const bool in_place =
             input.slot == output.slot || (instruction.by_elements && to.BeginInBase() == from.BeginInBase());
@@ -337,7 +339,8 @@ class Emitter {
   bool DoesNothing() const {
     return std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
       return !instruction.by_blobs && !instruction.has_side_effects && !instruction.checks_values &&
-             std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
+             std::ranges::all_of(instruction.outputs,
+                                 [](const InstructionOperand& out) { return out.info.shape.size() == 0; });
     });
   }
 

@@ -25,13 +25,14 @@ using Accesses = std::vector<std::vector<MemoryAccess>>;
 
 // Sums over the steps to which instructions do nothing but add are the same in any order of the terms, so they order
 // nothing. Which outputs are terms `is_term` says.
-Accesses WithoutSums(const StepPlan& plan, Accesses accesses, const std::function<bool(const Operand&)>& is_term) {
+Accesses WithoutSums(const StepPlan& plan, Accesses accesses,
+                     const std::function<bool(const InstructionOperand&)>& is_term) {
   // Who reads what is empty comes behind who gives it all the same.
   for (std::vector<MemoryAccess>& of_instruction : accesses) {
     for (MemoryAccess& access : of_instruction) access.bytes = std::max<std::int64_t>(access.bytes, 1);
   }
   const auto adds = [&](size_t i, const MemoryAccess& access) {
-    return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
+    return std::ranges::any_of(plan.instructions[i].outputs, [&](const InstructionOperand& output) {
       return output.slot == access.slot && !output.has_rows && is_term(output);
     });
   };
@@ -51,18 +52,18 @@ Accesses WithoutSums(const StepPlan& plan, Accesses accesses, const std::functio
 void AddReadsOfShapes(const StepPlan& plan, std::vector<Dependency>* edges) {
   std::map<int, int> givers;  // by slot
   for (int i = 0; i < static_cast<int>(plan.instructions.size()); ++i) {
-    for (const Operand& input : plan.instructions[i].inputs) {
+    for (const InstructionOperand& input : plan.instructions[i].inputs) {
       const auto giver = input.shape_alone ? givers.find(input.slot) : givers.end();
       if (giver != givers.end()) edges->push_back({.from = giver->second, .to = i});
     }
-    for (const Operand& output : plan.instructions[i].outputs) givers[output.slot] = i;
+    for (const InstructionOperand& output : plan.instructions[i].outputs) givers[output.slot] = i;
   }
 }
 
 // Counts the rows that the instruction gives for each step; 0 where it gives sums over the steps.
 std::int64_t RowsOf(const Instruction& instruction) {
   std::int64_t rows = 0;
-  for (const Operand& output : instruction.outputs) {
+  for (const InstructionOperand& output : instruction.outputs) {
     const Shape& shape = output.info.shape;
     if (output.has_rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
   }
@@ -75,9 +76,9 @@ struct OperandBytes {
   std::int64_t shared = 0, own = 0;
 
   explicit OperandBytes(const Instruction& instruction) {
-    for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+    for (const std::vector<InstructionOperand>* operands : {&instruction.inputs, &instruction.outputs}) {
       std::int64_t matrices = 0;
-      for (const Operand& operand : *operands) {
+      for (const InstructionOperand& operand : *operands) {
         std::int64_t& max_bytes = operand.has_rows ? own : shared;
         max_bytes = std::max(max_bytes, ComputedBytes(operand.info));
         if (!operand.has_rows && operand.info.shape.rank() > 1) matrices += ComputedBytes(operand.info);
@@ -101,9 +102,10 @@ bool IsPartOfRegions(const Instruction& instruction) {
   if (instruction.only_copies) return true;
   if (instruction.call == nullptr || !IsElementwise(instruction.call->schema())) return false;
   std::int64_t elements = 0;
-  for (const Operand& output : instruction.outputs) elements = std::max(elements, output.info.shape.size());
-  return std::ranges::any_of(
-      instruction.inputs, [&](const Operand& input) { return !input.has_rows || input.info.shape.size() < elements; });
+  for (const InstructionOperand& output : instruction.outputs) elements = std::max(elements, output.info.shape.size());
+  return std::ranges::any_of(instruction.inputs, [&](const InstructionOperand& input) {
+    return !input.has_rows || input.info.shape.size() < elements;
+  });
 }
 
 // A large second cache keeps what else a loop reads again when such weights are out of it. Over time, where steps pack
@@ -147,7 +149,8 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
         continue;
       }
       rows = std::max(rows, std::min(own, chunk_rows / target.min_steps_of_rows));
-      for (const Operand& output : instruction.outputs) bytes += output.has_rows ? ComputedBytes(output.info) : 0;
+      for (const InstructionOperand& output : instruction.outputs)
+        bytes += output.has_rows ? ComputedBytes(output.info) : 0;
     }
   }
   const std::int64_t steps = std::clamp(std::min(chunk_rows / rows, target.max_chunk_bytes / bytes),
@@ -204,7 +207,7 @@ class StageFinder {
  private:
   void FindComponents() {
     // With those that others imply.
-    std::vector<Dependency> edges = FindConflicts(WithoutSums(plan_, AccessesOf(plan_), &Operand::added));
+    std::vector<Dependency> edges = FindConflicts(WithoutSums(plan_, AccessesOf(plan_), &InstructionOperand::added));
     AddReadsOfShapes(plan_, &edges);
     std::vector<std::vector<int>> forward(num_instructions_);
     std::vector<bool> waits_for_itself(num_instructions_, false);
@@ -235,7 +238,7 @@ class StageFinder {
     if (IsPartOfRegions(instruction)) return plan_.target->takes_all_over_time ? Kind::kEither : Kind::kLoop;
     if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =
-        std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
+        std::ranges::any_of(instruction.outputs, [](const InstructionOperand& output) { return output.has_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;
   }
 
@@ -395,7 +398,7 @@ std::string BrokenOrder(const StepPlan& plan) {
       if (is_tensor && plan.slots[s].base == move.move.to.base) is_written_first[s] = true;
     }
   }
-  const auto is_term = [&](const Operand& output) { return output.added || is_written_first[output.slot]; };
+  const auto is_term = [&](const InstructionOperand& output) { return output.added || is_written_first[output.slot]; };
   const StageOrder order(plan.stages);
   for (const Dependency& edge : FindConflicts(WithoutSums(plan, AccessesBetweenStages(plan), is_term))) {
     if (order.Keeps(edge.from, edge.to, edge.delta)) continue;

@@ -7,7 +7,7 @@
 namespace stepnet {
 namespace {
 
-bool HasRows(const StepPlan& plan, const Operand& operand) {
+bool HasRows(const StepPlan& plan, const InstructionOperand& operand) {
   const Slot& slot = plan.slots[operand.slot];
   const bool goes_on = slot.ring_rows == 0 || slot.storage_class == StorageClass::kBlock;
   return slot.storage_class != StorageClass::kDynamic && goes_on && slot.row_bytes > 0 &&
@@ -21,7 +21,7 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
   const std::optional<RowOperands> rule = op.schema().rows(ShapeQuery(op, inputs));
   if (!rule) return;
   instruction->can_take_steps = true;
-  const auto mark = [&](const std::vector<int>& with_rows, bool is_output, Operand* operand) {
+  const auto mark = [&](const std::vector<int>& with_rows, bool is_output, InstructionOperand* operand) {
     operand->has_rows = std::ranges::count(with_rows, operand->position) > 0;
     if (operand->shape_alone) {  // it may be anywhere; what is summed like it has the same shape for any rows
       const bool is_like = !is_output && op.schema().sum_like == operand->position;
@@ -34,15 +34,15 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
     const bool fits = operand->has_rows ? HasRows(plan, *operand) : is_for_all;
     instruction->can_take_steps = instruction->can_take_steps && fits;
   };
-  for (Operand& input : instruction->inputs) mark(rule->inputs, false, &input);
-  for (Operand& output : instruction->outputs) mark(rule->outputs, true, &output);
+  for (InstructionOperand& input : instruction->inputs) mark(rule->inputs, false, &input);
+  for (InstructionOperand& output : instruction->outputs) mark(rule->outputs, true, &output);
 }
 
 void MarkRowsOfRegion(const StepPlan& plan, std::span<const RegionCall> calls, std::span<const TensorInfo> operands,
                       Instruction* instruction) {
   std::vector<bool> with_rows;
   bool fits = true;
-  for (Operand& input : instruction->inputs) {
+  for (InstructionOperand& input : instruction->inputs) {
     input.has_rows = HasRows(plan, input);
     with_rows.push_back(input.has_rows);
     fits = fits && (input.has_rows || plan.slots[input.slot].row_bytes == 0);
@@ -50,33 +50,33 @@ void MarkRowsOfRegion(const StepPlan& plan, std::span<const RegionCall> calls, s
   const std::optional<std::vector<bool>> rows =
       fits ? OperandsWithRows(calls, operands, std::move(with_rows)) : std::nullopt;
   instruction->can_take_steps = rows.has_value();
-  for (Operand& output : instruction->outputs) {
+  for (InstructionOperand& output : instruction->outputs) {
     output.has_rows = rows && (*rows)[instruction->inputs.size() + static_cast<size_t>(output.position)];
     if (!output.has_rows || !HasRows(plan, output)) instruction->can_take_steps = false;
   }
 }
 
 void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction) {
-  const auto has_rows = [&](const Operand& operand) { return HasRows(plan, operand); };
+  const auto has_rows = [&](const InstructionOperand& operand) { return HasRows(plan, operand); };
   instruction->can_take_steps =
       std::ranges::all_of(instruction->inputs, has_rows) && std::ranges::all_of(instruction->outputs, has_rows);
-  for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
-    for (Operand& operand : *operands) operand.has_rows = instruction->can_take_steps;
+  for (std::vector<InstructionOperand>* operands : {&instruction->inputs, &instruction->outputs}) {
+    for (InstructionOperand& operand : *operands) operand.has_rows = instruction->can_take_steps;
   }
 }
 
 bool HasSumsAndRows(const Instruction& instruction) {
-  const auto has_rows = [](const Operand& operand) { return operand.has_rows; };
+  const auto has_rows = [](const InstructionOperand& operand) { return operand.has_rows; };
   return instruction.can_take_steps && std::ranges::any_of(instruction.outputs, has_rows) &&
          !std::ranges::all_of(instruction.outputs, has_rows);
 }
 
-std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands) {
+std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<InstructionOperand>& operands) {
   const bool are_outputs = &operands == &instruction.outputs;
   const size_t count = are_outputs ? static_cast<size_t>(instruction.num_outputs) : operands.size();
   const std::int64_t steps = TypicalStepsOf(instruction.steps_at_once);
   std::vector<TensorInfo> infos(count, {.dtype = DType::kFloat, .shape = Shape({0})});
-  for (const Operand& operand : operands) {
+  for (const InstructionOperand& operand : operands) {
     TensorInfo& info = infos[operand.position];
     info = operand.info;
     info.shape = ShapeOfSteps(operand, steps);
@@ -84,7 +84,7 @@ std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vecto
   return infos;
 }
 
-Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps) {
+Shape ShapeOfSteps(const InstructionOperand& operand, std::int64_t num_steps) {
   const Shape& row = operand.info.shape;
   return operand.has_rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
 }

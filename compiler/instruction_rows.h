@@ -22,9 +22,9 @@ bool HasSumsAndRows(const Instruction& instruction);
 
 // What the kernel sees in one run, by position; operands that the instruction leaves out have no elements. A run for
 // all steps is taken to be for kTypicalSteps.
-std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands);
+std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<InstructionOperand>& operands);
 
 // The shape of an operand in a run for `num_steps` steps: with the rows of all of them, where it has rows.
-Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps);
+Shape ShapeOfSteps(const InstructionOperand& operand, std::int64_t num_steps);
 
 }  // namespace stepnet

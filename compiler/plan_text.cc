@@ -30,9 +30,9 @@ std::string SlotText(const Slot& slot) {
   }
 }
 
-std::string SlotNumbers(const std::vector<Operand>& operands) {
+std::string SlotNumbers(const std::vector<InstructionOperand>& operands) {
   std::vector<std::string> numbers;
-  for (const Operand& operand : operands) numbers.push_back(StrCat(operand.added ? "+" : "", operand.slot));
+  for (const InstructionOperand& operand : operands) numbers.push_back(StrCat(operand.added ? "+" : "", operand.slot));
   return numbers.empty() ? "nothing" : Join(numbers, ", ");
 }
 

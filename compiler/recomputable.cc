@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/nets/net_blobs.h"
@@ -54,6 +55,7 @@ class RecomputableFinder {
     std::set<std::string> gone;  // what follows from less
     std::map<std::set<int>, std::pair<RecomputedValue, std::set<int>>> by_products;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      CheckCancelled();
       RecomputedValue value = LeftOf(graph_.nodes[n]);
       if (value.bytes == 0) continue;
       const std::set<int> nodes = again_.NodesOf(static_cast<int>(n), {});
@@ -237,7 +239,7 @@ std::set<int> StepAgain::NodesOf(int node, const std::set<std::string>& gone) co
     const int n = to_look_at.back();
     to_look_at.pop_back();
     if (!nodes.insert(n).second) continue;
-    if (!MayRunAgain(n)) return {};
+    if (nodes.size() > kMaxNodes || !MayRunAgain(n)) return {};
     std::vector<int> needed;  // that are given again
     for (const int input : graph_.nodes[n].inputs) {
       if (!IsThere(input, gone)) needed.push_back(input);

@@ -21,8 +21,10 @@ class StepAgain {
   StepAgain(const StepGraph& forward, std::set<int> bases);
 
   // The nodes that give what the node gives, and that node, where these values of blobs are not kept; none: it cannot
-  // be computed again.
+  // be computed again, or takes more than kMaxNodes.
   std::set<int> NodesOf(int node, const std::set<std::string>& gone) const;
+  // So many, one after the other, take longer than to keep what they give.
+  static constexpr size_t kMaxNodes = 256;
   // The graph of the nodes that give these blobs. Its sources have the homes that they have in the step forward, its
   // other values temporaries. REQUIRES: all of them can be computed again.
   StepGraph PartThatGives(const std::set<std::string>& blobs) const;

@@ -206,7 +206,7 @@ Schedule LockstepSchedule(const StepPlan& plan, const Stage& stage, const Depend
 
 double BytesOfShared(const Instruction& instruction) {
   double bytes = 0;
-  for (const Operand& input : instruction.inputs) {
+  for (const InstructionOperand& input : instruction.inputs) {
     if (!input.has_batch && !input.shape_alone) bytes += static_cast<double>(input.info.size_bytes());
   }
   return std::min(bytes, instruction.cost.bytes);
@@ -396,7 +396,7 @@ bool StagesAddToTheSame(const StepPlan& plan) {
   std::map<int, std::vector<std::pair<const Slot*, const Stage*>>> sums;  // by base
   for (const Stage& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end && stage.steps_at_once != kAllSteps; ++i) {
-      for (const Operand& output : plan.instructions[i].outputs) {
+      for (const InstructionOperand& output : plan.instructions[i].outputs) {
         const Slot& slot = plan.slots[output.slot];
         if (!output.added || output.has_rows || slot.row_bytes != 0) continue;
         auto& others = sums[slot.base];

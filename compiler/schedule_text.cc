@@ -59,7 +59,7 @@ std::string Wrapped(const std::string& raw) {
   return wrapped;
 }
 
-std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Operand& operand) {
+std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const InstructionOperand& operand) {
   const Slot& slot = plan.slots[operand.slot];
   std::string text = StrCat(PrintableLine(slot.blob), " (", StorageClassName(slot.storage_class));
   if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
@@ -71,9 +71,10 @@ std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Op
   return text + ")";
 }
 
-std::string PlacesText(const StepPlan& plan, std::int64_t steps_at_once, const std::vector<Operand>& operands) {
+std::string PlacesText(const StepPlan& plan, std::int64_t steps_at_once,
+                       const std::vector<InstructionOperand>& operands) {
   std::vector<std::string> places;
-  for (const Operand& operand : operands) places.push_back(PlaceText(plan, steps_at_once, operand));
+  for (const InstructionOperand& operand : operands) places.push_back(PlaceText(plan, steps_at_once, operand));
   return Join(places, ", ");
 }
 

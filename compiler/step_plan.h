@@ -22,7 +22,8 @@
 
 namespace stepnet {
 
-struct Operand {
+// What an instruction reads or writes.
+struct InstructionOperand {
   int slot = 0;
   TensorInfo info;           // of one step; meaningless in kDynamic slots
   int position = 0;          // among the operator's inputs or outputs
@@ -40,10 +41,11 @@ struct Instruction {
   int op_index = -1;     // in the step net; -1 for moves
   std::string net = {};  // as of StepNode
   RunFn kernel;
-  std::vector<Operand> inputs;
-  std::vector<Operand> outputs;    // without those that another instruction of the same operator gives
-  int num_outputs = 0;             // how many the operator has, in all its instructions
-  std::optional<Operand> packed;   // another form of an input (Kernel::packing), used where runs are long enough
+  std::vector<InstructionOperand> inputs;
+  std::vector<InstructionOperand> outputs;  // without those that another instruction of the same operator gives
+  int num_outputs = 0;                      // how many the operator has, in all its instructions
+  std::optional<InstructionOperand>
+      packed;                      // another form of an input (Kernel::packing), used where runs are long enough
   bool can_take_steps = false;     // may run for several steps, with all rows of the operands that have rows
   std::int64_t steps_at_once = 1;  // steps that one run is for, or kAllSteps; 1 without `can_take_steps`
   bool by_blobs = false;           // as StepNode says

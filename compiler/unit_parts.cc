@@ -21,16 +21,17 @@ bool FollowsUnits(const Region& region, const RegionOperand& operand, std::int64
 
 // Whether parts of the units touch no byte of each other's in two instructions of a step.
 bool AreApart(const StepPlan& plan, const Instruction& a, const Instruction& b) {
-  const auto may_meet = [&](const Operand& x, const Operand& y) {
+  const auto may_meet = [&](const InstructionOperand& x, const InstructionOperand& y) {
     if (x.shape_alone || y.shape_alone || !ShareBytes(plan.slots[x.slot], plan.slots[y.slot])) return false;
     const Slot &from = plan.slots[x.slot], &to = plan.slots[y.slot];
     const bool is_one = from.BeginInBase() == to.BeginInBase() && from.row_bytes == to.row_bytes;
     const bool is_alike = x.info.dtype == y.info.dtype && x.info.shape[-1] == y.info.shape[-1];
     return !(x.has_units && y.has_units && is_one && is_alike);
   };
-  const auto any_meet = [&](const std::vector<Operand>& writes, const std::vector<Operand>& others) {
-    return std::ranges::any_of(writes, [&](const Operand& x) {
-      return std::ranges::any_of(others, [&](const Operand& y) { return may_meet(x, y); });
+  const auto any_meet = [&](const std::vector<InstructionOperand>& writes,
+                            const std::vector<InstructionOperand>& others) {
+    return std::ranges::any_of(writes, [&](const InstructionOperand& x) {
+      return std::ranges::any_of(others, [&](const InstructionOperand& y) { return may_meet(x, y); });
     });
   };
   return !any_meet(a.outputs, b.inputs) && !any_meet(a.outputs, b.outputs) && !any_meet(a.inputs, b.outputs);
@@ -39,7 +40,7 @@ bool AreApart(const StepPlan& plan, const Instruction& a, const Instruction& b) 
 // Whether each output has these units, once or several times side by side.
 bool CanPart(const Instruction& instruction, std::int64_t units) {
   if (!instruction.can_part_units || instruction.max_parts < 2 || instruction.steps_at_once != 1) return false;
-  return std::ranges::all_of(instruction.outputs, [&](const Operand& output) {
+  return std::ranges::all_of(instruction.outputs, [&](const InstructionOperand& output) {
     return output.info.shape.rank() > 0 && output.info.shape[-1] % units == 0;
   });
 }
@@ -50,7 +51,7 @@ void MarkUnitsOfRegion(const RegionPart& part, Instruction* instruction) {
   const std::int64_t units = ColumnsApart(part.region);
   if (units == 0 || units % OpRun::kUnitsOfPart != 0 || instruction->by_blobs || instruction->checks_values) return;
   const auto num_inputs = static_cast<int>(instruction->inputs.size());
-  const auto follows = [&](int tensor, const Operand& operand) {
+  const auto follows = [&](int tensor, const InstructionOperand& operand) {
     if (operand.info.shape.rank() == 0) return false;
     const std::int64_t columns = operand.info.shape[-1];
     for (size_t i = 0; i < part.inputs.size(); ++i) {
@@ -62,8 +63,8 @@ void MarkUnitsOfRegion(const RegionPart& part, Instruction* instruction) {
     return true;
   };
   bool all_follow = true;
-  for (Operand& input : instruction->inputs) input.has_units = follows(input.position, input);
-  for (Operand& output : instruction->outputs) {
+  for (InstructionOperand& input : instruction->inputs) input.has_units = follows(input.position, input);
+  for (InstructionOperand& output : instruction->outputs) {
     output.has_units = follows(num_inputs + output.position, output);
     all_follow = all_follow && output.has_units;
   }

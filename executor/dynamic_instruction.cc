@@ -53,7 +53,7 @@ const Instruction* DynamicInstruction::Giver() const {
   const auto end = std::ranges::find(plan_.instructions, &instruction_, [](const Instruction& i) { return &i; });
   for (auto other = end; other != plan_.instructions.begin();) {
     --other;
-    if (std::ranges::count(other->outputs, instruction_.inputs[0].slot, &Operand::slot) > 0) return &*other;
+    if (std::ranges::count(other->outputs, instruction_.inputs[0].slot, &InstructionOperand::slot) > 0) return &*other;
   }
   return nullptr;
 }
@@ -79,9 +79,9 @@ void DynamicInstruction::CheckMoved(const Tensor& tensor, const TensorInfo& room
 // A copy or sum between a blob and memory outside.
 void DynamicInstruction::RunMove(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
                                  RunContext& context) const {
-  const Operand &input = instruction_.inputs[0], &output = instruction_.outputs[0];
+  const InstructionOperand &input = instruction_.inputs[0], &output = instruction_.outputs[0];
   const bool goes_out = IsDynamic(SlotOf(input));
-  const Operand& outside = goes_out ? output : input;
+  const InstructionOperand& outside = goes_out ? output : input;
   const TensorInfo& info = outside.info;
   const Tensor memory = TensorAt(SlotOf(outside), info, t, bases);
   Blob* blob = blobs.Of(SlotOf(goes_out ? input : output), t);
@@ -97,7 +97,7 @@ void DynamicInstruction::RunOperator(std::int64_t t, std::span<const Tensor> bas
                                      RunContext& context) {
   std::vector<std::unique_ptr<Blob>> lent;
   std::vector<Blob*> all;
-  for (const Operand& input : instruction_.inputs) {
+  for (const InstructionOperand& input : instruction_.inputs) {
     const Slot& slot = SlotOf(input);
     if (IsDynamic(slot)) {
       all.push_back(blobs.Of(slot, t));
@@ -106,7 +106,7 @@ void DynamicInstruction::RunOperator(std::int64_t t, std::span<const Tensor> bas
     all.push_back(lent.emplace_back(std::make_unique<Blob>(slot.blob)).get());
     all.back()->SetTensor(TensorAt(slot, input.info, t, bases));
   }
-  for (const Operand& output : instruction_.outputs) all.push_back(blobs.Of(SlotOf(output), t));
+  for (const InstructionOperand& output : instruction_.outputs) all.push_back(blobs.Of(SlotOf(output), t));
   const std::span<Blob* const> inputs = std::span(all).first(instruction_.inputs.size());
   op_->RunOn(inputs, std::span(all).subspan(inputs.size()), blobs.workspace(), context, t);
 }

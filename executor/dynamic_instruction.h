@@ -54,7 +54,7 @@ class DynamicInstruction {
   void Run(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs, RunContext& context);
 
  private:
-  const Slot& SlotOf(const Operand& operand) const { return plan_.slots[operand.slot]; }
+  const Slot& SlotOf(const InstructionOperand& operand) const { return plan_.slots[operand.slot]; }
   static bool IsDynamic(const Slot& slot) { return slot.storage_class == StorageClass::kDynamic; }
   const Instruction* Giver() const;
   void CheckMoved(const Tensor& tensor, const TensorInfo& room) const;

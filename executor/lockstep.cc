@@ -151,7 +151,7 @@ class LockstepRun : public SharedWork {
   // the owner begin at the other end, so that it finds what it comes to next.
   bool TryParts(int lane, int owner, std::int64_t round, const Shares& shares) {
     const int first = shares.FirstOf(owner), count = shares.FirstOf(owner + 1) - first;
-    const bool from_last = ReadsFromLast(begin_ + round / num_tasks_) != (lane != owner);
+    const bool from_last = count > 1 && ReadsFromLast(begin_ + round / num_tasks_) != (lane != owner);
     bool takes_all = count > 0;
     for (int i = 0; i < count; ++i) takes_all &= TryPart(lane, first + (from_last ? count - 1 - i : i), round);
     return takes_all;

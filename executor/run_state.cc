@@ -70,10 +70,10 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
     bound.operands.resize(count);
     bound.views.resize(count);
     bound.shapes.resize(instruction.steps_at_once == 1 ? 0 : 2 * count);
-    for (const Operand& output : instruction.outputs) {
+    for (const InstructionOperand& output : instruction.outputs) {
       if (output.added) bound.adds |= std::uint64_t{1} << output.position;
     }
-    for (const Operand& input : instruction.inputs) {
+    for (const InstructionOperand& input : instruction.inputs) {
       if (input.has_rows && input.position < 64) bound.with_rows |= std::uint64_t{1} << input.position;
     }
     if (instruction.by_blobs) bound.dynamic = std::make_unique<DynamicInstruction>(*plan_, static_cast<int>(i));
@@ -114,7 +114,7 @@ void RunState::FindOnceSources() {
   const int end = plan_->num_once_stages == 0 ? 0 : plan_->stages[plan_->num_once_stages - 1].end;
   bool are_constant = device_.IsHost();
   for (int i = 0; i < end && are_constant; ++i) {
-    for (const Operand& input : plan_->instructions[i].inputs) {
+    for (const InstructionOperand& input : plan_->instructions[i].inputs) {
       const int base = plan_->slots[input.slot].base;
       if (base >= first_own_base) continue;
       new_sources_.push_back({bases_[base].ConstantId(), bases_[base].raw()});
@@ -171,15 +171,16 @@ void RunState::MakeTemporaries(std::int64_t bytes) {
 }
 
 void RunState::BindInstruction(const Instruction& instruction, BoundInstruction* bound) {
-  for (const Operand& input : instruction.inputs) BindOperand(input, input.position, instruction, bound);
-  for (const Operand& output : instruction.outputs) {
+  for (const InstructionOperand& input : instruction.inputs) BindOperand(input, input.position, instruction, bound);
+  for (const InstructionOperand& output : instruction.outputs) {
     BindOperand(output, instruction.inputs.size() + output.position, instruction, bound);
   }
   const bool packs = instruction.packed && num_steps_ >= plan_->target->min_steps_to_pack;
   bound->packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw(device_) : nullptr;
 }
 
-void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound) {
+void RunState::BindOperand(const InstructionOperand& operand, size_t k, const Instruction& instruction,
+                           BoundInstruction* bound) {
   bound->views[k] = {nullptr, &operand.info.shape, operand.info.dtype};
   if (const std::int64_t at_once = instruction.steps_at_once; at_once != 1) {
     const std::int64_t rest = at_once == kAllSteps ? num_steps_ : num_steps_ % at_once;
@@ -418,7 +419,7 @@ void RunState::CutBatch(int parts) {
     const size_t count = bound.operands.size();
     bound.batch_shapes.assign(2 * count, Shape());
     bound.batch_row_bytes.assign(count, 0);
-    const auto cut = [&](const Operand& operand, size_t v) {
+    const auto cut = [&](const InstructionOperand& operand, size_t v) {
       const Shape& shape = operand.info.shape;
       if (!operand.has_batch) return;
       const int dim = *DimOfBatch(shape, rows);
@@ -426,8 +427,9 @@ void RunState::CutBatch(int parts) {
       bound.batch_shapes[v] = shape.With(dim, rows / parts);
       bound.batch_shapes[count + v] = shape.With(dim, rows / parts + 1);
     };
-    for (const Operand& input : instruction.inputs) cut(input, input.position);
-    for (const Operand& output : instruction.outputs) cut(output, instruction.inputs.size() + output.position);
+    for (const InstructionOperand& input : instruction.inputs) cut(input, input.position);
+    for (const InstructionOperand& output : instruction.outputs)
+      cut(output, instruction.inputs.size() + output.position);
   }
   batch_parts_ = parts;  // once all of it is there
 }
@@ -454,7 +456,7 @@ void RunState::SetShapes(const BoundInstruction& bound, bool of_rest, std::span<
 
 std::string RunState::InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const {
   std::vector<std::string> blobs;
-  for (const Operand& operand : instruction.inputs) {
+  for (const InstructionOperand& operand : instruction.inputs) {
     const Slot& slot = plan_->slots[operand.slot];
     const bool dynamic = slot.storage_class == StorageClass::kDynamic;
     const TensorInfo seen = {.dtype = operand.info.dtype, .shape = ShapeOfSteps(operand, count)};

@@ -175,7 +175,8 @@ class RunState {
   Error Placed(const Instruction& instruction, Fault fault) const;
   Place PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const;
   void BindInstruction(const Instruction& instruction, BoundInstruction* bound);
-  void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
+  void BindOperand(const InstructionOperand& operand, size_t k, const Instruction& instruction,
+                   BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
   RunEvent EventOf(int i, std::int64_t step, const RunContext& context, const InstructionPart& part) const;

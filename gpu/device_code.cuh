@@ -328,21 +328,6 @@ __device__ inline T RowMax(T low, T high) {
   return __shfl_sync(0xffffffffu, most, 0);
 }
 
-// What a block shares to reduce a long row: elements, before they are added, and the partial results of 64 threads.
-// Each is written when all have read what was in the other.
-struct RowTile {
-  unsigned long long elements[1024];
-  unsigned long long parts[64];
-};
-template <typename T>
-__device__ inline T SumOfParts(const T* parts) {
-  return RowSum(parts[threadIdx.x % 32], parts[threadIdx.x % 32 + 32]);
-}
-template <typename T>
-__device__ inline T MaxOfParts(const T* parts) {
-  return RowMax(parts[threadIdx.x % 32], parts[threadIdx.x % 32 + 32]);
-}
-
 // ---- random numbers: RandomStream of core/random.h
 
 __device__ inline unsigned long long MixBits(unsigned long long x) {

@@ -12,8 +12,8 @@ constexpr std::int64_t kNarrowLimit = (std::int64_t{1} << 31) - 4096;
 // Whether `dim` can be joined to the one before it.
 bool IsJoined(const RegionIndex& sizes, int before, int dim, std::span<const RegionIndex> operands) {
   return std::ranges::all_of(operands, [&](const RegionIndex& strides) {
-    std::int64_t step = 0;
-    return !__builtin_mul_overflow(strides[dim], sizes[dim], &step) && strides[before] == step;
+    std::int64_t stride = 0;
+    return !__builtin_mul_overflow(strides[dim], sizes[dim], &stride) && strides[before] == stride;
   });
 }
 

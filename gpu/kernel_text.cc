@@ -419,7 +419,7 @@ RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_bloc
 RegionLaunch KernelText::FinishFunction(std::string* text) {
   RegionLaunch launch = PrintParameters(text);
   *text += StrCat("static __device__ __forceinline__ void ", kernel_, "(const ", kernel_,
-                  "_parameters& p, RowTile* tiles) {\n", OpeningText());
+                  "_parameters& p, unsigned long long* shared) {\n", OpeningText());
   for (const std::string& line : lines_) *text += line;
   *text += "}\n";
   return launch;

@@ -82,7 +82,7 @@ class KernelText {
 
   // The text and how it is launched, for so many threads.
   RegionLaunch Finish(std::int64_t threads_needed, int threads_of_block, std::string* text);
-  // The text as a function that a kernel calls, with the parameters, and tiles in shared memory.
+  // The text as a function that a kernel calls, with the parameters, and shared memory.
   RegionLaunch FinishFunction(std::string* text);
 
  private:

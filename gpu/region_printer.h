@@ -11,6 +11,10 @@
 namespace stepnet {
 
 inline constexpr int kWarp = 32;
+inline constexpr int kWordBytes = 8;  // of shared memory
+
+// The line that declares so many words of shared memory, as `shared`.
+std::string SharedMemory(std::int64_t words);
 
 using Nodes = std::vector<const ExprNode*>;
 
@@ -37,7 +41,7 @@ class RegionPrinter {
 
   // With GroupBlocks the text is a function, and what is given as its launch has parameters alone.
   RegionSource Print();
-  int num_tiles() const { return num_tiles_; }  // of shared memory, that the function is to be given
+  std::int64_t shared_words() const { return shared_words_; }  // that the function is to be given
 
  private:
   std::vector<int> OutputsOf(bool are_sums) const;
@@ -58,7 +62,9 @@ class RegionPrinter {
   std::vector<Nodes> PhasesOf(const Nodes& reductions) const;
   void KeepElements(KernelText& text, KernelWork& work, const std::vector<Nodes>& phases) const;
   void OpenColumns(KernelText& text, const KernelWork& work) const;
-  std::int64_t OpenTiles(KernelText& text, const KernelWork& work, std::int64_t max_size) const;
+  void ShareMemory(KernelText& text, const KernelWork& work, const std::vector<Nodes>& phases);
+  std::int64_t TileSize(const KernelWork& work, const Nodes& reductions) const;
+  void OpenTiles(KernelText& text, const KernelWork& work, std::int64_t tile_size) const;
   void PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
   void PrintByWarp(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
   void PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
@@ -76,7 +82,7 @@ class RegionPrinter {
   const GroupBlocks blocks_;
   const RegionNodes nodes_;
   Nodes scratch_;  // reductions that sums read
-  int num_tiles_ = 0;
+  std::int64_t shared_words_ = 0;
   RegionSource source_;
 };
 

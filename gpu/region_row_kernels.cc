@@ -13,9 +13,12 @@ namespace {
 // Sizes of blocks are how kernels are written: what a block shares is declared by them.
 constexpr int kThreadsOfRows = 128;                              // a warp a row
 constexpr int kThreadsOfLongRow = 256, kThreadsOfFewRows = 512;  // a block a row
-// Bytes of a long row that a block computes before they are added (RowTile), and how many such fit into shared memory.
-constexpr int kTileBytes = 8 << 10;
+// Elements of long rows that a block computes before they are added, in bytes of shared memory: of rows that threads
+// keep, all of them at once as far as there is room, and of others a part of each.
+constexpr std::int64_t kSharedBytes = 32 << 10;
+constexpr std::int64_t kTileBytes = 8 << 10;
 constexpr int kMaxTiles = 4;
+constexpr std::int64_t kWordsOfParts = kMaxTiles * kExprPartials;
 // A block takes one of its group's long rows after the other while there are few; warps take them at the same time.
 constexpr std::int64_t kMaxRowsOfGroup = 2;
 // What a thread keeps of a row is in registers, of which a thread of the largest block has 128.
@@ -30,6 +33,11 @@ std::string FirstPart(const ExprNode& node) {
 }
 std::string WithPart(const ExprNode& node, const std::string& part, const std::string& value) {
   return StrCat(part, " = ", node.op == ExprOp::kRowSum ? "Add(" : "Max(", part, ", ", value, ");");
+}
+
+// What a warp makes of partial results, of which a lane brings two.
+std::string Reduced(const ExprNode& node, const std::string& low, const std::string& high) {
+  return StrCat(node.op == ExprOp::kRowSum ? "RowSum(" : "RowMax(", low, ", ", high, ")");
 }
 
 Nodes OperandsOf(const Nodes& reductions) {
@@ -60,8 +68,8 @@ std::vector<Nodes> RegionPrinter::PhasesOf(const Nodes& reductions) const {
   return phases;
 }
 
-// Short rows are read once, all of it before the first reduction waits, and what several loops over a row need is
-// computed once.
+// Short rows are read once, all of it before the first reduction waits: first what that needs, so that the rest arrives
+// while it goes on. What several loops over a row need is computed once.
 void RegionPrinter::KeepElements(KernelText& text, KernelWork& work, const std::vector<Nodes>& phases) const {
   std::vector<Nodes> loops;
   for (const Nodes& phase : phases) loops.push_back(OperandsOf(phase));
@@ -76,12 +84,20 @@ void RegionPrinter::KeepElements(KernelText& text, KernelWork& work, const std::
 
   work.kept = kept;
   text.Keep(nodes, kept);
-  Nodes inputs;
-  std::ranges::copy_if(nodes, std::back_inserter(inputs),
+  Nodes left;
+  std::ranges::copy_if(nodes, std::back_inserter(left),
                        [](const ExprNode* node) { return node->op == ExprOp::kInput; });
-  OpenColumns(text, work);
-  text.Declare(inputs);
-  text.Close();
+  for (const Nodes& wanted : loops) {
+    const Nodes below = nodes_.Below(wanted);
+    const auto is_needed = [&](const ExprNode* input) { return std::ranges::find(below, input) != below.end(); };
+    const auto rest = std::ranges::stable_partition(left, is_needed);
+    const Nodes now(left.begin(), rest.begin());
+    left.erase(left.begin(), rest.begin());
+    if (now.empty()) continue;
+    OpenColumns(text, work);
+    text.Declare(now);
+    text.Close();
+  }
 }
 
 // A loop over the elements of a row that a thread has, i3.
@@ -127,26 +143,32 @@ void RegionPrinter::PrintByWarp(KernelText& text, const KernelWork& work, const 
   text.Close();
   if (!keeps) text.Close();
   for (const ExprNode* node : reductions) {
-    const char* const reduce = node->op == ExprOp::kRowSum ? "RowSum(" : "RowMax(";
-    text.DeclareAs(node, StrCat(reduce, parts(node), "[0], ", parts(node), "[1])"));
+    text.DeclareAs(node, Reduced(*node, StrCat(parts(node), "[0]"), StrCat(parts(node), "[1]")));
   }
 }
 
-// All threads compute elements, and 64 add them, each its own in their order.
+// All threads compute elements, and 64 add them, each its own in their order. Behind the last element a tile holds what
+// changes no result: an addition that asked first would wait for what it loads.
 void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions) const {
   const auto part = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_part"); };
   const auto parts = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_parts"); };
   const auto tile = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_tile"); };
-  std::int64_t bytes = 0;  // of an element
-  for (int k = 0; k < std::ssize(reductions); ++k) {
-    const ExprNode* node = reductions[k];
-    const char* const type = DeviceTypeName(node->dtype);
-    text.Line(StrCat(type, "* const ", tile(node), " = reinterpret_cast<", type, "*>(tiles[", k, "].elements);"));
-    text.Line(StrCat(type, "* const ", parts(node), " = reinterpret_cast<", type, "*>(tiles[", k, "].parts);"));
+  const std::int64_t tile_size = TileSize(work, reductions);
+  std::int64_t word_of_parts = 0, word_of_tile = kWordsOfParts;
+  for (const ExprNode* node : reductions) {
+    const std::string type = DeviceTypeName(node->dtype),
+                      of_shared = StrCat(" = reinterpret_cast<", type, "*>(shared + ");
+    text.Line(StrCat(type, "* const ", parts(node), of_shared, word_of_parts, ");"));
+    text.Line(StrCat(type, "* const ", tile(node), of_shared, word_of_tile, ");"));
     text.Line(StrCat(type, " ", part(node), " = ", FirstPart(*node), ";"));
-    bytes = std::max(bytes, DTypeBytes(node->dtype));
+    word_of_parts += kExprPartials;
+    word_of_tile += tile_size * DTypeBytes(node->dtype) / kWordBytes;
   }
-  const std::int64_t tile_size = OpenTiles(text, work, kTileBytes / bytes);
+  OpenTiles(text, work, tile_size);
+  text.Open(StrCat("if (i3 >= ", text.Count("columns", region_.sizes[3]), ") {"));
+  for (const ExprNode* node : reductions) text.Line(StrCat(tile(node), "[i3 - first] = ", FirstPart(*node), ";"));
+  text.Line("continue;");
+  text.Close();
   text.Declare(OperandsOf(reductions));
   for (const ExprNode* node : reductions) {
     text.Line(StrCat(tile(node), "[i3 - first] = ", text.NameOf(node->operands[0]), ";"));
@@ -156,7 +178,6 @@ void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const
   text.Line(StrCat("if (lane >= ", kExprPartials, ") continue;"));
   text.Line("#pragma unroll");  // additions wait for each other, loads need not
   text.Open(StrCat("for (int k = 0; k < ", tile_size, "; k += ", kExprPartials, ") {"));
-  text.Line(StrCat("if (first + k + lane >= ", text.Count("columns", region_.sizes[3]), ") continue;"));
   for (const ExprNode* node : reductions) text.Line(WithPart(*node, part(node), StrCat(tile(node), "[k + lane]")));
   text.Close();
   text.Close();
@@ -165,35 +186,34 @@ void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const
   text.Close();
   text.Line("__syncthreads();");
   for (const ExprNode* node : reductions) {
-    const char* const reduce = node->op == ExprOp::kRowSum ? "SumOfParts(" : "MaxOfParts(";
-    text.DeclareAs(node, StrCat(reduce, parts(node), ")"));
+    const std::string low = StrCat(parts(node), "[lane % ", kWarp), high = StrCat(low, " + ", kWarp);
+    text.DeclareAs(node, Reduced(*node, StrCat(low, "]"), StrCat(high, "]")));
   }
 }
 
-// A loop over the tiles of a row, which begin at `first`, and one over a thread's elements of a tile, i3. Returns how
-// many elements a tile has.
-std::int64_t RegionPrinter::OpenTiles(KernelText& text, const KernelWork& work, std::int64_t max_size) const {
-  const std::string columns = text.Count("columns", region_.sizes[3]);
-  const std::int64_t parts = std::min<std::int64_t>(work.kept, max_size / work.threads_of_row);
+// How many elements of a row are in shared memory at once, of each reduction: a multiple of the threads of a row.
+std::int64_t RegionPrinter::TileSize(const KernelWork& work, const Nodes& reductions) const {
+  std::int64_t bytes = 0;  // of an element
+  for (const ExprNode* node : reductions) bytes = std::max<std::int64_t>(bytes, DTypeBytes(node->dtype));
+  if (work.kept == 0) return kTileBytes / bytes;
+  const auto room = static_cast<std::uint64_t>(kSharedBytes / (bytes * std::ssize(reductions)));
+  return std::min<std::int64_t>(work.kept * work.threads_of_row, std::bit_floor(room));
+}
+
+// A loop over the tiles of a row, which begin at `first`, and one over a thread's elements of a tile, i3.
+void RegionPrinter::OpenTiles(KernelText& text, const KernelWork& work, std::int64_t tile_size) const {
   if (work.kept > 0) {
     text.Line("#pragma unroll");
-    text.Open(StrCat("for (int part = 0; part < ", work.kept, "; part += ", parts, ") {"));
-    text.Line(StrCat("const int first = ", work.threads_of_row, " * part;"));
+    text.Open(StrCat("for (int first = 0; first < ", work.kept * work.threads_of_row, "; first += ", tile_size, ") {"));
   } else {
-    text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", max_size, ") {"));
+    const std::string columns = text.Count("columns", region_.sizes[3]);
+    text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", tile_size, ") {"));
   }
   text.Line("if (first > 0) __syncthreads();");  // what was in the tiles has been read
   text.Line("#pragma unroll");
-  if (work.kept > 0) {
-    text.Open(StrCat("for (int k = 0; k < ", parts, "; ++k) {"));
-    text.Line("const int j = part + k;");
-    text.Line(StrCat("const Index i3 = lane + ", work.threads_of_row, " * j;"));
-  } else {
-    text.Open(StrCat("for (int k = lane; k < ", max_size, "; k += ", work.threads_of_row, ") {"));
-    text.Line("const Index i3 = first + k;");
-  }
-  text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
-  return work.kept > 0 ? parts * work.threads_of_row : max_size;
+  text.Open(StrCat("for (int k = 0; k < ", tile_size / work.threads_of_row, "; ++k) {"));
+  if (work.kept > 0) text.Line(StrCat("const int j = first / ", work.threads_of_row, " + k;"));
+  text.Line(StrCat("const Index i3 = lane + ", work.threads_of_row, work.kept > 0 ? " * j;" : " * k + first;"));
 }
 
 // What is written once a row.
@@ -224,6 +244,17 @@ void RegionPrinter::PrintColumns(KernelText& text, const KernelWork& work) const
   text.Close();
 }
 
+// Memory that the threads of a block share: partial results, and behind them the tiles of one phase after the other. So
+// a phase writes its elements while threads still read the results of the last one.
+void RegionPrinter::ShareMemory(KernelText& text, const KernelWork& work, const std::vector<Nodes>& phases) {
+  for (const Nodes& phase : phases) {
+    std::int64_t bytes = 0;
+    for (const ExprNode* node : phase) bytes += TileSize(work, phase) * DTypeBytes(node->dtype);
+    shared_words_ = std::max(shared_words_, kWordsOfParts + bytes / kWordBytes);
+  }
+  if (!IsOfGroups()) text.Line(SharedMemory(shared_words_));
+}
+
 void RegionPrinter::PrintRows(KernelWork work) {
   const Nodes of_rows = WantedOf(work, false);
   Nodes wanted = of_rows;
@@ -242,8 +273,6 @@ void RegionPrinter::PrintRows(KernelWork work) {
   const std::int64_t threads = region_.NumRows() * work.threads_of_row;
   const int threads_of_block = std::max(kThreadsOfRows, work.threads_of_row);
   text.SetSpace(space, IsNarrow(space, work, threads));
-  if (work.threads_of_row > kWarp) num_tiles_ = static_cast<int>(reductions.size());
-  if (num_tiles_ > 0 && !IsOfGroups()) text.Line(StrCat("__shared__ RowTile tiles[", num_tiles_, "];"));
   text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", work.threads_of_row, ";"));
   if (IsOfGroups()) {
     const std::string of_group = text.Count("rows_of_group", region_.NumRows() / blocks_.groups);
@@ -258,6 +287,7 @@ void RegionPrinter::PrintRows(KernelWork work) {
   const int mark = text.Mark();
   const std::vector<Nodes> phases = PhasesOf(reductions);
   KeepElements(text, work, phases);
+  if (work.threads_of_row > kWarp) ShareMemory(text, work, phases);
   for (const Nodes& phase : phases) PrintReductions(text, work, phase);
   PrintOfRows(text, work, of_rows);
   PrintColumns(text, work);

@@ -19,6 +19,11 @@ constexpr int kThreadsOfElements = 256;
 
 }  // namespace
 
+std::string SharedMemory(std::int64_t words) {
+  return words == 0 ? "unsigned long long* const shared = nullptr;"
+                    : StrCat("__shared__ unsigned long long shared[", words, "];");
+}
+
 std::vector<int> RegionPrinter::OutputsOf(bool are_sums) const {
   std::vector<int> outputs;
   for (int o = 0; o < std::ssize(region_.outputs); ++o) {
@@ -269,7 +274,7 @@ RegionSource PrintRegions(std::span<const Region* const> regions, std::int64_t g
   RegionSource source;
   RegionLaunch launch{.kernel = name, .blocks = groups, .threads = threads, .threads_exchange = true};
   std::string parameters, calls;
-  int num_tiles = 0;
+  std::int64_t shared_words = 0;
   for (size_t k = 0; k < regions.size(); ++k) {
     RegionSourceOptions options = named;
     options.name = StrCat(name, k);
@@ -277,19 +282,17 @@ RegionSource PrintRegions(std::span<const Region* const> regions, std::int64_t g
     RegionSource& part = source.joined.emplace_back(printer.Print());
     NoteOperands(*regions[k], &part);
     part.options = options;
-    num_tiles = std::max(num_tiles, printer.num_tiles());
+    shared_words = std::max(shared_words, printer.shared_words());
     const RegionLaunch& of_part = part.launches.at(0);
     source.kernels += part.kernels;
     launch.words.insert(launch.words.end(), of_part.words.begin(), of_part.words.end());
     parameters += StrCat("  ", of_part.kernel, "_parameters p", k, ";\n");
-    calls += StrCat(k == 0 ? "" : "  __syncthreads();\n", "  ", of_part.kernel, "(p.p", k, ", tiles);\n");
+    calls += StrCat(k == 0 ? "" : "  __syncthreads();\n", "  ", of_part.kernel, "(p.p", k, ", shared);\n");
   }
-  const std::string tiles =
-      num_tiles == 0 ? "  RowTile* const tiles = nullptr;\n" : StrCat("  __shared__ RowTile tiles[", num_tiles, "];\n");
   source.kernels +=
       StrCat("struct ", name, "_parameters {\n", parameters, "};\nextern \"C\" __global__ void ", "__launch_bounds__(",
-             threads, ") ", name, "(const __grid_constant__ ", name, "_parameters p) {\n", tiles,
-             "  WaitForKernelsBefore();\n  if (IsStopped(p.p0.stop)) return;\n", calls, "}\n");
+             threads, ") ", name, "(const __grid_constant__ ", name, "_parameters p) {\n  ", SharedMemory(shared_words),
+             "\n  WaitForKernelsBefore();\n  if (IsStopped(p.p0.stop)) return;\n", calls, "}\n");
   source.launches.push_back(std::move(launch));
   source.options = named;
   return source;

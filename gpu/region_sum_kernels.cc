@@ -12,7 +12,8 @@ namespace {
 constexpr int kThreadsOfSums = 64;  // few, because sums are few and take long
 
 // Where sums have many terms, a block takes a warp of sums: all of its threads compute terms, and one thread a sum adds
-// them, in their order.
+// them, in their order. Behind the last term a tile holds -0, which changes no sum: an addition that asked first would
+// wait for what it loads.
 constexpr int kThreadsOfTiles = 256;
 constexpr int kTermsOfTile = 64;
 constexpr std::int64_t kMaxTileBytes = 48 << 10;  // that every GPU gives a kernel
@@ -58,7 +59,13 @@ void RegionPrinter::PrintByTiles(KernelText& text, const KernelWork& work, const
   text.Line("#pragma unroll");
   text.Open(StrCat("for (int k = part; k < ", kTermsOfTile, "; k += ", kThreadsOfTiles / kWarp, ") {"));
   text.Line("const Index term = first + k;");
-  text.Line(StrCat("if (!has_sum || term >= ", terms, ") continue;"));
+  text.Open(StrCat("if (!has_sum || term >= ", terms, ") {"));
+  for (const int o : work.outputs) {
+    const char* const type = DeviceTypeName(region_.outputs[o].value.dtype());
+    text.Line(StrCat("tile", o, "[k * ", kWarp, " + lane] = Cast<", type, ">(-0.0f);"));
+  }
+  text.Line("continue;");
+  text.Close();
   const int mark = text.Mark();
   PrintTerms(text, work);
   for (const int o : work.outputs) {
@@ -67,8 +74,9 @@ void RegionPrinter::PrintByTiles(KernelText& text, const KernelWork& work, const
   text.InsertIndices(mark, summed, "term");
   text.Close();
   text.Line("__syncthreads();");
-  text.Line("#pragma unroll 16");
-  text.Open(StrCat("for (int k = 0; part == 0 && k < ", kTermsOfTile, " && first + k < ", terms, "; ++k) {"));
+  text.Line("if (part != 0) continue;");
+  text.Line("#pragma unroll");
+  text.Open(StrCat("for (int k = 0; k < ", kTermsOfTile, "; ++k) {"));
   for (const int o : work.outputs) {
     text.Line(StrCat("sum", o, " = Add(sum", o, ", tile", o, "[k * ", kWarp, " + lane]);"));
   }

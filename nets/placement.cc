@@ -13,7 +13,7 @@
 namespace stepnet {
 namespace {
 
-// Others of Caffe2's numbers.
+// Caffe2 has other numbers, too.
 constexpr int kMkldnnType = 2;  // back ends of the CPU; ours chooses for itself
 constexpr int kIdeepType = 5;
 

@@ -17,6 +17,16 @@ Error CannotReshape(const ShapeQuery& query, const std::vector<std::int64_t>& si
                StrCat(InputText(query, 0), " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
 }
 
+// The shape that `sizes` asks for, in which 0 is a size.
+Shape Literal(const ShapeQuery& query, const std::vector<std::int64_t>& sizes) {
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; })) {
+    throw CannotReshape(query, sizes, "a size is negative, and another one is 0");
+  }
+  const Shape shape(sizes);
+  if (shape.size() != query.In(0).shape.size()) throw CannotReshape(query, sizes, "the numbers of elements differ");
+  return shape;
+}
+
 // The shape that `sizes` asks for: 0 is the size that x has in this place, one -1 is whatever is left.
 Shape Resolve(const ShapeQuery& query, const std::vector<std::int64_t>& sizes) {
   const Shape& x = query.In(0).shape;
@@ -62,12 +72,14 @@ std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
     if (op.num_outputs() > 1) outputs.push_back(KnownInts(dtype, x.shape.ToVector()));
     return outputs;
   };
-  if (query.num_inputs() == 1) return with_old_shape(Resolve(query, op.Ints("shape")), DType::kInt64);
-  const std::vector<std::int64_t> sizes = query.IntsOf(1);
-  // A shape that another operator recorded may hold sizes that are 0; without elements, a 0 is taken for what it says.
-  const bool literal =
-      x.shape.size() == 0 && std::ranges::find(sizes, -1) == sizes.end() && std::ranges::find(sizes, 0) != sizes.end();
-  return with_old_shape(literal ? Shape(sizes) : Resolve(query, sizes), query.In(1).dtype);
+  const bool is_argument = query.num_inputs() == 1;
+  const std::vector<std::int64_t> sizes = is_argument ? op.Ints("shape") : query.IntsOf(1);
+  const bool has_zero = std::ranges::find(sizes, 0) != sizes.end();
+  // A shape that another operator recorded may hold sizes that are 0.
+  const bool may_be_recorded = !is_argument && x.shape.size() == 0 && std::ranges::find(sizes, -1) == sizes.end();
+  const bool is_literal = op.HasArg("allowzero") ? op.Bool("allowzero") : may_be_recorded;
+  const Shape shape = is_literal && has_zero ? Literal(query, sizes) : Resolve(query, sizes);
+  return with_old_shape(shape, is_argument ? DType::kInt64 : query.In(1).dtype);
 }
 
 // In place, the input keeps the shape that it had before while the kernel runs.
@@ -109,6 +121,9 @@ const Registration reshape =
         .Output("y", "the new shape")
         .OptionalOutput("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
         .Arg("shape", std::vector<std::int64_t>{}, "the new shape", AtLeast(-1))
+        .Arg("allowzero", false,
+             "0 is a size, and keeps none. Where nothing is said, so it is in new_shape where x has no elements and no "
+             "size is -1, as a shape that an operator recorded may have it")
         .ShapesReadValues({1})
         .Shapes(ReshapeShapes)
         .InPlace({{0, 0}})

@@ -205,11 +205,13 @@ class ColumnsInTiles {
     const std::int64_t vectors = (columns.end - columns.begin + lanes_ - 1) / lanes_;  // of a group
     left_ = groups * vectors;
     max_ = VectorsOfTile();
+    const std::int64_t to_next_group = columns.from_last ? -columns.group : columns.group;
+    const std::int64_t to_next = columns.from_last ? -lanes_ : lanes_;
+    std::int64_t first = columns.from_last ? columns.n - columns.group : 0;  // of the group
     std::int64_t panel_begin = 0, panel_end = 0;
-    for (std::int64_t i = 0; i < groups; ++i) {
-      const std::int64_t first = (columns.from_last ? groups - 1 - i : i) * columns.group;
-      for (std::int64_t v = 0; v < vectors; ++v) {
-        const std::int64_t j = first + columns.begin + (columns.from_last ? vectors - 1 - v : v) * lanes_;
+    for (std::int64_t i = 0; i < groups; ++i, first += to_next_group) {
+      std::int64_t j = first + columns.begin + (columns.from_last ? (vectors - 1) * lanes_ : 0);
+      for (std::int64_t v = 0; v < vectors; ++v, j += to_next) {
         if (j < panel_begin || j >= panel_end) {
           const std::int64_t panel = PanelOfColumn(j, columns.n);
           panel_begin = BeginOfPanel(panel, columns.n);
@@ -350,7 +352,9 @@ void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, c
   static constexpr W kNothing[kMaxPanelColumns] = {};
   if (k == 0) panels = kNothing;  // sums of no terms, of panels that are nowhere
   const std::int64_t max_columns = ColumnsOfCall(m * (columns.n / columns.group), k);
-  const std::int64_t calls = (columns.end - columns.begin + max_columns - 1) / max_columns;
+  const std::int64_t size = columns.end - columns.begin;
+  const std::int64_t calls =
+      size <= max_columns ? 1 : (size + max_columns - 1) / max_columns;  // small ones take no longer
   for (std::int64_t call = 0; call < calls; ++call) {
     PanelColumns some = columns;
     some.begin += (columns.from_last ? calls - 1 - call : call) * max_columns;

@@ -13,8 +13,9 @@ namespace {
 std::vector<bool> ShapesAlone(const StepPlan& plan) {
   std::vector<bool> is_named(plan.slots.size(), false), is_used = is_named;
   for (const Instruction& instruction : plan.instructions) {
-    for (const Operand& input : instruction.inputs) (input.shape_alone ? is_named : is_used)[input.slot] = true;
-    for (const Operand& output : instruction.outputs) is_used[output.slot] = true;
+    for (const InstructionOperand& input : instruction.inputs)
+      (input.shape_alone ? is_named : is_used)[input.slot] = true;
+    for (const InstructionOperand& output : instruction.outputs) is_used[output.slot] = true;
   }
   for (size_t s = 0; s < is_named.size(); ++s) is_named[s] = is_named[s] && !is_used[s];
   return is_named;
@@ -25,7 +26,7 @@ std::vector<std::vector<std::string>> NamesOfSlots(const StepGraph& graph, const
   std::vector<std::vector<std::string>> names;
   for (const Slot& slot : plan.slots) names.push_back({slot.blob});
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
-    for (const Operand& output : plan.instructions[i].outputs) {
+    for (const InstructionOperand& output : plan.instructions[i].outputs) {
       const StepValue& value = graph.values[graph.nodes[i].outputs[output.position]];
       std::vector<std::string>& of_slot = names[output.slot];
       if (graph.homes[value.home].kind != Home::Kind::kTemporary || std::ranges::count(of_slot, value.blob) > 0)

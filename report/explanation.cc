@@ -374,15 +374,16 @@ class Explainer {
     }
     if (!forms_stages_) return;
     Instruction sums = DraftOf(i);
-    const auto is_of_step = [&](const Operand& output) {
+    const auto is_of_step = [&](const InstructionOperand& output) {
       const int value = graph_.nodes[i].outputs[output.position];
       return graph_.homes[graph_.values[value].home].kind == Home::Kind::kTemporary;
     };
-    std::erase_if(sums.outputs,
-                  [&](const Operand& output) { return output.has_rows || !output.added || is_of_step(output); });
+    std::erase_if(sums.outputs, [&](const InstructionOperand& output) {
+      return output.has_rows || !output.added || is_of_step(output);
+    });
     if (sums.outputs.empty()) return;
     std::vector<std::string> names;
-    for (const Operand& output : sums.outputs) names.push_back(NameText(draft_.slots[output.slot].blob));
+    for (const InstructionOperand& output : sums.outputs) names.push_back(NameText(draft_.slots[output.slot].blob));
     notes->push_back(
         StrCat("adds up ", Join(names, ", "), " step by step, not after the loop: ", WhyInLoop(sums, plan_)));
   }

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 
 namespace stepnet {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/nets/side_by_side.h"
 #include "stepnet/proto/net.pb.h"

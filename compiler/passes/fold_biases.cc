@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/summed_products.h"
-#include "stepnet/compiler/passes/weight_products.h"
+#include "stepnet/compiler/summed_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/proto/net.pb.h"

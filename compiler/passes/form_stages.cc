@@ -32,11 +32,11 @@ std::set<int> CutSumsOff(StepGraph* graph, StepPlan* draft) {
     halves.insert(static_cast<int>(nodes.size()) - 1);
     StepNode rows = nodes.back();
     Instruction of_rows = instructions.back();
-    for (const Operand& output : of_rows.outputs) {
+    for (const InstructionOperand& output : of_rows.outputs) {
       (output.has_rows ? nodes.back() : rows).outputs[output.position] = kNoValue;
     }
-    std::erase_if(of_rows.outputs, [](const Operand& output) { return !output.has_rows; });
-    std::erase_if(instructions.back().outputs, [](const Operand& output) { return output.has_rows; });
+    std::erase_if(of_rows.outputs, [](const InstructionOperand& output) { return !output.has_rows; });
+    std::erase_if(instructions.back().outputs, [](const InstructionOperand& output) { return output.has_rows; });
     nodes.push_back(std::move(rows));
     instructions.push_back(std::move(of_rows));
   }

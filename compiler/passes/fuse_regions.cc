@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "stepnet/compiler/node_order.h"
@@ -155,6 +156,16 @@ class LoopFuser {
     auto operator<=>(const Seed&) const = default;
   };
 
+  // Sets of nodes, of which there is one at a time.
+  struct Marks {
+    std::vector<int> of;  // by node: the last one that it is in
+    int now = 0;
+
+    bool contains(int n) const { return of[n] == now; }
+    bool Add(int n) { return std::exchange(of[n], now) != now; }
+  };
+
+  size_t max_near() const { return kNearOfCall * max_calls_; }
   const StepNode& NodeAt(int n) const { return graph_.nodes[begin_ + n]; }
   // The node of the loop that gives the value, from 0; -1: none of them does.
   int ProducerOf(int value) const {
@@ -168,6 +179,8 @@ class LoopFuser {
     missing_.assign(elements_.size(), 0);
     in_group_.assign(elements_.size(), 0);
     is_put_.assign(elements_.size(), false);
+    behind_.of.assign(elements_.size(), 0);
+    visited_.of.assign(elements_.size(), 0);
     for (const std::vector<int>& others : followers_) {
       for (const int n : others) ++missing_[n];
     }
@@ -291,35 +304,41 @@ class LoopFuser {
   }
 
   // What else reads a value that `n` of the region reads, over as many elements, where something waits for both:
-  // what has nothing to do with each other, as layers that read one input, can run beside each other.
-  void AddOtherReaders(int value, int n, std::set<int>* looked_at, std::set<int>* near) const {
+  // what has nothing to do with each other, as layers that read one input, can run beside each other. As many of them
+  // as are near.
+  void AddOtherReaders(int value, int n, std::set<int>* looked_at, std::set<int>* near) {
     const auto readers = readers_.find(value);
     if (readers == readers_.end() || readers->second.size() < 2) return;
-    const std::set<int> behind = Behind(n);
+    ++behind_.now;
+    VisitBehind(n, [&](int follower) { return behind_.Add(follower), false; });
+    size_t num_readers = 0;
     for (const int reader : readers->second) {
-      if (elements_[reader] != elements_[n] || looked_at->contains(reader)) continue;
-      const std::set<int> others = Behind(reader);
-      if (std::ranges::any_of(others, [&](int other) { return behind.contains(other); }))
+      if (is_put_[reader] || elements_[reader] != elements_[n] || looked_at->contains(reader)) continue;
+      if (++num_readers > max_near() || looked_at->size() >= max_near()) break;
+      if (VisitBehind(reader, [&](int follower) { return behind_.contains(follower); }))
         AddNear(reader, looked_at, near);
     }
   }
 
-  // Nodes that wait for one, as many as are near.
-  std::set<int> Behind(int node) const {
-    std::set<int> behind;
+  // Calls fn(n) for nodes that wait for one, as many as are near, until it returns true, and returns whether it did.
+  template <typename Fn>
+  bool VisitBehind(int node, const Fn& fn) {
+    ++visited_.now;
     std::vector<int> to_visit = {node};
-    for (size_t i = 0; i < to_visit.size() && to_visit.size() < kNearOfCall * max_calls_; ++i) {
+    for (size_t i = 0; i < to_visit.size() && to_visit.size() < max_near(); ++i) {
       for (const int follower : followers_[to_visit[i]]) {
-        if (behind.insert(follower).second) to_visit.push_back(follower);
+        if (!visited_.Add(follower)) continue;
+        if (fn(follower)) return true;
+        to_visit.push_back(follower);
       }
     }
-    return behind;
+    return false;
   }
 
   // A node that reads a value of the region, and those that it waits for.
   void AddNear(int reader, std::set<int>* looked_at, std::set<int>* near) const {
     std::vector<int> to_add = {reader};
-    while (!to_add.empty() && looked_at->size() < kNearOfCall * max_calls_) {
+    while (!to_add.empty() && looked_at->size() < max_near()) {
       const int n = to_add.back();
       to_add.pop_back();
       if (is_put_[n] || !MayJoin(n) || !looked_at->insert(n).second) continue;
@@ -345,6 +364,8 @@ class LoopFuser {
   std::vector<bool> gives_sums_;
   std::vector<std::vector<int>> followers_;
   std::vector<bool> is_put_;   // in its place
+  Marks behind_;               // what waits for the node of which other readers are looked for
+  Marks visited_;              // what VisitBehind has come to
   std::vector<int> missing_;   // how many each waits for that are not
   std::vector<int> in_group_;  // and of them in the group that grows
   std::set<int> ready_;        // those that wait for none, and may not join others

@@ -10,8 +10,8 @@
 
 #include "stepnet/compiler/passes/expand.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/nets/side_by_side.h"
@@ -280,7 +280,7 @@ class GradientMerger {
     return graph_.AddValue({.blob = std::move(name), .info = std::move(info), .home = home, .producer = 0});
   }
 
-  // The values side by side, before node `at`.
+  // Lays the values side by side, before node `at`.
   int Joined(const std::vector<int>& values, int at) {
     std::vector<std::string> names;
     std::int64_t columns = 0;
@@ -311,7 +311,7 @@ class GradientMerger {
     return place.joined;
   }
 
-  // All of them, by one operator.
+  // Gives all of them by one operator.
   StepNode Merged(const std::vector<Gradients>& parts, const StepNode& like, std::vector<int> inputs) {
     std::vector<std::int64_t> columns;
     std::vector<int> outputs, sums;

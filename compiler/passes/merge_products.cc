@@ -10,8 +10,8 @@
 
 #include "stepnet/compiler/passes/expand.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 #include "stepnet/nets/side_by_side.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -263,7 +263,7 @@ class ProductMerger {
     return Join(names, "|");
   }
 
-  // The values one beside the other along a dimension, once for all steps.
+  // Lays the values one beside the other along a dimension, once for all steps.
   int SideBySide(const StepNode& like, const std::vector<int>& values, int axis) {
     if (const auto found = joined_.find({values, axis}); found != joined_.end()) return found->second;
     std::vector<std::string> names;

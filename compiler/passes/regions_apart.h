@@ -1,4 +1,5 @@
-// What the pass fuse_regions says of nodes that it has not made one.
+// What the pass fuse_regions says of nodes that it has not made one. It is no pass, and stands beside the one whose
+// tests it repeats.
 #pragma once
 
 #include <string>

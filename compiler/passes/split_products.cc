@@ -11,8 +11,8 @@
 #include "stepnet/compiler/passes/expand.h"
 #include "stepnet/compiler/passes/fold_sums.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/compiler/uses.h"
+#include "stepnet/compiler/weight_products.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/side_by_side.h"
@@ -265,13 +265,13 @@ class ProductSplitter {
     return NodeLike(whole, def, std::move(inputs), {output});
   }
 
-  // Rows or columns of the weights for each block, by its number.
+  // Gives the rows or columns of the weights for each block, by its number.
   const std::vector<int>& WeightsOf(const StepNode& node, const Product& product, const std::vector<Block>& blocks,
                                     bool along_rows) {
     return PartsOf(node, node.inputs[product.right->input], product.right->transposed == along_rows ? 1 : 0, blocks);
   }
 
-  // The parts along a dimension of what all steps share, for each block, by its number: copied once for all steps.
+  // Copies the parts along a dimension of what all steps share, for each block, by its number, once for all steps.
   const std::vector<int>& PartsOf(const StepNode& node, int shared, int axis, const std::vector<Block>& blocks) {
     std::vector<std::int64_t> sizes(blocks.size());
     for (const Block& block : blocks) sizes[block.number] = block.columns;

@@ -66,8 +66,8 @@ bool IsDifferentiable(ExprOp op) {
 }
 
 // A node of the formula.
-struct Step {
-  const ExprNode* node = nullptr;
+struct Node {
+  const ExprNode* expr = nullptr;
   Expr value = {};  // as the derivative computes it
   bool is_stored = false;
   bool varies = false;     // along the row
@@ -88,18 +88,18 @@ class Derivation {
   std::vector<InputGradient> Run() {
     CheckDefined();
     CheckOutputs();
-    AddSteps();
+    AddNodes();
     for (const DerivativeOutput& output : outputs_) {
       if (!output.gradient.defined()) continue;
-      Step& step = steps_[index_.Find(output.value.node())];
-      Flow& into = output.is_row ? step.by_row : step.by_element;
+      Node& node = nodes_[index_.Find(output.value.node())];
+      Flow& into = output.is_row ? node.by_row : node.by_element;
       into = Sum(into, {.value = output.gradient});
     }
-    for (size_t i = steps_.size(); i-- > 0;) {
-      const Flow flow = Arrived(steps_[i]);
-      if (!steps_[i].is_active || !flow.value.defined()) continue;
-      if (NumActiveOperands(*steps_[i].node) > 1) rules_.shared.insert(flow.value.node());
-      PassOn(steps_[i], flow);
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      const Flow flow = Arrived(nodes_[i]);
+      if (!nodes_[i].is_active || !flow.value.defined()) continue;
+      if (NumActiveOperands(*nodes_[i].expr) > 1) rules_.shared.insert(flow.value.node());
+      PassOn(nodes_[i], flow);
     }
     std::vector<InputGradient> gradients;
     for (const Expr& input : inputs_) gradients.push_back(GradientOf(input));
@@ -166,7 +166,7 @@ class Derivation {
     return varies.at(expr.node());
   }
 
-  void AddSteps() {
+  void AddNodes() {
     std::vector<Expr> roots;
     for (const DerivativeOutput& output : outputs_) {
       if (output.gradient.defined()) roots.push_back(output.value);
@@ -175,17 +175,17 @@ class Derivation {
     rules_.rounds_once = std::ranges::count(nodes, ExprOp::kMulAdd, &ExprNode::op) > 0;
     for (size_t i = 0; i < nodes.size(); ++i) index_.Add(nodes[i], static_cast<int>(i));
     const std::unordered_map<const ExprNode*, Expr> stored = StoredNodes(nodes);
-    steps_.reserve(nodes.size());
-    for (const ExprNode* node : nodes) {
-      Step step{.node = node};
-      step.varies = NodeVaries(*node, [&](const ExprNode* operand) { return At(operand).varies; });
+    nodes_.reserve(nodes.size());
+    for (const ExprNode* expr : nodes) {
+      Node node{.expr = expr};
+      node.varies = NodeVaries(*expr, [&](const ExprNode* operand) { return At(operand).varies; });
       // What is the same for all of a row is computed once for it, though the output repeats it.
-      const auto found = stored.find(node);
-      step.is_stored = found != stored.end() && (step.varies || !Varies(found->second));
-      step.value = step.is_stored ? found->second : ComputedAgain(*node);
-      if (step.is_stored) step.compares.value = step.value;
-      step.is_active = IsActive(*node);
-      steps_.push_back(std::move(step));
+      const auto found = stored.find(expr);
+      node.is_stored = found != stored.end() && (node.varies || !Varies(found->second));
+      node.value = node.is_stored ? found->second : ComputedAgain(*expr);
+      if (node.is_stored) node.compares.value = node.value;
+      node.is_active = IsActive(*expr);
+      nodes_.push_back(std::move(node));
     }
   }
 
@@ -259,14 +259,14 @@ class Derivation {
     return std::ranges::count_if(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
   }
 
-  const Step& At(const ExprNode* node) const { return steps_[index_.Find(node)]; }
-  Step& Operand(const Step& step, int i) { return steps_[index_.Find(step.node->operands[i])]; }
+  const Node& At(const ExprNode* node) const { return nodes_[index_.Find(node)]; }
+  Node& Operand(const Node& node, int i) { return nodes_[index_.Find(node.expr->operands[i])]; }
 
   // All that flows into a node.
-  Flow Arrived(const Step& step) const {
-    if (step.varies) return step.by_element;
-    Flow flow = step.by_row;
-    for (const Flow& more : {SumOverRow(step.by_element), Divided(SumOverRow(step.to_divide), step.value)}) {
+  Flow Arrived(const Node& node) const {
+    if (node.varies) return node.by_element;
+    Flow flow = node.by_row;
+    for (const Flow& more : {SumOverRow(node.by_element), Divided(SumOverRow(node.to_divide), node.value)}) {
       if (more.value.defined()) flow = Sum(flow, more);
     }
     return flow;
@@ -279,12 +279,12 @@ class Derivation {
     InputGradient gradient;
     const int found = index_.Find(input.node());
     if (found < 0) return gradient;
-    const Step& step = steps_[found];
-    const Flow flow = step.is_active ? Arrived(step) : Flow();
+    const Node& node = nodes_[found];
+    const Flow flow = node.is_active ? Arrived(node) : Flow();
     gradient.reach = flow.value.defined() ? InputGradient::Reach::kFlows : InputGradient::Reach::kStopped;
     if (flow.value.defined()) gradient.value = flow.Selected();
     const bool is_repeated = IsRepeated(*input);
-    if (!step.varies) {
+    if (!node.varies) {
       gradient.kind = RegionOutputKind::kRows;
       gradient.adds_rows = is_repeated;
     } else if (is_repeated) {
@@ -296,105 +296,105 @@ class Derivation {
   Flow Sum(const Flow& a, const Flow& b) const { return SumOf(a, b, rules_); }
 
   // Lets a gradient flow from a node into its operand i.
-  void Give(const Step& step, int i, const Flow& flow) {
-    Step& operand = Operand(step, i);
+  void Give(const Node& node, int i, const Flow& flow) {
+    Node& operand = Operand(node, i);
     if (!operand.is_active) return;
-    Flow& into = step.varies || IsReduction(*step.node) ? operand.by_element : operand.by_row;
+    Flow& into = node.varies || IsReduction(*node.expr) ? operand.by_element : operand.by_row;
     into = Sum(into, flow);
   }
 
-  void PassOn(const Step& step, const Flow& flow) {
-    const ExprNode& node = *step.node;
-    if (ReadOf(node).op == ExprOp::kInput) return;
-    switch (node.op) {
-      case ExprOp::kAdd: Give(step, 0, flow); return Give(step, 1, flow);
-      case ExprOp::kSubtract: Give(step, 0, flow); return Give(step, 1, flow.With(-flow.value));
-      case ExprOp::kMulAdd: Give(step, 2, flow); return PassThroughProduct(step, flow);
-      case ExprOp::kMultiply: return PassThroughProduct(step, flow);
-      case ExprOp::kDivide: return PassThroughQuotient(step, flow);
-      case ExprOp::kMod: return PassThroughMod(step, flow);
-      case ExprOp::kPow: return PassThroughPow(step, flow);
+  void PassOn(const Node& node, const Flow& flow) {
+    const ExprNode& expr = *node.expr;
+    if (ReadOf(expr).op == ExprOp::kInput) return;
+    switch (expr.op) {
+      case ExprOp::kAdd: Give(node, 0, flow); return Give(node, 1, flow);
+      case ExprOp::kSubtract: Give(node, 0, flow); return Give(node, 1, flow.With(-flow.value));
+      case ExprOp::kMulAdd: Give(node, 2, flow); return PassThroughProduct(node, flow);
+      case ExprOp::kMultiply: return PassThroughProduct(node, flow);
+      case ExprOp::kDivide: return PassThroughQuotient(node, flow);
+      case ExprOp::kMod: return PassThroughMod(node, flow);
+      case ExprOp::kPow: return PassThroughPow(node, flow);
       case ExprOp::kMin:
-      case ExprOp::kMax: return PassThroughExtremum(step, flow);
-      case ExprOp::kAbs: return PassThroughAbs(step, flow);
-      case ExprOp::kWhere: return PassThroughWhere(step, flow);
-      case ExprOp::kRowSum: return Give(step, 0, flow);
-      case ExprOp::kRowMax: return PassThroughRowMax(step, flow);
-      default: return Give(step, 0, flow.With(ThroughFunction(step, flow.value)));
+      case ExprOp::kMax: return PassThroughExtremum(node, flow);
+      case ExprOp::kAbs: return PassThroughAbs(node, flow);
+      case ExprOp::kWhere: return PassThroughWhere(node, flow);
+      case ExprOp::kRowSum: return Give(node, 0, flow);
+      case ExprOp::kRowMax: return PassThroughRowMax(node, flow);
+      default: return Give(node, 0, flow.With(ThroughFunction(node, flow.value)));
     }
   }
 
   // a * a passes 2 * dy * a once (SqrGradient: twice the gradient, times the input), not dy * a twice.
-  void PassThroughProduct(const Step& step, const Flow& flow) {
-    const Expr& a = Operand(step, 0).value;
-    const Expr& b = Operand(step, 1).value;
-    if (a.Is(b)) return Give(step, 0, flow.With(flow.value * 2 * a));
-    Give(step, 0, flow.With(flow.value * b));
-    Give(step, 1, flow.With(flow.value * a));
+  void PassThroughProduct(const Node& node, const Flow& flow) {
+    const Expr& a = Operand(node, 0).value;
+    const Expr& b = Operand(node, 1).value;
+    if (a.Is(b)) return Give(node, 0, flow.With(flow.value * 2 * a));
+    Give(node, 0, flow.With(flow.value * b));
+    Give(node, 1, flow.With(flow.value * a));
   }
 
   // y = a / b: da = dy / b, db = -(dy * y) / b. Where b is the same for all of a row, the row is summed before it is
   // divided; where it is repeated over rows, db is a sum anyway and shares the quotient of da. 1 / b and 1 / sqrt(x) by
   // their values alone (ReciprocalGradient, RsqrtGradient).
-  void PassThroughQuotient(const Step& step, const Flow& flow) {
-    const Expr& y = step.value;
-    Step& b = Operand(step, 1);
-    Give(step, 0, flow.With(flow.value / b.value));
+  void PassThroughQuotient(const Node& node, const Flow& flow) {
+    const Expr& y = node.value;
+    Node& b = Operand(node, 1);
+    Give(node, 0, flow.With(flow.value / b.value));
     if (!b.is_active) return;
-    if (IsNumber(Operand(step, 0).value, 1)) {
-      if (b.node->op != ExprOp::kSqrt) {
-        return Give(step, 1, flow.With(-flow.value * (y * y)));
+    if (IsNumber(Operand(node, 0).value, 1)) {
+      if (b.expr->op != ExprOp::kSqrt) {
+        return Give(node, 1, flow.With(-flow.value * (y * y)));
       }
       return Give(b, 0, flow.With(flow.value * (y * y * y) * -0.5));
     }
-    if (step.varies && !b.varies) {
+    if (node.varies && !b.varies) {
       b.to_divide = Sum(b.to_divide, flow.With(flow.value * y));
-    } else if (Operand(step, 0).is_active && IsRepeated(*b.node)) {
-      Give(step, 1, flow.With(-(flow.value / b.value * y)));
+    } else if (Operand(node, 0).is_active && IsRepeated(*b.expr)) {
+      Give(node, 1, flow.With(-(flow.value / b.value * y)));
     } else {
-      Give(step, 1, flow.With(-(flow.value * y) / b.value));
+      Give(node, 1, flow.With(-(flow.value * y) / b.value));
     }
   }
 
   // y = a - trunc(a / b) * b: da = dy, db = -dy * trunc(a / b). The quotient (a - y) / b is whole but for its rounding.
-  void PassThroughMod(const Step& step, const Flow& flow) {
-    const Expr& a = Operand(step, 0).value;
-    const Expr& b = Operand(step, 1).value;
-    Give(step, 0, flow);
-    Give(step, 1, flow.With(-flow.value * Round((a - step.value) / b)));
+  void PassThroughMod(const Node& node, const Flow& flow) {
+    const Expr& a = Operand(node, 0).value;
+    const Expr& b = Operand(node, 1).value;
+    Give(node, 0, flow);
+    Give(node, 1, flow.With(-flow.value * Round((a - node.value) / b)));
   }
 
   // y = a^b: da = dy * b * a^(b - 1), and 0 where b is 0 (PowGradient); db = dy * y * log(a), and 0 where a is 0 and b
   // is not negative, its limit from above.
-  void PassThroughPow(const Step& step, const Flow& flow) {
-    const Step &a = Operand(step, 0), &b = Operand(step, 1);
+  void PassThroughPow(const Node& node, const Flow& flow) {
+    const Node &a = Operand(node, 0), &b = Operand(node, 1);
     const Flow selected = b.value.IsConstant() ? flow : flow.Under(NotEqual(b.value, 0), b.varies);
-    Give(step, 0, selected.With(flow.value * (b.value * Power(a.value, b.value - 1))));
+    Give(node, 0, selected.With(flow.value * (b.value * Power(a.value, b.value - 1))));
     if (!b.is_active) return;
     const Expr is_limit = And(Equal(a.value, 0), b.value >= 0);
     const Flow has_log =
         a.value.IsConstant() && !IsNumber(a.value, 0) ? flow : flow.Under(Not(is_limit), a.varies || b.varies);
-    Give(step, 1, has_log.With(flow.value * (step.value * Log(a.value))));
+    Give(node, 1, has_log.With(flow.value * (node.value * Log(a.value))));
   }
 
-  void PassThroughExtremum(const Step& step, const Flow& flow) {
-    const bool is_max = step.node->op == ExprOp::kMax;
+  void PassThroughExtremum(const Node& node, const Flow& flow) {
+    const bool is_max = node.expr->op == ExprOp::kMax;
     for (int i = 0; i < 2; ++i) {
-      Step& x = Operand(step, i);
-      const Step& other = Operand(step, 1 - i);
-      if (other.value.IsConstant() && IsNeverBeyond(step, *x.node, NumberOf(other.value))) return;
-      if (other.value.IsConstant()) return Give(step, i, flow.Under(IsBeyond(step, x, other.value), x.varies));
+      Node& x = Operand(node, i);
+      const Node& other = Operand(node, 1 - i);
+      if (other.value.IsConstant() && IsNeverBeyond(node, *x.expr, NumberOf(other.value))) return;
+      if (other.value.IsConstant()) return Give(node, i, flow.Under(IsBeyond(node, x, other.value), x.varies));
     }
     // Whether an operand equals the result, without a result: both conditions fail where one of the two is NaN.
-    const Step &a = Operand(step, 0), &b = Operand(step, 1);
+    const Node &a = Operand(node, 0), &b = Operand(node, 1);
     const bool varies = a.varies || b.varies;
-    Give(step, 0, flow.Under(is_max ? b.value <= a.value : a.value <= b.value, varies));
-    Give(step, 1, flow.Under(is_max ? a.value <= b.value : b.value <= a.value, varies));
+    Give(node, 0, flow.Under(is_max ? b.value <= a.value : a.value <= b.value, varies));
+    Give(node, 1, flow.Under(is_max ? a.value <= b.value : b.value <= a.value, varies));
   }
 
-  // Whether x, an extremum of the other kind, stays on the side of the bound where step is the bound.
-  bool IsNeverBeyond(const Step& step, const ExprNode& x, double bound) const {
-    const bool is_max = step.node->op == ExprOp::kMax;
+  // Whether x, an extremum of the other kind, stays on the side of the bound where node is the bound.
+  bool IsNeverBeyond(const Node& node, const ExprNode& x, double bound) const {
+    const bool is_max = node.expr->op == ExprOp::kMax;
     if (x.op != (is_max ? ExprOp::kMin : ExprOp::kMax)) return false;
     return std::ranges::any_of(x.Operands(), [&](const ExprNode* operand) {
       const Expr& value = At(operand).value;
@@ -402,12 +402,12 @@ class Derivation {
     });
   }
 
-  // Whether x is beyond the constant, so that step, Max or Min of both, is x. That is so where the result is beyond it:
-  // the result of step, or of what holds step in turn within a bound on the other side (ClipGradient reads y alone).
-  static Expr IsBeyond(const Step& step, Step& x, const Expr& constant) {
-    const bool is_max = step.node->op == ExprOp::kMax;
+  // Whether x is beyond the constant, so that node, Max or Min of both, is x. That is so where the result is beyond it:
+  // the result of node, or of what holds node in turn within a bound on the other side (ClipGradient reads y alone).
+  static Expr IsBeyond(const Node& node, Node& x, const Expr& constant) {
+    const bool is_max = node.expr->op == ExprOp::kMax;
     const double bound = NumberOf(constant);
-    const Comparable& known = step.compares;
+    const Comparable& known = node.compares;
     if (known.value.defined() && !x.compares.value.defined()) {
       x.compares = known;
       double& limit = is_max ? x.compares.low : x.compares.high;
@@ -418,37 +418,37 @@ class Derivation {
   }
 
   // AbsGradient: of NaN, -dy.
-  void PassThroughAbs(const Step& step, const Flow& flow) {
-    const Step& x = Operand(step, 0);
+  void PassThroughAbs(const Node& node, const Flow& flow) {
+    const Node& x = Operand(node, 0);
     const Flow signed_flow = flow.With(Where(x.value > 0, flow.value, -flow.value));
-    Give(step, 0, signed_flow.Under(NotEqual(x.value, 0), x.varies));
+    Give(node, 0, signed_flow.Under(NotEqual(x.value, 0), x.varies));
   }
 
-  void PassThroughWhere(const Step& step, const Flow& flow) {
-    const Step& condition = Operand(step, 0);
-    Give(step, 1, flow.Under(condition.value, condition.varies));
-    Give(step, 2, flow.Under(Not(condition.value), condition.varies));
+  void PassThroughWhere(const Node& node, const Flow& flow) {
+    const Node& condition = Operand(node, 0);
+    Give(node, 1, flow.Under(condition.value, condition.varies));
+    Give(node, 2, flow.Under(Not(condition.value), condition.varies));
   }
 
-  void PassThroughRowMax(const Step& step, const Flow& flow) {
-    Step& x = Operand(step, 0);
+  void PassThroughRowMax(const Node& node, const Flow& flow) {
+    Node& x = Operand(node, 0);
     if (!x.is_active) return;
-    if (x.varies) return Give(step, 0, flow.Under(Equal(x.value, step.value), /*varies=*/true));
+    if (x.varies) return Give(node, 0, flow.Under(Equal(x.value, node.value), /*varies=*/true));
     x.by_row = Sum(x.by_row, flow);
   }
 
   // dy times the derivative of a function of one number. Sources: for erf and erfc, NIST Digital Library of
   // Mathematical Functions, 7.2.1; others are elementary (ibid., 4.4, 4.10, 4.20, 4.34). Products are in the order that
   // Caffe2's gradient operators have (operators/tanh.cc, sigmoid.cc, exponential.cc, powers.cc, trigonometry.cc).
-  Expr ThroughFunction(const Step& step, const Expr& dy) {
-    const Expr& x = Operand(step, 0).value;
-    const Expr& y = step.value;
-    switch (step.node->op) {
+  Expr ThroughFunction(const Node& node, const Expr& dy) {
+    const Expr& x = Operand(node, 0).value;
+    const Expr& y = node.value;
+    switch (node.expr->op) {
       case ExprOp::kNegate: return -dy;
       case ExprOp::kSqrt: return dy * 0.5 / y;
       case ExprOp::kExp: return dy * y;
       // e^x loses no digits below 0; y + 1 reads no x.
-      case ExprOp::kExpm1: return dy * (step.is_stored ? y + 1 : Exp(x));
+      case ExprOp::kExpm1: return dy * (node.is_stored ? y + 1 : Exp(x));
       case ExprOp::kLog: return dy / x;
       case ExprOp::kLog1p: return dy / (1 + x);
       case ExprOp::kTanh: return dy * (rules_.rounds_once ? MulAdd(-y, y, 1) : 1 - y * y);
@@ -457,10 +457,10 @@ class Derivation {
       case ExprOp::kErfc: return dy * (-2 * std::numbers::inv_sqrtpi * Exp(-(x * x)));
       case ExprOp::kSin: return dy * Cos(x);
       case ExprOp::kCos: return -dy * Sin(x);
-      case ExprOp::kCast: return Cast(Operand(step, 0).node->dtype, dy);
+      case ExprOp::kCast: return Cast(Operand(node, 0).expr->dtype, dy);
       default:
         throw Error(ErrorCode::kInternal,
-                    StrCat("nothing says what the derivative of ", ExprOpName(step.node->op), " is"));
+                    StrCat("nothing says what the derivative of ", ExprOpName(node.expr->op), " is"));
     }
   }
 
@@ -468,8 +468,8 @@ class Derivation {
   std::span<const Expr> inputs_;
   const DerivativeOptions& options_;
   FlowRules rules_;
-  std::vector<Step> steps_;
-  NodeNumbers index_;  // of steps
+  std::vector<Node> nodes_;
+  NodeNumbers index_;  // of nodes
 };
 
 }  // namespace

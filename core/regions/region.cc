@@ -51,9 +51,9 @@ void CheckBounds(const Region& region, const RegionOperand& operand, bool is_sum
   std::int64_t last = operand.offset;
   bool overflows = false;
   for (int d = 0; d < kRegionDims; ++d) {
-    std::int64_t step = 0;
-    overflows |= __builtin_mul_overflow(sizes[d] - 1, operand.strides[d], &step);
-    overflows |= __builtin_add_overflow(last, step, &last);
+    std::int64_t distance = 0;
+    overflows |= __builtin_mul_overflow(sizes[d] - 1, operand.strides[d], &distance);
+    overflows |= __builtin_add_overflow(last, distance, &last);
   }
   if (!overflows && last < operand.size) return;
   throw Error(ErrorCode::kShapeMismatch, StrCat(text(), "; over ", IndexText(region.sizes), " it leaves its memory of ",

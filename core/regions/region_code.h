@@ -140,13 +140,13 @@ inline constexpr int kSimpleSlots = 96;  // of a simple program, and bytes of it
 inline constexpr std::int64_t kSimpleBytes = 16 << 10;
 
 // An instruction of a simple program: what SimpleRun needs of it.
-struct RegionStep {
+struct SimpleInstruction {
   bool is_of_rows = false;  // on as many values as a block has rows
   RegionKernel kernel = nullptr;
   const RegionInstruction* other = nullptr;  // which it is where there is no kernel
   std::uint8_t out = 0;
   std::uint8_t operands[4] = {};
-  std::uint8_t fill_bytes = 0;  // of an element, where it fills with what the step before fills with
+  std::uint8_t fill_bytes = 0;  // of an element, where it fills with what the one before fills with
 };
 
 struct RegionCode {
@@ -175,10 +175,10 @@ struct RegionCode {
                            // values of the run, few; or of rows that are whole in a block, then on their values, too
   bool runs_whole_rows = false;  // a simple program: blocks are whole rows
   RegionDirect direct;
-  std::vector<RegionStep> steps;  // of a simple program
-  std::int64_t simple_work = 0;   // of an element of it, as CountWork has it
-  std::int64_t width = 0;         // elements of a block at most
-  std::int64_t max_rows = 1;      // and rows
+  std::vector<SimpleInstruction> simple;  // of a simple program
+  std::int64_t simple_work = 0;           // of an element of it, as CountWork has it
+  std::int64_t width = 0;                 // elements of a block at most
+  std::int64_t max_rows = 1;              // and rows
   int num_inputs = 0;
   std::vector<Operand> operands;
   std::vector<int> sums;             // outputs that are 0 before anything is added

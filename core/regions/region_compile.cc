@@ -56,8 +56,8 @@ class Compiler {
     bool is_buffer = false;  // its memory has held another value before
     int copy = -1;           // slot of a copy of the value, where the value is memory that another output overwrites
   };
-  // An instruction on elements, in a phase.
-  struct Step {
+  // A node that an instruction on elements computes, in a phase.
+  struct Computed {
     int node;
     int phase;
   };
@@ -254,7 +254,7 @@ class Compiler {
   }
 
   // What the blocks of a phase compute where rows are longer than a block: all that the phase needs.
-  std::vector<Step> StepsOfPhase(int phase) const {
+  std::vector<Computed> ComputedInPhase(int phase) const {
     std::vector<bool> is_needed(nodes_.size());
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       const bool ends = nodes_[i].is_reduction() || nodes_[i].requirement >= 0;
@@ -263,51 +263,51 @@ class Compiler {
     for (const Store& store : stores_) {
       if (store.phase == phase) is_needed[store.node] = true;
     }
-    std::vector<Step> steps;
+    std::vector<Computed> computed;
     for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
       if (!is_needed[i] || !nodes_[i].is_in_blocks()) continue;
       // A reduction of a phase before is done, and what it needed is not needed any more.
       if (nodes_[i].is_reduction() && nodes_[i].block_phase() != phase) continue;
-      steps.push_back({.node = i, .phase = phase});
+      computed.push_back({.node = i, .phase = phase});
       for (int k = 0; k < nodes_[i].num_operands; ++k) is_needed[nodes_[i].operands[k]] = true;
     }
-    std::ranges::reverse(steps);
-    return steps;
+    std::ranges::reverse(computed);
+    return computed;
   }
 
   void EmitBlocks() {
     if (!keeps_values_) {
       for (int phase = 0; phase < static_cast<int>(code_.phases.size()); ++phase) {
-        EmitSteps(StepsOfPhase(phase), phase, phase);
+        EmitAll(ComputedInPhase(phase), phase, phase);
       }
       return;
     }
-    std::vector<Step> steps;
+    std::vector<Computed> computed;
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-      if (nodes_[i].is_in_blocks()) steps.push_back({.node = i, .phase = nodes_[i].block_phase()});
+      if (nodes_[i].is_in_blocks()) computed.push_back({.node = i, .phase = nodes_[i].block_phase()});
     }
-    std::ranges::stable_sort(steps, {}, [&](const Step& step) {
-      return std::pair(step.phase, nodes_[step.node].is_reduction());  // which follow the blocks
+    std::ranges::stable_sort(computed, {}, [&](const Computed& of) {
+      return std::pair(of.phase, nodes_[of.node].is_reduction());  // which follow the blocks
     });
-    EmitSteps(steps, 0, static_cast<int>(code_.phases.size()) - 1);
+    EmitAll(computed, 0, static_cast<int>(code_.phases.size()) - 1);
   }
 
   // Instructions whose buffers live in the phases [first, last].
-  void EmitSteps(const std::vector<Step>& steps, int first, int last) {
-    std::vector<int> last_read(nodes_.size(), -1);  // the step
-    for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
-      const Node& node = nodes_[steps[s].node];
+  void EmitAll(const std::vector<Computed>& computed, int first, int last) {
+    std::vector<int> last_read(nodes_.size(), -1);  // the number among these
+    for (int s = 0; s < static_cast<int>(computed.size()); ++s) {
+      const Node& node = nodes_[computed[s].node];
       for (int k = 0; k < node.num_operands; ++k) last_read[node.operands[k]] = s;
     }
-    node_of_step_.clear();
-    for (const Step& step : steps) node_of_step_.push_back(step.node);
+    order_.clear();
+    for (const Computed& of : computed) order_.push_back(of.node);
     std::vector<int> slot(nodes_.size(), -1);
     for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = SlotAt(RegionLevel::kElement, static_cast<int>(i));
-    LoadInputs(steps, first, last);
+    LoadInputs(computed, first, last);
     CopyWhatIsOverwritten(first, last);
-    for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
-      const Node& node = nodes_[steps[s].node];
-      EmitStep(steps[s], last_read, s, &slot);
+    for (int s = 0; s < static_cast<int>(computed.size()); ++s) {
+      const Node& node = nodes_[computed[s].node];
+      EmitOne(computed[s], last_read, s, &slot);
       for (int k = 0; k < node.num_operands; ++k) {
         if (last_read[node.operands[k]] == s) Release(node.operands[k], &slot);
       }
@@ -344,10 +344,10 @@ class Compiler {
   }
 
   // Elements that are not one after the other are gathered before a block.
-  void LoadInputs(const std::vector<Step>& steps, int first, int last) {
+  void LoadInputs(const std::vector<Computed>& computed, int first, int last) {
     std::vector<bool> is_read(nodes_.size());
-    for (const Step& step : steps) {
-      for (int k = 0; k < nodes_[step.node].num_operands; ++k) is_read[nodes_[step.node].operands[k]] = true;
+    for (const Computed& of : computed) {
+      for (int k = 0; k < nodes_[of.node].num_operands; ++k) is_read[nodes_[of.node].operands[k]] = true;
     }
     for (const Store& store : stores_) {
       if (first <= store.phase && store.phase <= last) is_read[store.node] = true;
@@ -367,11 +367,11 @@ class Compiler {
     }
   }
 
-  // The store that this step can do at once: nobody reads the memory later under the name of an input.
-  Store* DirectStore(const Step& step, const std::vector<int>& last_read, int s) {
-    for (Store* const store : stores_of_node_[step.node]) {
+  // The store that this instruction can do at once: nobody reads the memory later under the name of an input.
+  Store* DirectStore(const Computed& of, const std::vector<int>& last_read, int s) {
+    for (Store* const store : stores_of_node_[of.node]) {
       const int memory = memory_slot_[code_.num_inputs + store->output];
-      if (store->phase != step.phase || store->is_done || memory < 0 ||
+      if (store->phase != of.phase || store->is_done || memory < 0 ||
           region_.outputs[store->output].kind != RegionOutputKind::kElements) {
         continue;
       }
@@ -380,7 +380,7 @@ class Compiler {
     return nullptr;
   }
 
-  // Whether nothing reads the memory of an output after step s under the name of an input.
+  // Whether nothing reads the memory of an output after the one of number s under the name of an input.
   bool IsFree(int of_output, const std::vector<int>& last_read, int s) const {
     for (const int input : in_place_of_[of_output]) {
       for (const int node : nodes_of_input_[input]) {
@@ -392,13 +392,13 @@ class Compiler {
 
   // The memory of an output, for a value that is read for the last time by what computes that output: one array less
   // that has to stay in the cache. -1: there is none.
-  int OutputAsBuffer(const Step& step, const std::vector<int>& last_read, int s) {
-    if (!keeps_values_ || last_read[step.node] <= s || IsStored(step.node)) return -1;
-    for (Store* const store : stores_of_node_[node_of_step_[last_read[step.node]]]) {
+  int OutputAsBuffer(const Computed& of, const std::vector<int>& last_read, int s) {
+    if (!keeps_values_ || last_read[of.node] <= s || IsStored(of.node)) return -1;
+    for (Store* const store : stores_of_node_[order_[last_read[of.node]]]) {
       const RegionOutput& output = region_.outputs[store->output];
       const int memory = memory_slot_[code_.num_inputs + store->output];
       const bool fits = output.kind == RegionOutputKind::kElements && memory >= 0 &&
-                        DTypeBytes(output.memory.dtype) == DTypeBytes(nodes_[step.node].expr->dtype);
+                        DTypeBytes(output.memory.dtype) == DTypeBytes(nodes_[of.node].expr->dtype);
       if (!fits || store->is_done || store->is_buffer || !IsFree(store->output, last_read, s)) continue;
       store->is_buffer = true;
       return memory;
@@ -408,8 +408,8 @@ class Compiler {
 
   // A buffer for the result: of an operand that nothing reads any more and whose elements have its size, where there
   // is one, because that is in the cache.
-  int BufferFor(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
-    const Node& node = nodes_[step.node];
+  int BufferFor(const Computed& of, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
+    const Node& node = nodes_[of.node];
     const Extent extent = ElementsOf(node);
     for (int k = 0; k < node.num_operands; ++k) {
       const int operand = node.operands[k];
@@ -422,7 +422,7 @@ class Compiler {
       (*slot)[operand] = -1;
       return buffer;
     }
-    if (const int memory = OutputAsBuffer(step, last_read, s); memory >= 0) return memory;
+    if (const int memory = OutputAsBuffer(of, last_read, s); memory >= 0) return memory;
     // Runs go to a block of a whole row by the size of its elements.
     const std::int64_t bytes = extent == Extent::kWholeRow ? DTypeBytes(node.expr->dtype) : max_bytes_;
     const auto is_alike = [&](int buffer) {
@@ -453,9 +453,9 @@ class Compiler {
     (*slot)[node] = -1;
   }
 
-  void EmitStep(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
-    const Node& node = nodes_[step.node];
-    RegionCode::Phase& phase = code_.phases[step.phase];
+  void EmitOne(const Computed& of, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
+    const Node& node = nodes_[of.node];
+    RegionCode::Phase& phase = code_.phases[of.phase];
     std::vector<RegionInstruction>& code = node.is_reduction() && keeps_values_ ? phase.end : phase.block;
     int operands[kMaxExprOperands];
     for (int k = 0; k < kMaxExprOperands; ++k) {
@@ -484,10 +484,10 @@ class Compiler {
     }
     if (node.requirement >= 0) code.push_back(CheckOf(node, operands));
     if (node.num_results > 0) {
-      code.push_back(SeveralOf(step, operands, last_read, s, slot));
+      code.push_back(SeveralOf(of, operands, last_read, s, slot));
       return;
     }
-    const int out = PlaceOfResult(step, last_read, s, slot);
+    const int out = PlaceOfResult(of, last_read, s, slot);
     if (node.requirement >= 0) {
       code.push_back(ConditionOf(operands[0], out));
       return;
@@ -497,19 +497,19 @@ class Compiler {
     code.push_back(instruction);
   }
 
-  // The slot for the result of a step.
-  int PlaceOfResult(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
-    Store* const direct = DirectStore(step, last_read, s);
+  // The slot for the result of an instruction.
+  int PlaceOfResult(const Computed& of, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
+    Store* const direct = DirectStore(of, last_read, s);
     const int out =
-        direct != nullptr ? memory_slot_[code_.num_inputs + direct->output] : BufferFor(step, last_read, s, slot);
+        direct != nullptr ? memory_slot_[code_.num_inputs + direct->output] : BufferFor(of, last_read, s, slot);
     if (direct != nullptr) direct->is_done = true;
-    (*slot)[step.node] = out;
+    (*slot)[of.node] = out;
     return out;
   }
 
-  RegionInstruction SeveralOf(const Step& step, std::span<const int> operands, const std::vector<int>& last_read, int s,
-                              std::vector<int>* slot) {
-    const Node& node = nodes_[step.node];
+  RegionInstruction SeveralOf(const Computed& of, std::span<const int> operands, const std::vector<int>& last_read,
+                              int s, std::vector<int>* slot) {
+    const Node& node = nodes_[of.node];
     RegionInstruction instruction{.kind = Kind::kSeveral,
                                   .op = node.expr->op,
                                   .dtype = node.expr->dtype,
@@ -518,7 +518,7 @@ class Compiler {
                                   .num_results = node.num_results};
     for (int k = 0; k < kMaxRegionResults; ++k) {
       const bool has = k < node.num_results;
-      instruction.several[k] = has ? PlaceOfResult({.node = node.results[k], .phase = step.phase}, last_read, s, slot)
+      instruction.several[k] = has ? PlaceOfResult({.node = node.results[k], .phase = of.phase}, last_read, s, slot)
                                    : instruction.several[0];
     }
     SetOperands(&instruction, operands);
@@ -532,7 +532,7 @@ class Compiler {
   std::vector<int> output_nodes_;
   std::vector<Store> stores_;
   std::vector<int> memory_slot_;  // of each operand, or -1
-  std::vector<int> node_of_step_;
+  std::vector<int> order_;
   std::vector<std::vector<Store*>> stores_of_node_;
   std::vector<std::vector<int>> nodes_of_input_;
   std::vector<std::vector<int>> in_place_of_;  // inputs that an output may be in place of

@@ -50,10 +50,10 @@ void SpreadForTarget(const void* from, void* out, std::int64_t bytes, std::int64
 
 // Rows of n elements, at least one vector. The last vector of a row may copy some elements again.
 template <typename D, typename T = hn::TFromD<D>>
-void CopyRowsBy(D d, const char* from, std::int64_t from_step, char* to, std::int64_t to_step, std::int64_t n,
+void CopyRowsBy(D d, const char* from, std::int64_t from_stride, char* to, std::int64_t to_stride, std::int64_t n,
                 std::int64_t rows) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t row = 0; row < rows; ++row, from += from_step, to += to_step) {
+  for (std::int64_t row = 0; row < rows; ++row, from += from_stride, to += to_stride) {
     const T* const x = reinterpret_cast<const T*>(from);
     T* const y = reinterpret_cast<T*>(to);
     for (std::int64_t i = 0; i + lanes < n; i += lanes) hn::StoreU(hn::LoadU(d, x + i), d, y + i);
@@ -62,24 +62,24 @@ void CopyRowsBy(D d, const char* from, std::int64_t from_step, char* to, std::in
 }
 
 template <typename T>
-void CopyRowsOf(const char* from, std::int64_t from_step, char* to, std::int64_t to_step, std::int64_t n,
+void CopyRowsOf(const char* from, std::int64_t from_stride, char* to, std::int64_t to_stride, std::int64_t n,
                 std::int64_t rows) {
   const hn::ScalableTag<T> d;
-  if (n >= static_cast<std::int64_t>(hn::Lanes(d))) return CopyRowsBy(d, from, from_step, to, to_step, n, rows);
-  if (n >= 8) return CopyRowsBy(hn::CappedTag<T, 8>(), from, from_step, to, to_step, n, rows);
-  if (n >= 4) return CopyRowsBy(hn::CappedTag<T, 4>(), from, from_step, to, to_step, n, rows);
-  for (std::int64_t row = 0; row < rows; ++row, from += from_step, to += to_step) {
+  if (n >= static_cast<std::int64_t>(hn::Lanes(d))) return CopyRowsBy(d, from, from_stride, to, to_stride, n, rows);
+  if (n >= 8) return CopyRowsBy(hn::CappedTag<T, 8>(), from, from_stride, to, to_stride, n, rows);
+  if (n >= 4) return CopyRowsBy(hn::CappedTag<T, 4>(), from, from_stride, to, to_stride, n, rows);
+  for (std::int64_t row = 0; row < rows; ++row, from += from_stride, to += to_stride) {
     for (std::int64_t i = 0; i < n; ++i) reinterpret_cast<T*>(to)[i] = reinterpret_cast<const T*>(from)[i];
   }
 }
 
-void CopyRowsForTarget(const void* from, std::int64_t from_step, void* to, std::int64_t to_step, std::int64_t bytes,
+void CopyRowsForTarget(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, std::int64_t bytes,
                        std::int64_t n, std::int64_t rows) {
   const char* x = static_cast<const char*>(from);
   char* y = static_cast<char*>(to);
-  if (bytes == 4) return CopyRowsOf<std::int32_t>(x, from_step, y, to_step, n, rows);
-  if (bytes == 8) return CopyRowsOf<std::int64_t>(x, from_step, y, to_step, n, rows);
-  for (std::int64_t row = 0; row < rows; ++row, x += from_step, y += to_step) {
+  if (bytes == 4) return CopyRowsOf<std::int32_t>(x, from_stride, y, to_stride, n, rows);
+  if (bytes == 8) return CopyRowsOf<std::int64_t>(x, from_stride, y, to_stride, n, rows);
+  for (std::int64_t row = 0; row < rows; ++row, x += from_stride, y += to_stride) {
     std::memcpy(y, x, static_cast<size_t>(n * bytes));
   }
 }
@@ -105,14 +105,14 @@ void ForBytes(std::int64_t bytes, const Fn& fn) {
   fn(std::uint64_t{});
 }
 
-void CopyRows(const char* from, std::int64_t from_step, char* to, std::int64_t to_step, const BlockRows& rows) {
+void CopyRows(const char* from, std::int64_t from_stride, char* to, std::int64_t to_stride, const BlockRows& rows) {
   if (rows.columns == 0) return;
   const std::int64_t row_bytes = rows.columns * rows.bytes;
-  if (from_step == row_bytes && to_step == row_bytes) {
+  if (from_stride == row_bytes && to_stride == row_bytes) {
     std::memcpy(to, from, static_cast<size_t>(rows.rows * row_bytes));
     return;
   }
-  HWY_DYNAMIC_DISPATCH(CopyRowsForTarget)(from, from_step, to, to_step, rows.bytes, rows.columns, rows.rows);
+  HWY_DYNAMIC_DISPATCH(CopyRowsForTarget)(from, from_stride, to, to_stride, rows.bytes, rows.columns, rows.rows);
 }
 
 // A row whose columns are `from_stride` and `to_stride` elements from each other.
@@ -150,16 +150,16 @@ void Clear(void* to, std::int64_t stride, std::int64_t bytes, std::int64_t n) {
 
 void LoadRows(const char* memory, char* block, const BlockRows& rows) {
   const std::int64_t row_bytes = rows.columns * rows.bytes;
-  if (rows.stride == 1) return CopyRows(memory, rows.row_step, block, row_bytes, rows);
-  for (std::int64_t i = 0; i < rows.rows; ++i, memory += rows.row_step, block += row_bytes) {
+  if (rows.stride == 1) return CopyRows(memory, rows.row_stride, block, row_bytes, rows);
+  for (std::int64_t i = 0; i < rows.rows; ++i, memory += rows.row_stride, block += row_bytes) {
     CopyStrided(memory, rows.stride, block, 1, rows);
   }
 }
 
 void StoreRows(const char* block, char* memory, const BlockRows& rows) {
   const std::int64_t row_bytes = rows.columns * rows.bytes;
-  if (rows.stride == 1) return CopyRows(block, row_bytes, memory, rows.row_step, rows);
-  for (std::int64_t i = 0; i < rows.rows; ++i, block += row_bytes, memory += rows.row_step) {
+  if (rows.stride == 1) return CopyRows(block, row_bytes, memory, rows.row_stride, rows);
+  for (std::int64_t i = 0; i < rows.rows; ++i, block += row_bytes, memory += rows.row_stride) {
     CopyStrided(block, 1, memory, rows.stride, rows);
   }
 }

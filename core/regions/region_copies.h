@@ -18,9 +18,9 @@ void Clear(void* to, std::int64_t stride, std::int64_t bytes, std::int64_t n);
 struct BlockRows {
   std::int64_t rows = 1;
   std::int64_t columns = 0;
-  std::int64_t bytes = 1;     // of an element
-  std::int64_t row_step = 0;  // in memory, from row to row, in bytes
-  std::int64_t stride = 1;    // in memory, from column to column, in elements
+  std::int64_t bytes = 1;       // of an element
+  std::int64_t row_stride = 0;  // in memory, from row to row, in bytes
+  std::int64_t stride = 1;      // in memory, from column to column, in elements
 };
 
 // What LoadBlock and StoreBlock do, for any rows.
@@ -28,21 +28,21 @@ void LoadRows(const char* memory, char* block, const BlockRows& rows);
 void StoreRows(const char* block, char* memory, const BlockRows& rows);
 
 // One row or two: to find out how to copy them would take as long as the copy.
-inline bool CopyFewRows(const char* from, std::int64_t from_step, char* to, std::int64_t to_step,
+inline bool CopyFewRows(const char* from, std::int64_t from_stride, char* to, std::int64_t to_stride,
                         const BlockRows& rows) {
   if (rows.rows > 2 || rows.stride != 1) return false;
   const auto bytes = static_cast<size_t>(rows.columns * rows.bytes);
   std::memcpy(to, from, bytes);
-  if (rows.rows == 2) std::memcpy(to + to_step, from + from_step, bytes);
+  if (rows.rows == 2) std::memcpy(to + to_stride, from + from_stride, bytes);
   return true;
 }
 
 // REQUIRES: at least one row; no byte is both read and written.
 inline void LoadBlock(const char* memory, char* block, const BlockRows& rows) {
-  if (!CopyFewRows(memory, rows.row_step, block, rows.columns * rows.bytes, rows)) LoadRows(memory, block, rows);
+  if (!CopyFewRows(memory, rows.row_stride, block, rows.columns * rows.bytes, rows)) LoadRows(memory, block, rows);
 }
 inline void StoreBlock(const char* block, char* memory, const BlockRows& rows) {
-  if (!CopyFewRows(block, rows.columns * rows.bytes, memory, rows.row_step, rows)) StoreRows(block, memory, rows);
+  if (!CopyFewRows(block, rows.columns * rows.bytes, memory, rows.row_stride, rows)) StoreRows(block, memory, rows);
 }
 
 }  // namespace stepnet

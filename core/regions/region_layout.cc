@@ -65,7 +65,7 @@ class Layout {
     if (code_.phases.size() > 1 && MemoryBytes() >= kCpuTarget.regions.filled_cache_bytes) MarkFarResults();
     code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
     code_.runs_whole_rows = code_.is_simple && (has_phases || code_.joins_rows);
-    if (code_.is_simple) MakeSteps();
+    if (code_.is_simple) MakeSimple();
     if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
       MakeDirect(code_.phases[0].block[0]);
     }
@@ -281,7 +281,7 @@ class Layout {
            1;
   }
 
-  void MakeStep(const RegionInstruction& instruction, bool is_of_rows) {
+  void AddSimple(const RegionInstruction& instruction, bool is_of_rows) {
     using Kind = RegionInstruction::Kind;
     RegionInstruction made = instruction;
     if (instruction.kind == Kind::kLoadRow || instruction.kind == Kind::kStoreRow) {
@@ -291,30 +291,30 @@ class Layout {
               .kernel = CopyKernelOf(code_.operands[instruction.number].dtype)};
       SetOperands(&made, {loads ? memory : instruction.operands[0]});
     }
-    RegionStep step{.is_of_rows = is_of_rows};
+    SimpleInstruction simple{.is_of_rows = is_of_rows};
     if (made.kind == Kind::kCompute) {
-      step.kernel = made.kernel;
-      step.out = static_cast<std::uint8_t>(made.out);
-      std::copy_n(made.operands, std::size(step.operands), step.operands);
-      if (!code_.steps.empty() && made.pattern.kind == RegionPattern::Kind::kFill) {
-        const RegionStep& before = code_.steps.back();
-        const bool is_same = before.kernel == step.kernel && before.operands[0] == step.operands[0];
+      simple.kernel = made.kernel;
+      simple.out = static_cast<std::uint8_t>(made.out);
+      std::copy_n(made.operands, std::size(simple.operands), simple.operands);
+      if (!code_.simple.empty() && made.pattern.kind == RegionPattern::Kind::kFill) {
+        const SimpleInstruction& before = code_.simple.back();
+        const bool is_same = before.kernel == simple.kernel && before.operands[0] == simple.operands[0];
         if (is_same && before.is_of_rows == is_of_rows)
-          step.fill_bytes = static_cast<std::uint8_t>(DTypeBytes(made.dtype));
+          simple.fill_bytes = static_cast<std::uint8_t>(DTypeBytes(made.dtype));
       }
     } else {
-      step.other = &instruction;
+      simple.other = &instruction;
     }
-    code_.steps.push_back(step);
+    code_.simple.push_back(simple);
   }
 
-  void MakeSteps() {
+  void MakeSimple() {
     for (const RegionCode::Phase& phase : code_.phases) {
-      for (const RegionInstruction& instruction : phase.row) MakeStep(instruction, true);
-      for (const RegionInstruction& instruction : phase.block) MakeStep(instruction, false);
-      for (const RegionInstruction& instruction : phase.end) MakeStep(instruction, true);
+      for (const RegionInstruction& instruction : phase.row) AddSimple(instruction, true);
+      for (const RegionInstruction& instruction : phase.block) AddSimple(instruction, false);
+      for (const RegionInstruction& instruction : phase.end) AddSimple(instruction, true);
     }
-    code_.simple_work = static_cast<std::int64_t>(1 + code_.steps.size() / 4);
+    code_.simple_work = static_cast<std::int64_t>(1 + code_.simple.size() / 4);
   }
 
   void MakeDirect(const RegionInstruction& instruction) {

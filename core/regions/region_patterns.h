@@ -16,11 +16,11 @@ struct PatternOptions {
 // with `has_several` others that the same instruction computes. REQUIRES: levels and uses are known.
 void FindPatterns(std::span<RegionValue> values, const PatternOptions& options);
 
-// Likewise for sums over rows that are whole in a block.
+// Does so for sums over rows that are whole in a block.
 void FindRowSums(std::span<RegionValue> values);
 
 // Gives values of elements that read values of rows kernels which do so, and marks those that must be spread because
-// somebody has none. Comes last.
+// somebody has none. It comes last.
 void FindRowOperands(std::span<RegionValue> values);
 
 }  // namespace stepnet

@@ -87,15 +87,15 @@ class RegionPosition {
   void AddElements(int operand, const char* from, std::int64_t at) {
     const RegionCode::Operand& of = code_.operands[operand];
     const std::int64_t row_bytes = num_columns_ * of.bytes, stride = of.strides[3];
-    ForRuns(operand, at, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t step) {
+    ForRuns(operand, at, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t row_stride) {
       const char* const block = from + i * row_bytes;
-      if (step == 0 && stride == 1 && IsFloatOrDouble(of.dtype)) {
+      if (row_stride == 0 && stride == 1 && IsFloatOrDouble(of.dtype)) {
         AddRows(block, memory, of.dtype, rows, num_columns_);
-      } else if (step == row_bytes && stride == 1) {
+      } else if (row_stride == row_bytes && stride == 1) {
         AddStrided(block, memory, stride, of.dtype, rows * num_columns_);
       } else {
         for (std::int64_t row = 0; row < rows; ++row) {
-          AddStrided(block + row * row_bytes, memory + row * step, stride, of.dtype, num_columns_);
+          AddStrided(block + row * row_bytes, memory + row * row_stride, stride, of.dtype, num_columns_);
         }
       }
     });
@@ -104,20 +104,20 @@ class RegionPosition {
   // One element of each row.
   void LoadOfRows(int operand, char* to) {
     const std::int64_t bytes = code_.operands[operand].bytes;
-    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, const char* memory, std::int64_t step) {
-      CopyRun(to + i * bytes, bytes, memory, step, bytes, rows);
+    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, const char* memory, std::int64_t row_stride) {
+      CopyRun(to + i * bytes, bytes, memory, row_stride, bytes, rows);
     });
   }
   void StoreOfRows(int operand, const char* from) {
     const std::int64_t bytes = code_.operands[operand].bytes;
-    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t step) {
-      CopyRun(memory, step, from + i * bytes, bytes, bytes, rows);
+    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t row_stride) {
+      CopyRun(memory, row_stride, from + i * bytes, bytes, bytes, rows);
     });
   }
   void AddOfRows(int operand, const char* from) {
     const RegionCode::Operand& of = code_.operands[operand];
-    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t step) {
-      AddStrided(from + i * of.bytes, memory, step / of.bytes, of.dtype, rows);
+    ForRuns(operand, 0, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t row_stride) {
+      AddStrided(from + i * of.bytes, memory, row_stride / of.bytes, of.dtype, rows);
     });
   }
 
@@ -149,24 +149,27 @@ class RegionPosition {
   template <typename Fn>
   void ForBlocks(const RegionMove& move, std::int64_t at, const Fn& fn) {
     const RegionCode::Operand& of = code_.operands[move.operand];
-    ForRuns(move.operand, at, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t step) {
+    ForRuns(move.operand, at, [&](std::int64_t i, std::int64_t rows, char* memory, std::int64_t row_stride) {
       fn(memory, slots_[move.slot] + i * num_columns_ * of.bytes,
-         BlockRows{
-             .rows = rows, .columns = num_columns_, .bytes = of.bytes, .row_step = step, .stride = of.strides[3]});
+         BlockRows{.rows = rows,
+                   .columns = num_columns_,
+                   .bytes = of.bytes,
+                   .row_stride = row_stride,
+                   .stride = of.strides[3]});
     });
   }
 
-  // Calls fn(i, rows, memory, step) for the rows [i, i + rows) of the block, all of which are `step` bytes apart in the
-  // operand; `memory`: the element of the first at the column `at`.
+  // Calls fn(i, rows, memory, row_stride) for the rows [i, i + rows) of the block, all of which are `row_stride` bytes
+  // apart in the operand; `memory`: the element of the first at the column `at`.
   template <typename Fn>
   void ForRuns(int operand, std::int64_t at, const Fn& fn) {
     const RegionCode::Operand& of = code_.operands[operand];
-    const std::int64_t step = of.strides[2] * of.bytes, column = at * of.strides[3] * of.bytes;
+    const std::int64_t row_stride = of.strides[2] * of.bytes, column = at * of.strides[3] * of.bytes;
     std::int64_t index[] = {index_[0], index_[1], index_[2]};
     char* memory = rows_[operand] + column;
     for (std::int64_t i = 0;;) {
       const std::int64_t rows = std::min(num_rows_ - i, code_.sizes[2] - index[2]);
-      fn(i, rows, memory, step);
+      fn(i, rows, memory, row_stride);
       if ((i += rows) == num_rows_) return;
       index[2] += rows - 1;
       GoToNext(index);

@@ -32,7 +32,7 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
 }
 
 // From one row of operand k to the next.
-HWY_INLINE std::int64_t StepOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
+HWY_INLINE std::int64_t RowStrideOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
   return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
 }
 
@@ -42,9 +42,9 @@ void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, const Repeat
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
   const typename Partials<Fn, T>::D d;
   const T* x = static_cast<const T*>(a);
-  const std::int64_t step = StepOf(kinds, 0, n);
+  const std::int64_t stride = RowStrideOf(kinds, 0, n);
   ReduceRowsOf<Fn>(static_cast<T*>(out), kFirst, rows, n, [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
-    return access.Load(d, x + row * step + j);
+    return access.Load(d, x + row * stride + j);
   });
 }
 
@@ -64,8 +64,8 @@ void MaxRowsVectors(void* out, const void* a, const void* b, const RepeatedOpera
   using P = Partials<GreaterOrSecondVectors, T>;
   const typename P::D d;
   const T* x = static_cast<const T*>(a);
-  const std::int64_t step = StepOf(kinds, 0, n);
-  for (std::int64_t row = 0; row < rows; ++row, x += step) {
+  const std::int64_t stride = RowStrideOf(kinds, 0, n);
+  for (std::int64_t row = 0; row < rows; ++row, x += stride) {
     P largest(-std::numeric_limits<T>::infinity());
     P nans(T{0});
     largest.AddAll(n, [&](auto access, std::int64_t j, int k) HWY_ATTR {
@@ -96,13 +96,13 @@ void SumRows(void* out, const void* a, const void* b, const RepeatedOperands& ki
   const typename P::D d;
   const hn::Rebind<From, typename P::D> from;
   const From *x = static_cast<const From*>(a), *y = static_cast<const From*>(b);
-  const std::int64_t x_step = StepOf(kinds, 0, n), y_step = StepOf(kinds, 1, n);
+  const std::int64_t x_stride = RowStrideOf(kinds, 0, n), y_stride = RowStrideOf(kinds, 1, n);
   ReduceRowsOf<AddVectors>(static_cast<Sum*>(out), Sum{0}, rows, n,
                            [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
-                             if constexpr (kAsksForNext) hwy::Prefetch(x + (row + rows) * x_step + j);
-                             auto value = access.Load(from, x + row * x_step + j);
+                             if constexpr (kAsksForNext) hwy::Prefetch(x + (row + rows) * x_stride + j);
+                             auto value = access.Load(from, x + row * x_stride + j);
                              if constexpr (kTerm == Term::kProduct)
-                               value = hn::Mul(value, access.Load(from, y + row * y_step + j));
+                               value = hn::Mul(value, access.Load(from, y + row * y_stride + j));
                              if constexpr (kTerm == Term::kSquare) {
                                value = hn::Sub(value, hn::Set(from, y[row]));
                                value = hn::Mul(value, value);
@@ -129,10 +129,10 @@ void SumsOfRows(void* sum, void* sum_of_products, const void* a, const void* b, 
   }
   using P = Partials<AddVectors, T>;
   const typename P::D d;
-  const std::int64_t x_step = StepOf(kinds, 0, n), y_step = StepOf(kinds, 1, n);
+  const std::int64_t x_stride = RowStrideOf(kinds, 0, n), y_stride = RowStrideOf(kinds, 1, n);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const T* x = static_cast<const T*>(a) + row * x_step;
-    const T* y = static_cast<const T*>(b) + row * y_step;
+    const T* x = static_cast<const T*>(a) + row * x_stride;
+    const T* y = static_cast<const T*>(b) + row * y_stride;
     P elements(0), products(0);
     elements.AddAllWith(&products, n, [&](auto access, std::int64_t j, auto* value, auto* product) HWY_ATTR {
       *value = access.Load(d, x + j);
@@ -202,7 +202,7 @@ template <auto kFn, typename T>
 void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, const RepeatedOperands& kinds, std::int64_t rows,
                        std::int64_t n) {
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += StepOf(kinds, 0, n)) {
+  for (std::int64_t row = 0; row < rows; ++row, x += RowStrideOf(kinds, 0, n)) {
     T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
     for (std::int64_t i = 0; i < n; ++i) result = kFn(result, x[i]);
     static_cast<T*>(out)[row] = result;

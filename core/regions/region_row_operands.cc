@@ -19,7 +19,7 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 
 // From one row of operand k to the next.
-HWY_INLINE std::int64_t StepOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
+HWY_INLINE std::int64_t RowStrideOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
   return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
 }
 
@@ -41,7 +41,7 @@ class OperandsOfRow {
   OperandsOfRow(const void* const* arrays, const RepeatedOperands& kinds, std::int64_t n) : of_rows_(kinds.of_rows) {
     for (int k = 0; k < kOperands; ++k) {
       arrays_[k] = static_cast<const T*>(arrays[k]);
-      steps_[k] = StepOf(kinds, k, n);
+      strides_[k] = RowStrideOf(kinds, k, n);
     }
   }
 
@@ -49,7 +49,7 @@ class OperandsOfRow {
     const hn::ScalableTag<T> d;
     for (int k = 0; k < kOperands; ++k) {
       if ((of_rows_ >> k & 1) == 0) {
-        from_[k] = arrays_[k] + row * steps_[k];
+        from_[k] = arrays_[k] + row * strides_[k];
         mask_[k] = -1;
         continue;
       }
@@ -68,7 +68,7 @@ class OperandsOfRow {
  private:
   const unsigned of_rows_;
   const T* arrays_[kOperands];
-  std::int64_t steps_[kOperands];
+  std::int64_t strides_[kOperands];
   const T* from_[kOperands];
   std::int64_t mask_[kOperands];
   HWY_ALIGN T equal_[kOperands][hn::MaxLanes(hn::ScalableTag<T>())];
@@ -78,7 +78,7 @@ class OperandsOfRow {
 template <typename T>
 struct ValueOfRow {
   hn::Vec<hn::ScalableTag<T>> value;
-  HWY_INLINE ValueOfRow(const void* array, std::int64_t row, std::int64_t /*step*/)
+  HWY_INLINE ValueOfRow(const void* array, std::int64_t row, std::int64_t /*stride*/)
       : value(hn::Set(hn::ScalableTag<T>(), static_cast<const T*>(array)[row])) {}
   template <class Access>
   HWY_INLINE auto Load(Access, std::int64_t /*i*/) const {
@@ -88,8 +88,8 @@ struct ValueOfRow {
 template <typename T>
 struct ElementsOfRow {
   const T* from;
-  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row, std::int64_t step)
-      : from(static_cast<const T*>(array) + row * step) {}
+  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row, std::int64_t stride)
+      : from(static_cast<const T*>(array) + row * stride) {}
   template <class Access>
   HWY_INLINE auto Load(Access access, std::int64_t i) const {
     return access.Load(hn::ScalableTag<T>(), from + i);
@@ -101,7 +101,7 @@ template <class Fn, typename T, unsigned kOfRows, size_t... kOperand>
 HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOperands& kinds, std::int64_t rows,
                         std::int64_t n, std::index_sequence<kOperand...>) {
   const hn::ScalableTag<T> d;
-  const std::int64_t steps[] = {StepOf(kinds, kOperand, n)...};
+  const std::int64_t strides[] = {RowStrideOf(kinds, kOperand, n)...};
   const bool asks_ahead = RowsAskAhead<T>(sizeof...(kOperand), kinds, rows, n);
   T* to = static_cast<T*>(out);
   using OperandsOfOne =
@@ -109,7 +109,7 @@ HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOper
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if (n % lanes == 0 && n < 4 * lanes && n > 0) {  // with as little as can be between two rows
     for (std::int64_t row = 0; row < rows; ++row, to += n) {
-      const OperandsOfOne operands({arrays[kOperand], row, steps[kOperand]}...);
+      const OperandsOfOne operands({arrays[kOperand], row, strides[kOperand]}...);
       std::int64_t i = 0;
       do {
         hn::StoreU(Fn()(d, std::get<kOperand>(operands).Load(WholeVectors(), i)...), d, to + i);
@@ -118,7 +118,7 @@ HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOper
     return;
   }
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    const OperandsOfOne operands({arrays[kOperand], row, steps[kOperand]}...);
+    const OperandsOfOne operands({arrays[kOperand], row, strides[kOperand]}...);
     ForVectors<T, Fn::kIsShort>(
         n, asks_ahead, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
           access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);

@@ -128,50 +128,50 @@ class SimpleRun {
 
   void RunBlock(std::int64_t n) {
     CountWork(n * code_.simple_work);
-    const RegionStep* step = code_.steps.data();
-    for (const RegionStep* const end = step + code_.steps.size(); step != end;) {
-      const RegionStep& first = *step++;
+    const SimpleInstruction* next = code_.simple.data();
+    for (const SimpleInstruction* const end = next + code_.simple.size(); next != end;) {
+      const SimpleInstruction& first = *next++;
       if (first.other != nullptr) {
         first.other->several_kernel(slots_, first.other->several, n);
         continue;
       }
       std::int64_t count = n;  // with fills of the memory behind, as that of the other gates of a unit
-      while (step != end && step->fill_bytes != 0 &&
-             slots_[step->out] == slots_[first.out] + count * step->fill_bytes) {
+      while (next != end && next->fill_bytes != 0 &&
+             slots_[next->out] == slots_[first.out] + count * next->fill_bytes) {
         count += n;
-        ++step;
+        ++next;
       }
-      RunStep(first, count);
+      RunKernel(first, count);
     }
   }
 
   // Whole rows, which are one after the other.
   void RunWhole(std::int64_t rows, std::int64_t columns) {
     CountWork(rows * columns * code_.simple_work);
-    for (const RegionStep& step : code_.steps) {
-      if (step.other == nullptr) {
-        RunStep(step, step.is_of_rows ? rows : rows * columns);
+    for (const SimpleInstruction& instruction : code_.simple) {
+      if (instruction.other == nullptr) {
+        RunKernel(instruction, instruction.is_of_rows ? rows : rows * columns);
       } else {
-        RunOther(*step.other, rows, columns);
+        RunOther(*instruction.other, rows, columns);
       }
     }
   }
-  void RunOther(const RegionInstruction& step, std::int64_t rows, std::int64_t columns) {
+  void RunOther(const RegionInstruction& instruction, std::int64_t rows, std::int64_t columns) {
     using Kind = RegionInstruction::Kind;
-    if (step.kind == Kind::kReduceRows) {
-      ReduceRows(step, slots_, rows, columns);
-    } else if (step.kind == Kind::kOfRows) {
-      ComputeOfRows(step, slots_, rows, columns);
-    } else if (step.kind == Kind::kSeveral) {
-      step.several_kernel(slots_, step.several, rows * columns);
+    if (instruction.kind == Kind::kReduceRows) {
+      ReduceRows(instruction, slots_, rows, columns);
+    } else if (instruction.kind == Kind::kOfRows) {
+      ComputeOfRows(instruction, slots_, rows, columns);
+    } else if (instruction.kind == Kind::kSeveral) {
+      instruction.several_kernel(slots_, instruction.several, rows * columns);
     } else {
-      Spread(slots_[step.operands[0]], slots_[step.out], DTypeBytes(step.dtype), rows, columns);
+      Spread(slots_[instruction.operands[0]], slots_[instruction.out], DTypeBytes(instruction.dtype), rows, columns);
     }
   }
 
-  void RunStep(const RegionStep& step, std::int64_t n) {
-    step.kernel(slots_[step.out], slots_[step.operands[0]], slots_[step.operands[1]], slots_[step.operands[2]],
-                slots_[step.operands[3]], n);
+  void RunKernel(const SimpleInstruction& instruction, std::int64_t n) {
+    instruction.kernel(slots_[instruction.out], slots_[instruction.operands[0]], slots_[instruction.operands[1]],
+                       slots_[instruction.operands[2]], slots_[instruction.operands[3]], n);
   }
 
   // REQUIRES: there is no row_memory.

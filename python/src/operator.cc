@@ -56,12 +56,21 @@ nb::object ArgumentOf(const OperatorCall& call, const std::string& name, const A
   return nb::none();
 }
 
+template <typename T>
+Tensor TensorOf(const Shape& shape, nb::handle elements) {
+  return Tensor::Of<T>(shape, nb::cast<std::vector<T>>(elements));
+}
+
 TensorInfo InfoOf(nb::handle given) {
   const auto parts = nb::cast<nb::tuple>(given);
   TensorInfo info{.dtype = DTypeOfNumpyName(nb::cast<std::string>(parts[0])),
                   .shape = Shape(nb::cast<std::vector<std::int64_t>>(parts[1]))};
-  if (!parts[2].is_none()) {
-    info.value = Tensor::Of<std::int64_t>(info.shape, nb::cast<std::vector<std::int64_t>>(parts[2]));
+  if (parts[2].is_none()) return info;
+  switch (info.dtype) {
+    case DType::kFloat: info.value = TensorOf<float>(info.shape, parts[2]); break;
+    case DType::kDouble: info.value = TensorOf<double>(info.shape, parts[2]); break;
+    case DType::kInt32: info.value = TensorOf<std::int32_t>(info.shape, parts[2]); break;
+    default: info.value = TensorOf<std::int64_t>(info.shape, parts[2]);
   }
   return info;
 }

@@ -1,11 +1,14 @@
-"""Which operators of double onnxruntime runs, as docs/onnx.md says."""
+"""Models in double: which operators onnxruntime runs, as docs/onnx.md says, and numbers that no float32 holds."""
 
 import re
 
 import numpy
+import onnx
 import onnxruntime
 import pytest
 from conftest import ROOT
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import model_of, scan
 
 import stepnet
 import stepnet.onnx
@@ -56,6 +59,7 @@ NETS = {
     "Conv": of("Conv", "image", "kernel", kernels=[2, 2]),
     "Concat": of("Concat", "x", "z", outputs=2, axis=1),
     "Split": of("Split", "x", outputs=3, axis=1),
+    "ScatterElements": of("ScatterElements", "x", "places", "z"),
     "Slice": of("Slice", "x", starts=[0, 1], ends=[-1, -1]),
     "Transpose": of("Transpose", "x"),
     "Tile": of("Tile", "x", tiles=2),
@@ -73,7 +77,7 @@ NETS = {
 }
 OF_OTHERS = set(
     "And Or Xor Not ConstantFill CopyCPUToGPU CopyFromCPUInput CopyGPUToCPU CopyOnDeviceLike EnsureCPUOutput GivenTensorBoolFill "
-    "GivenTensorDoubleFill GivenTensorFill GivenTensorInt64Fill GivenTensorIntFill RangeFill RNNLengths RNNWeights SequenceMask".split()
+    "GivenTensorDoubleFill GivenTensorFill GivenTensorInt64Fill GivenTensorIntFill Range RangeFill RNNLengths RNNWeights SequenceMask".split()
 )
 """Those of truth values, copies and constants, and those that give shapes of what is computed by others."""
 
@@ -91,6 +95,7 @@ def arrays(random):
         "b": of_shape(3),
         "c": random.standard_normal((3, 3)) > 0,
         "l": numpy.array([0, 2, 1], "int32"),
+        "places": numpy.array([[0, 2, 1], [0, 1, 1], [2, 2, 2]]),
         "n": numpy.array([2, 3, 1], "int32"),
         "n0": numpy.array([2, 0, 1], "int32"),
         "t": numpy.array([1], "int32"),
@@ -131,3 +136,63 @@ def test_onnxruntime_has_all_operators_of_double_but_those_that_the_page_names(a
     page = (ROOT / "docs" / "onnx.md").read_text()
     (named,) = re.findall(r"In `float64` onnxruntime has no ([^:]*):", page)
     assert missing == set(re.findall(r"`(\w+)`", named))
+
+
+def third(x):
+    return numpy.array(x / 3, "float64")
+
+
+@pytest.mark.parametrize("in_body", [False, True], ids=["outside", "in a body"])
+@pytest.mark.parametrize(
+    "op_type, constants, attributes, expected",
+    [
+        ("Pow", {1: third(1)}, {}, lambda x: x ** (1 / 3)),
+        ("Clip", {1: third(1), 2: third(2)}, {}, lambda x: numpy.clip(x, 1 / 3, 2 / 3)),
+        ("Clip", {1: numpy.array(-1e300), 2: numpy.array(1e300)}, {}, lambda x: numpy.clip(x, -1e300, 1e300)),
+        ("Add", {1: third(1)}, {}, lambda x: x + 1 / 3),
+        ("Pad", {1: numpy.array([1, 0]), 2: third(1)}, {}, lambda x: numpy.pad(x, (1, 0), constant_values=1 / 3)),
+        ("LeakyRelu", {}, {"alpha": 0.1}, lambda x: numpy.where(x < 0, x * float(numpy.float32(0.1)), x)),
+        ("LeakyRelu", {}, {}, lambda x: numpy.where(x < 0, x * float(numpy.float32(0.01)), x)),
+        ("Mean", {1: third(1), 2: third(2)}, {}, lambda x: (x + 1 / 3 + 2 / 3) / 3),
+    ],
+    ids=["Pow", "Clip", "Clip far", "Add", "Pad", "LeakyRelu", "LeakyRelu by default", "Mean"],
+)  # fmt: skip
+def test_numbers_keep_their_digits(op_type, constants, attributes, expected, in_body, tmp_path):
+    """Constants are doubles; attributes, and what they are by default, are float32 in ONNX."""
+    x = numpy.array([[0.125, 0.5, 2], [1e305, 0.4, 1]]) * ([[-1]] if op_type == "LeakyRelu" else [[1]])
+    of_constants = {f"k{i}": value for i, value in constants.items()}
+    if in_body:
+        nodes = [helper.make_node(op_type, ["x_t", *of_constants], ["y_t"], **attributes)]
+        given = {"y": helper.make_tensor_value_info("y_t", TensorProto.DOUBLE, None)}
+        model, inputs = scan(nodes, {}, {"x": x}, given, numpy.random.default_rng(0), of_constants)
+        want = numpy.stack([expected(row) for row in x])
+    else:
+        nodes = [helper.make_node(op_type, ["x", *of_constants], ["y"], **attributes)]
+        model, inputs = model_of(nodes, {"x": x[0]}, {"y": TensorProto.DOUBLE}, of_constants), {"x": x[0]}
+        want = expected(x[0])
+    stepnet.onnx.convert(save(model, tmp_path), tmp_path / "net.pbtxt", tmp_path / "params.npz")
+    for net in (stepnet.onnx.load(model), stepnet.load(tmp_path / "net.pbtxt", init=tmp_path / "params.npz")):
+        numpy.testing.assert_allclose(net(inputs)[0], want, rtol=4e-16)
+
+
+def save(model, tmp_path):
+    onnx.save(model, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def test_a_tensor_of_one_number(tmp_path):
+    node = helper.make_node("ConstantOfShape", ["s"], ["y"], value=numpy_helper.from_array(third(1).reshape(1)))
+    model = model_of([node], {"s": numpy.array([2, 1])}, {"y": TensorProto.DOUBLE})
+    assert stepnet.onnx.load(model)(s=numpy.array([2, 1])).y.tolist() == [[1 / 3], [1 / 3]]
+
+
+def test_cells_come_back_with_all_digits(random, tmp_path):
+    """A number in a step is one of the net that comes back, whatever it is."""
+    text = """cell numbers(x[3]; h[3]) {
+      y = Pow(Abs(x) + 1/3, exponent=0.7)
+      h = Clip(0.1 * h + y, min=-0.3, max=1.3) + LeakyRelu(x, alpha=0.3) + Where(GT(x, 0.1), x, 0.2)
+      output h
+    }"""
+    cell, x = stepnet.cell(text, dtype="float64"), random.standard_normal((5, 2, 3))
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", {})
+    numpy.testing.assert_allclose(stepnet.onnx.load(tmp_path / "cell.onnx")(x=x).h, cell({}, x=x).h, rtol=1e-14)

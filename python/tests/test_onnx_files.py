@@ -347,7 +347,7 @@ def test_an_lstm_of_pytorch(tmp_path):
 
 def test_a_large_model_is_two_files(tmp_path, monkeypatch, cells):
     lstm = stepnet.cell(cells / "lstm.cell", D=5, H=32)
-    monkeypatch.setattr("stepnet.onnx.exporter.MOST_IN_ONE_FILE", 100)
+    monkeypatch.setattr("stepnet.onnx.exporter.MAX_BYTES_IN_ONE_FILE", 100)
     params = lstm.init(seed=3)
     stepnet.onnx.export(lstm, tmp_path / "lstm.onnx", params)
     assert (tmp_path / "lstm.onnx.data").exists()

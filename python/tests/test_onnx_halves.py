@@ -12,6 +12,7 @@ import stepnet.onnx
 from stepnet.onnx import halves
 
 TAKES_NO_HALVES = {"Celu", "Range"}  # in ONNX
+NOT_REDUCED = {"ScatterElements"}  # in onnxruntime
 
 
 def narrow(array, dtype="float16"):
@@ -27,6 +28,8 @@ def in_halves(op_type, given, constants, attributes):
 def test_operators_in_float16_are_those_of_onnxruntime(op_type, given, constants, attributes, tmp_path):
     if op_type in TAKES_NO_HALVES:
         pytest.skip("ONNX has it in float32 alone")
+    if op_type in NOT_REDUCED:
+        pytest.skip("onnxruntime has its reductions in float32 alone")
     expect_as_runtime(*in_halves(op_type, given, constants, attributes), tmp_path, tolerance=4e-3)
 
 

@@ -1,6 +1,7 @@
 """Models of ONNX that are loaded run as in onnxruntime: Scan, operators, and what was exported."""
 
 import json
+import math
 import re
 
 import numpy
@@ -193,6 +194,14 @@ OPERATORS = [
     ("Gelu", [X], {}, {"approximate": "tanh"}),
     ("HardSwish", [4 * X], {}, {}),
     ("Celu", [X], {}, {"alpha": 0.7}),
+    *((op_type, [X], {}, {"alpha": -0.7}) for op_type in ("Celu", "Elu", "LeakyRelu", "Selu")),
+    *((op_type, [draw(9, dtype=dtype) - 1], {}, {}) for op_type, dtype in (("Abs", "int32"), ("Abs", "int64"), ("Relu", "int32"))),
+    ("Clip", [draw(9, dtype="int64")], {1: numpy.int64(1), 2: numpy.int64(2)}, {}),
+    ("Clip", [draw(9, dtype="int32")], {1: numpy.int32(1)}, {}),
+    ("Clip", [X], {1: numpy.float32(1), 2: numpy.float32(-1)}, {}),
+    ("Clip", [numpy.array([numpy.inf, -numpy.inf, 1], "float32")], {}, {}),
+    ("ReduceLogSumExp", [numpy.array([[1, numpy.inf], [-numpy.inf, 2]], "float32")], {}, {"axes": [1]}),
+    ("Squeeze", [draw(2, 1, 3, 1)], {1: ints()}, {}),
     ("PRelu", [X], {1: draw(3, 1)}, {}),
     ("ReduceMax", [X], {}, {"axes": [-1], "keepdims": 0}),
     ("ReduceMin", [X], {}, {"axes": [2, 0]}),
@@ -234,6 +243,7 @@ OPERATORS = [
     ("Slice", [X], {1: ints(-1), 2: ints(-(2**62)), 3: ints(0), 4: ints(-1)}, {}),
     ("Slice", [X, ints(-2), ints(3)], {3: ints(0)}, {}),
     ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {}),
+    ("ScatterElements", [X, draw(1, 5, 2, dtype="int64") % 3], {2: draw(1, 5, 2)}, {"axis": 1, "reduction": "add"}),
     ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {"axis": 1}),
     ("Gather", [X, numpy.array(-1)], {}, {}),
     ("Gather", [X, numpy.array(1)], {}, {"axis": 1}),
@@ -388,6 +398,30 @@ def test_empty_tensors_take_the_shape_of_a_file(tmp_path):
     node = helper.make_node("Reshape", ["x", "shape"], ["y"], allowzero=1)
     model = model_of([node], {"x": draw(2, 3)}, {"y": TensorProto.FLOAT}, {"shape": ints(3, 0)}, sizes={"x": ["N", 3]})
     expect_as_runtime(model, {"x": draw(0, 3)}, tmp_path)
+
+
+@pytest.mark.parametrize("allowzero", [0, 1])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_a_size_of_0_where_there_are_no_elements(is_constant, allowzero, tmp_path):
+    """It keeps that of the input, unless allowzero says that it is one."""
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], allowzero=allowzero)
+    tensors = {"x": draw(1, 3, 2, 0), "shape": ints(1, 0, 2, 0)}
+    inputs = {"x": tensors["x"]} if is_constant else tensors
+    model = model_of([node], inputs, {"y": TensorProto.FLOAT}, {"shape": tensors["shape"]} if is_constant else {})
+    expect_as_runtime(model, inputs, tmp_path)
+    assert loaded(model, tmp_path)(inputs).y.shape == ((1, 0, 2, 0) if allowzero else (1, 3, 2, 0))
+
+
+@pytest.mark.parametrize("numbers", [(0, 5, 0), (0, math.inf, 1), (math.nan, 5, 1), (0, 5, math.nan)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_ranges_without_an_end_are_refused(dtype, numbers, tmp_path):
+    if dtype.startswith("int") and not all(map(math.isfinite, numbers)):
+        pytest.skip("no whole numbers")
+    inputs = {name: numpy.array(number, dtype) for name, number in zip("abc", numbers)}
+    model = model_of([helper.make_node("Range", [*inputs], ["y"])], inputs, {"y": ELEMENTS[dtype]})
+    start, stop, step = (f"{number:g}" for number in numbers)
+    with pytest.raises(stepnet.InvalidArgumentError, match=f"Range goes from {start} to {stop} in steps of {step}; both must be finite"):
+        loaded(model, tmp_path)(inputs)
 
 
 def test_same_pads_of_any_size_need_a_stride_of_one(tmp_path):

@@ -156,6 +156,9 @@ CASES = [
     ("Slice", [X], {"starts": [1], "ends": [100]}, 1),
     ("Tile", [X], {"tiles": 3, "axis": -2}, 1),
     ("Gather", [X, numpy.array([[1, 0], [1, 1]])], {}, 1),
+    ("ScatterElements", [X, numpy.array([[[2, 0], [0, 0]]]), draw(1, 2, 2)], {"axis": 1}, 1),
+    ("ScatterElements", [X, numpy.array([[[2, 0], [0, 0]]]), draw(1, 2, 2)], {"axis": -1, "reduction": "add"}, 1),
+    ("Reshape", [draw(2, 0)], {"shape": [0, 3], "allowzero": 1}, 1),
     ("ConstantFill", [], {"shape": [2, 3], "value": 0.5}, 1),
     ("ConstantFill", [X], {"value": 2, "dtype": 10, "extra_shape": [2]}, 1),
     ("GivenTensorFill", [], {"shape": [2, 2], "values": [0.5, 1.5, -2.0, 3.0]}, 1),
@@ -189,6 +192,9 @@ CASES = [
 ]  # fmt: skip
 ON_GPUS = {"CopyCPUToGPU", "CopyGPUToCPU"}  # copies as the others, which a CPU lacks
 OF_RNN = {"RNNWeights", "RNNLengths", "LSTMStateClip"}  # test_onnx_rnn.py
+
+
+OF_VALUES = {"Range"}  # a test below
 
 
 def net_of(op_type, arrays, arguments, count, tmp_path):
@@ -271,8 +277,24 @@ def test_an_operator_of_any_size(op_type, arrays, arguments, count, axes, tmp_pa
         expect_as_net(net, others, tmp_path)
 
 
+def test_ranges_up_to_sizes_and_of_constants(tmp_path):
+    text = NetText("net", Names())
+    text.add("Shape", ["x0"], ["n"], axes=[1])
+    text.add("GivenTensorInt64Fill", [], ["two"], shape=[1], values=[2])
+    text.add("GivenTensorInt64Fill", [], ["minus_one"], shape=[], values=[-1])
+    text.outputs = ["y0", "y1", "y2"]
+    for output, inputs in zip(text.outputs, (["n"], ["two", "n"], ["n", "two", "minus_one"])):
+        text.add("Range", inputs, [output])
+    (tmp_path / "net.pbtxt").write_text(text.text())
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    stepnet.onnx.export(net, tmp_path / "net.onnx", inputs={"x0": draw(1, 4)}, dynamic_axes={"x0": {1: "n"}})
+    for n in (3, 5):
+        expect_as_net(net, {"x0": draw(1, n)}, tmp_path)
+        assert net(x0=draw(1, n)).y1.tolist() == list(range(2, n))
+
+
 def test_all_operators_are_compared():
-    assert set(TABLE) - ON_GPUS - OF_RNN == {each[0] for each in CASES}
+    assert set(TABLE) - ON_GPUS - OF_RNN - OF_VALUES == {each[0] for each in CASES}
 
 
 def test_free_sizes_stay_free(tmp_path):

@@ -62,18 +62,54 @@ def test_numbers_of_any_kind_are_scattered(tmp_path):
     assert loaded(model, tmp_path)(**inputs).y.tolist() == [0, numpy.inf, 2]
 
 
-@pytest.mark.parametrize(
-    "shape, attributes, message",
-    [
-        ((2, 2), {}, "its input has 2 dimensions; tensors of one dimension are read"),
-        ((2,), {"reduction": "add"}, "its reduction is 'add'; none is read"),
-        ((2,), {"axis": 1}, "its axis is 1; it must be from -1 to 0"),
-    ],
-)
-def test_other_ways_to_scatter_are_refused(shape, attributes, message, tmp_path):
-    inputs = {"data": numpy.zeros(shape, "float32"), "at": numpy.zeros(shape, "int64"), "new": numpy.ones(shape, "float32")}
+def scattered(data, indices, updates, tmp_path, sizes=None, **attributes):
+    """A net of one ScatterElements, and its inputs, after the net was compared with onnxruntime."""
+    inputs = {"data": data, "at": indices, "new": updates}
+    kind = helper.np_dtype_to_tensor_dtype(data.dtype)
+    model = model_of([node("ScatterElements", [*inputs], ["y"], **attributes)], inputs, {"y": kind}, opset=18, sizes=sizes)
+    expect_as_runtime(model, inputs, tmp_path, tolerance=1e-6)
+    return stepnet.onnx.load(model), inputs
+
+
+@pytest.mark.parametrize("indices", [[2, 2, 2], [1, 1, 1, 3], [0, -4, 0, -1, 3]], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_indices_that_repeat(reduction, dtype, indices, tmp_path):
+    """The last update stays, or all of them count."""
+    data, updates = numpy.array([5, 1, 2, 3], dtype), numpy.array([100, 101, -3, 103, 104][: len(indices)], dtype)
+    net, inputs = scattered(data, numpy.array(indices), updates, tmp_path, reduction=reduction)
+    functions = {"none": lambda _, new: new, "add": numpy.add, "mul": numpy.multiply, "max": numpy.maximum, "min": numpy.minimum}
+    expected = data.copy()
+    for index, update in zip(indices, updates):
+        expected[index] = functions[reduction](expected[index], update)
+    assert net(inputs).y.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("sizes", [None, {"data": ["a", "b", "c"], "at": ["d", "e", "f"]}], ids=["known sizes", "free sizes"])
+def test_elements_of_part_of_several_dimensions(sizes, axis, random, tmp_path):
+    data = random.standard_normal((3, 4, 2))
+    shape = [7 if d == axis % 3 else size - 1 for d, size in enumerate(data.shape)]
+    indices = random.integers(-data.shape[axis], data.shape[axis], shape)
+    scattered(data, indices, random.standard_normal(shape), tmp_path, sizes, axis=axis)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mul"])
+@pytest.mark.parametrize("indices, element, index", [([0, 3], 1, 3), ([-4, 9], 0, -4)])
+def test_indices_of_no_element_are_refused(indices, element, index, reduction, tmp_path):
+    inputs = {"data": numpy.zeros((3, 1), "float32"), "at": numpy.array(indices)[:, None], "new": numpy.ones((2, 1), "float32")}
+    scatter = node("ScatterElements", ["data", "at", "new"], ["y"], reduction=reduction)
+    net = loaded(model_of([scatter], inputs, {"y": TensorProto.FLOAT}, opset=18), tmp_path)
+    message = f"ScatterElements: element {element} of the indices is {index}; dimension 0 of the data has size 3"
+    with pytest.raises(stepnet.InvalidArgumentError, match=message):
+        net(inputs)
+
+
+@pytest.mark.parametrize("attributes, message", [({"axis": 1}, "its axis is 1"), ({"reduction": "mean"}, "its reduction is 'mean'; none,")])
+def test_other_ways_to_scatter_are_refused(attributes, message, tmp_path):
+    inputs = {"data": numpy.zeros(2, "float32"), "at": numpy.zeros(2, "int64"), "new": numpy.ones(2, "float32")}
     scatter = node("ScatterElements", ["data", "at", "new"], ["y"], **attributes)
-    assert message in refusal(model_of([scatter], inputs, {"y": TensorProto.FLOAT}), tmp_path)
+    assert message in refusal(model_of([scatter], inputs, {"y": TensorProto.FLOAT}, opset=18), tmp_path)
 
 
 @pytest.mark.parametrize("is_free", [False, True], ids=["known sizes", "free sizes"])

@@ -24,9 +24,9 @@ TEST(BatchRows, TheBatchIsTheFirstSizeThatIsNotOne) {
 // "2: B- to B" where 2 rows of the batch are kept apart, of which the first input and the output have each its own.
 std::string RowsOf(const Instruction& instruction) {
   std::string text = StrCat(instruction.batch_rows, ": ");
-  for (const Operand& input : instruction.inputs) text += input.has_batch ? "B" : "-";
+  for (const InstructionOperand& input : instruction.inputs) text += input.has_batch ? "B" : "-";
   text += " to ";
-  for (const Operand& output : instruction.outputs) text += output.has_batch ? "B" : "-";
+  for (const InstructionOperand& output : instruction.outputs) text += output.has_batch ? "B" : "-";
   return text;
 }
 
@@ -49,7 +49,7 @@ std::string RowsOfPacked(const std::string& lines, const std::function<void(Step
   const StepGraph graph = Graph(lines);
   Instruction instruction = EmitPlan(graph, {}).instructions.back();
   EXPECT_EQ(instruction.batch_rows, 0) << "products of other weights round as it suits the number of rows";
-  instruction.packed = Operand{};
+  instruction.packed = InstructionOperand{};
   StepNode node = graph.nodes.back();
   if (change) change(&node, &instruction);
   MarkBatchOfProduct(node, &instruction);
@@ -394,7 +394,7 @@ StepPlan Loop() {
   const auto linked = [](int base, std::int64_t offset) {
     return Slot{.storage_class = StorageClass::kLinked, .base = base, .offset = offset, .row_bytes = 32, .bytes = 32};
   };
-  const auto operand = [&](int slot) { return Operand{.slot = slot, .info = info, .has_batch = true}; };
+  const auto operand = [&](int slot) { return InstructionOperand{.slot = slot, .info = info, .has_batch = true}; };
   StepPlan plan;
   plan.slots = {linked(0, 0), linked(1, 0), {.base = 2, .row_bytes = 64, .ring_rows = 4, .bytes = 32}, linked(1, 1)};
   plan.instructions = {{.inputs = {operand(0), operand(1)}, .outputs = {operand(2)}, .batch_rows = 2},
@@ -447,13 +447,13 @@ TEST(BatchRows, WhatTheLoopWritesHasTheBatchWhereverItIsRead) {
 }
 
 TEST(BatchRows, RowsLieInTheSameMemoryWhereverTheyAreUsed) {
-  const auto with_h = [](const std::function<void(Operand*, Slot*)>& change) {
+  const auto with_h = [](const std::function<void(InstructionOperand*, Slot*)>& change) {
     return RowsOfLoop([&](StepPlan* plan) { change(&plan->instructions[0].inputs[1], &plan->slots[1]); });
   };
-  EXPECT_EQ(with_h([](Operand* h, Slot*) { h->info.shape = Shape({1, 2, 4}); }), 2);
-  EXPECT_EQ(with_h([](Operand*, Slot* slot) { slot->row_bytes = 64; }), 0) << "rows of steps are elsewhere";
-  EXPECT_EQ(with_h([](Operand*, Slot* slot) { slot->ring_rows = 2; }), 0);
-  EXPECT_EQ(with_h([](Operand* h, Slot*) {
+  EXPECT_EQ(with_h([](InstructionOperand* h, Slot*) { h->info.shape = Shape({1, 2, 4}); }), 2);
+  EXPECT_EQ(with_h([](InstructionOperand*, Slot* slot) { slot->row_bytes = 64; }), 0) << "rows of steps are elsewhere";
+  EXPECT_EQ(with_h([](InstructionOperand*, Slot* slot) { slot->ring_rows = 2; }), 0);
+  EXPECT_EQ(with_h([](InstructionOperand* h, Slot*) {
               h->info = {.dtype = DType::kDouble, .shape = Shape({2, 2})};
             }),
             2)
@@ -474,8 +474,8 @@ TEST(BatchRows, RowsHaveTheSameBytesWhereverTheyAreUsed) {
 TEST(BatchRows, MemoryWithoutBytesIsNotCut) {
   EXPECT_EQ(RowsOfLoop([](StepPlan* plan) {
               for (Instruction& instruction : plan->instructions) {
-                for (Operand& operand : instruction.inputs) operand.info.shape = Shape({2, 0});
-                for (Operand& operand : instruction.outputs) operand.info.shape = Shape({2, 0});
+                for (InstructionOperand& operand : instruction.inputs) operand.info.shape = Shape({2, 0});
+                for (InstructionOperand& operand : instruction.outputs) operand.info.shape = Shape({2, 0});
               }
             }),
             0);

@@ -401,7 +401,7 @@ TEST(Emit, SaysOfWhichInputsNoElementIsRead) {
     const StepPlan plan =
         PlanOf("  x: float [2, 4] at 0[32 * t]\n  like: float [4] at 1\n  z: float [4] at 2\n" + lines);
     std::vector<bool> flags;
-    for (const Operand& input : plan.instructions[0].inputs) flags.push_back(input.shape_alone);
+    for (const InstructionOperand& input : plan.instructions[0].inputs) flags.push_back(input.shape_alone);
     return flags;
   };
   using Flags = std::vector<bool>;

@@ -15,9 +15,9 @@ std::string RowsOf(const std::string& lines) {
   const StepPlan plan = EmitPlan(ParseGraph(Step(lines)), {});
   const Instruction& instruction = plan.instructions.back();
   std::string text = instruction.can_take_steps ? "steps: " : "step: ";
-  for (const Operand& input : instruction.inputs) text += input.has_rows ? "R" : "-";
+  for (const InstructionOperand& input : instruction.inputs) text += input.has_rows ? "R" : "-";
   text += " to ";
-  for (const Operand& output : instruction.outputs) text += output.has_rows ? "R" : "-";
+  for (const InstructionOperand& output : instruction.outputs) text += output.has_rows ? "R" : "-";
   return text;
 }
 

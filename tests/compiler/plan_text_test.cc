@@ -26,7 +26,7 @@ TEST(PlanText, SaysWhereValuesLieAndWhatRuns) {
       {.text = "kept = FC(x, w)",
        .inputs = {{.slot = 0}},
        .outputs = {{.slot = 2, .added = true}},
-       .packed = Operand{.slot = 4}},
+       .packed = InstructionOperand{.slot = 4}},
       {.text = "found = NonZero(kept)",
        .inputs = {{.slot = 2}},
        .outputs = {{.slot = 5}},

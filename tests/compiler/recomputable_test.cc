@@ -99,6 +99,20 @@ TEST(Recomputable, IsNothingElse) {
   EXPECT_EQ(FoundIn({"h_t = Tanh(c_prev)", "c_t = Mul(h_t, g)"}), nothing);
 }
 
+// However long a step is, plans are made in a time that is about as long: chains of sums, which nobody keeps.
+TEST(Recomputable, IsNothingThatTakesVeryManyOperators) {
+  const auto found = [](int length) {
+    std::vector<std::string> step = {"a0 = Add(h_prev, c_prev)"};
+    for (int i = 1; i < length; ++i) step.push_back(StrCat("a", i, " = Add(a", i - 1, ", c_prev)"));
+    step.push_back(StrCat("t = Tanh(a", length - 1, ")"));
+    for (const char* op : {"h_t = Mul(t, c_prev)", "c_t = Mul(t, g)"}) step.emplace_back(op);
+    return std::ranges::any_of(FoundIn(step),
+                               [](const std::string& line) { return line.starts_with("t by a0, a1, "); });
+  };
+  EXPECT_TRUE(found(200));
+  EXPECT_FALSE(found(300));
+}
+
 // What each pair of an element of h and one of a row of p gives is many times what the step has of its own for it.
 TEST(Recomputable, IsBetterComputedAgainInLongRunsWhereItFollowsFromLess) {
   NEEDS_ALL_PASSES();

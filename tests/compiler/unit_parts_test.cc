@@ -14,9 +14,9 @@ namespace {
 // "64: U- to U" of a region of 64 units, where parts find theirs in columns of the first input and of the output.
 std::string UnitsOf(const Instruction& instruction) {
   std::string text = StrCat(instruction.units, ": ");
-  for (const Operand& input : instruction.inputs) text += input.has_units ? "U" : "-";
+  for (const InstructionOperand& input : instruction.inputs) text += input.has_units ? "U" : "-";
   text += " to ";
-  for (const Operand& output : instruction.outputs) text += output.has_units ? "U" : "-";
+  for (const InstructionOperand& output : instruction.outputs) text += output.has_units ? "U" : "-";
   return text;
 }
 
@@ -85,19 +85,20 @@ std::string UnitsOfChanged(const std::function<void(Region*, Instruction*)>& cha
 
 TEST(UnitParts, OperandsThatDoNotFollowUnitsHaveNone) {
   EXPECT_EQ(UnitsOfChanged([](Region*, Instruction*) {}), "64: U to U");
-  const auto with_x = [](const std::function<void(RegionOperand*, Operand*)>& change) {
+  const auto with_x = [](const std::function<void(RegionOperand*, InstructionOperand*)>& change) {
     return UnitsOfChanged(
         [&](Region* region, Instruction* instruction) { change(&region->inputs[0], &instruction->inputs[0]); });
   };
-  EXPECT_EQ(with_x([](RegionOperand* x, Operand*) { x->strides[3] = 2; }), "64: - to U") << "every second column";
-  EXPECT_EQ(with_x([](RegionOperand* x, Operand*) { x->strides[3] = 0; }), "64: - to U");
-  EXPECT_EQ(with_x([](RegionOperand* x, Operand*) { x->offset = 16; }), "64: - to U") << "columns 16 to 80";
-  EXPECT_EQ(with_x([](RegionOperand* x, Operand*) { x->offset = 64; }), "64: U to U") << "another row";
-  EXPECT_EQ(with_x([](RegionOperand* x, Operand*) { x->strides[2] = 80; }), "64: - to U");
-  EXPECT_EQ(with_x([](RegionOperand* x, Operand*) { x->strides[0] = 1; }), "64: U to U") << "of one index";
-  EXPECT_EQ(with_x([](RegionOperand*, Operand* x) { x->info.shape = Shape({2, 80}); }), "64: - to U");
-  EXPECT_EQ(with_x([](RegionOperand*, Operand* x) { x->info.shape = Shape({2, 128}); }), "64: U to U");
-  EXPECT_EQ(with_x([](RegionOperand*, Operand* x) { x->info.shape = Shape(); }), "64: - to U");
+  EXPECT_EQ(with_x([](RegionOperand* x, InstructionOperand*) { x->strides[3] = 2; }), "64: - to U")
+      << "every second column";
+  EXPECT_EQ(with_x([](RegionOperand* x, InstructionOperand*) { x->strides[3] = 0; }), "64: - to U");
+  EXPECT_EQ(with_x([](RegionOperand* x, InstructionOperand*) { x->offset = 16; }), "64: - to U") << "columns 16 to 80";
+  EXPECT_EQ(with_x([](RegionOperand* x, InstructionOperand*) { x->offset = 64; }), "64: U to U") << "another row";
+  EXPECT_EQ(with_x([](RegionOperand* x, InstructionOperand*) { x->strides[2] = 80; }), "64: - to U");
+  EXPECT_EQ(with_x([](RegionOperand* x, InstructionOperand*) { x->strides[0] = 1; }), "64: U to U") << "of one index";
+  EXPECT_EQ(with_x([](RegionOperand*, InstructionOperand* x) { x->info.shape = Shape({2, 80}); }), "64: - to U");
+  EXPECT_EQ(with_x([](RegionOperand*, InstructionOperand* x) { x->info.shape = Shape({2, 128}); }), "64: U to U");
+  EXPECT_EQ(with_x([](RegionOperand*, InstructionOperand* x) { x->info.shape = Shape(); }), "64: - to U");
 }
 
 TEST(UnitParts, AllReadsOfAnInputFollowUnits) {
@@ -137,7 +138,7 @@ enum { kH, kGates, kNext };
 // gates [2, 64] = a product of h; the next row of h [2, 32] = a region of 32 units, of two groups of columns.
 StepPlan Loop() {
   const auto operand = [](int slot, std::int64_t columns, bool has_units) {
-    return Operand{
+    return InstructionOperand{
         .slot = slot, .info = {.dtype = DType::kFloat, .shape = Shape({2, columns})}, .has_units = has_units};
   };
   const auto linked = [](std::int64_t offset) {
@@ -196,15 +197,15 @@ TEST(UnitParts, ColumnsOfAProductAreWholeGroups) {
 }
 
 TEST(UnitParts, PartsFindTheirUnitsInTheSameColumns) {
-  const auto with_gates = [](const std::function<void(Operand*)>& change) {
+  const auto with_gates = [](const std::function<void(InstructionOperand*)>& change) {
     return BeginOfRegion([&](Instruction* region) { change(&region->inputs[0]); });
   };
-  EXPECT_EQ(with_gates([](Operand* gates) { gates->has_units = false; }), 1);
-  EXPECT_EQ(with_gates([](Operand* gates) { gates->info.dtype = DType::kInt32; }), 1);
-  EXPECT_EQ(with_gates([](Operand* gates) { gates->info.shape = Shape({4, 32}); }), 1);
-  EXPECT_EQ(with_gates([](Operand* gates) { gates->info.shape = Shape({1, 2, 64}); }), 0);
+  EXPECT_EQ(with_gates([](InstructionOperand* gates) { gates->has_units = false; }), 1);
+  EXPECT_EQ(with_gates([](InstructionOperand* gates) { gates->info.dtype = DType::kInt32; }), 1);
+  EXPECT_EQ(with_gates([](InstructionOperand* gates) { gates->info.shape = Shape({4, 32}); }), 1);
+  EXPECT_EQ(with_gates([](InstructionOperand* gates) { gates->info.shape = Shape({1, 2, 64}); }), 0);
   EXPECT_EQ(BeginOfProduct([](Instruction* product) { product->outputs[0].has_units = false; }), 1);
-  EXPECT_EQ(with_gates([](Operand* gates) {
+  EXPECT_EQ(with_gates([](InstructionOperand* gates) {
               gates->has_units = false;
               gates->shape_alone = true;
             }),
@@ -255,7 +256,7 @@ TEST(UnitParts, WhatTheProductWritesIsWrittenInTheSameColumns) {
 TEST(UnitParts, ARegionThatWritesIntoWhatItReadsIsNotCut) {
   const auto reads_next = [](std::int64_t offset, bool has_units) {
     return BeginOf([&](StepPlan* plan) {
-      Operand h = plan->instructions[1].outputs[0];
+      InstructionOperand h = plan->instructions[1].outputs[0];
       h.slot = 3;
       h.has_units = has_units;
       plan->instructions[1].inputs.push_back(h);

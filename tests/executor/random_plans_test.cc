@@ -32,14 +32,14 @@ struct Bytes {
 
 std::vector<Bytes> BytesOf(const StepPlan& plan, int i, std::int64_t t) {
   std::vector<Bytes> touched;
-  const auto add = [&](const Operand& operand, bool writes) {
+  const auto add = [&](const InstructionOperand& operand, bool writes) {
     const Slot& slot = plan.slots[operand.slot];
     const std::int64_t row = slot.ring_rows > 0 ? (t + slot.offset) % slot.ring_rows : t + slot.offset;
     const std::int64_t bytes = operand.info.size_bytes();
     touched.push_back({slot.base, writes, row * slot.row_bytes, row * slot.row_bytes + bytes});
   };
-  for (const Operand& input : plan.instructions[i].inputs) add(input, false);
-  for (const Operand& output : plan.instructions[i].outputs) add(output, true);
+  for (const InstructionOperand& input : plan.instructions[i].inputs) add(input, false);
+  for (const InstructionOperand& output : plan.instructions[i].outputs) add(output, true);
   return touched;
 }
 

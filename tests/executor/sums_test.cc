@@ -28,7 +28,7 @@ StepPlan BackwardPlanOf(const NetDef& def, Workspace& workspace, RunOptions opti
 std::vector<std::string> WhoAddsTo(const StepPlan& plan, const std::string& blob) {
   std::vector<std::string> adders;
   for (const Instruction& instruction : plan.instructions) {
-    for (const Operand& output : instruction.outputs) {
+    for (const InstructionOperand& output : instruction.outputs) {
       if (plan.slots[output.slot].blob != blob) continue;
       if (output.added) adders.push_back(instruction.type);
       if (instruction.type == "add") adders.emplace_back("+=");

@@ -110,7 +110,7 @@ void AddPlan(const StepGraph& graph, const StepPlan& plan, std::int64_t num_step
     const bool takes_all = instruction.steps_at_once == kAllSteps || instruction.steps_at_once > num_steps;
     const std::int64_t at_once = takes_all ? num_steps : instruction.steps_at_once;
     std::vector<TensorInfo> inputs(instruction.inputs.size());
-    for (const Operand& input : instruction.inputs) {
+    for (const InstructionOperand& input : instruction.inputs) {
       inputs[input.position] = input.info;
       inputs[input.position].shape = ShapeOfSteps(input, at_once);
     }
@@ -124,7 +124,7 @@ void AddPlan(const StepGraph& graph, const StepPlan& plan, std::int64_t num_step
       continue;
     }
     std::uint64_t wanted = 0;
-    for (const Operand& output : instruction.outputs) wanted |= std::uint64_t{1} << output.position;
+    for (const InstructionOperand& output : instruction.outputs) wanted |= std::uint64_t{1} << output.position;
     kernels->Add(*node.def, inputs, {}, wanted);
   }
 }

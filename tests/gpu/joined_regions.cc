@@ -149,7 +149,8 @@ class JoinedCase {
 
 std::string FirstWrongJoined(RegionRunner& runner) {
   int number = 0;
-  for (const auto& [rows, units, heads] : {std::tuple(3, 8, 2), {2, 40, 20}, {5, 320, 4}, {2, 96, 1}, {2, 96, 96}}) {
+  for (const auto& [rows, units, heads] :
+       {std::tuple(3, 8, 2), {2, 40, 20}, {5, 320, 4}, {2, 96, 1}, {2, 96, 96}, {2, 1100, 2}}) {
     JoinedCase joined(rows, units, heads);
     std::string difference = joined.DifferenceOn(runner, StrCat("case", number++));
     if (!difference.empty()) return difference;

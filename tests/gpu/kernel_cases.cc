@@ -128,6 +128,34 @@ void AddRows(CaseList& list) {
   }
 }
 
+void AddScatter(CaseList& list) {
+  struct Sizes {
+    Shape data, indices;
+    int axis;
+  };
+  const std::vector<Sizes> all = {{{300}, {700}, 0},         {{5, 3}, {9, 3}, 0}, {{5, 3}, {4, 2}, -1},
+                                  {{4, 6, 5}, {3, 9, 5}, 1}, {{5, 3}, {0, 3}, 0}, {{0, 3}, {0, 3}, 0}};
+  for (const auto& [shape, of_indices, axis] : all) {
+    const auto size = static_cast<double>(shape[shape.CanonicalAxis(axis)]);
+    const Tensor indices = Numbers(DType::kInt64, of_indices, 3, -size, size);
+    for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool}) {
+      for (const char* reduction : {"none", "add", "mul", "max", "min"}) {
+        if (dtype == DType::kBool && std::strcmp(reduction, "none") != 0) continue;
+        const Tensor data = Numbers(dtype, shape, 1, -3, 3), updates = Numbers(dtype, of_indices, 2, -3, 3);
+        list.Op("ScatterElements").In(data).In(indices).In(updates).Int("axis", axis).Text("reduction", reduction);
+        if (dtype != DType::kFloat && dtype != DType::kDouble) continue;
+        list.Op("ScatterElementsGradient", 2).In(data).In(indices).In(updates).In(Numbers(dtype, shape, 4));
+        list.Int("axis", axis).Text("reduction", reduction);
+      }
+    }
+  }
+  for (const DType index : kIndexTypes) {
+    const Tensor data = Numbers(DType::kFloat, {5}, 1), updates = Numbers(DType::kFloat, {4}, 2);
+    list.Op("ScatterElements").In(data).In(IntsOf(index, {-5, 5, -6, 4})).In(updates);
+    list.Op("ScatterElementsGradient", 2).In(data).In(IntsOf(index, {-5, 5, -6, 4})).In(updates).In(data);
+  }
+}
+
 void AddLabels(CaseList& list) {
   for (const DType dtype : kFloats) {
     const double tolerance = dtype == DType::kFloat ? 1e-6 : 1e-13;
@@ -389,7 +417,7 @@ void ExpectNear(const Tensor& found, const Tensor& expected, double tolerance, c
 std::vector<KernelCase> KernelCases() {
   CaseList list;
   for (const auto add :
-       {AddRows, AddLabels, AddGreatest, AddCopies, AddSequences, AddTraining, AddSums, AddConvolutions}) {
+       {AddRows, AddScatter, AddLabels, AddGreatest, AddCopies, AddSequences, AddTraining, AddSums, AddConvolutions}) {
     add(list);
   }
   return std::move(list.cases);

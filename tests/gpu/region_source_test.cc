@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "joined_regions.h"
@@ -178,6 +180,22 @@ TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
   ExpectLikeDefinition(regions);
 }
 
+// More reductions of long rows than a block has room for at once, also by blocks of fewer threads.
+TEST_F(RegionSourceOnHost, ReducesLongRowsInSeveralWays) {
+  std::vector<Region> regions;
+  for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32}) {
+    for (const auto& [rows, columns] : {std::pair(3, 257), {3, 1500}, {3, 4096}, {130, 2047}}) {
+      const Dense dense{.rows = rows, .columns = columns};
+      const Expr a = Expr::Input(0, "a", dtype), b = Expr::Input(1, "b", dtype);
+      regions.push_back({.sizes = dense.Sizes(),
+                         .inputs = {dense.Elements(dtype), dense.Elements(dtype)},
+                         .outputs = {{.value = a * RowSum(b) - b * RowSum(a) + RowSum(a * b) * RowMax(b),
+                                      .memory = dense.Elements(dtype)}}});
+    }
+  }
+  ExpectLikeDefinition(regions);
+}
+
 // Reductions and what is written read the same elements: from registers, while a thread has few.
 TEST(RegionSource, ReadsAndComputesElementsOfRowsOnce) {
   const Expr e = Exp(x - RowMax(x));
@@ -198,6 +216,19 @@ TEST(RegionSource, ReadsAndComputesElementsOfRowsOnce) {
     EXPECT_EQ(count(text_of(columns), "Exp("), 1) << columns;
   }
   EXPECT_EQ(count(text_of(4097), "p.in0["), 3) << "too many for registers";
+}
+
+// All of a row that the first reduction needs is on its way before the rest, which arrives while that goes on.
+TEST(RegionSource, ReadsFirstWhatTheFirstReductionNeeds) {
+  const Dense dense{.rows = 5, .columns = 1000};
+  const Expr gain = Expr::Input(1, "gain", DType::kFloat);
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements(), dense.Columns()},
+                      .outputs = {{.value = gain * (x - RowSum(x) / 1000), .memory = dense.Elements()}}};
+  const std::string text = PrintRegion(region, {.name = "Centre"}).kernels;
+  const size_t first = text.find("p.in0["), later = text.find("p.in1["), loop = text.find("for (int j", first);
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_LT(loop, later) << text;
 }
 
 // Sums over rows of what a whole row says: through scratch memory, before what is in place is written, or after.
@@ -248,6 +279,24 @@ TEST_F(RegionSourceOnHost, SumsManyTerms) {
     }
   }
   ExpectLikeDefinition(regions);
+}
+
+// What fills a tile behind the last term is no 0, which would make -0 a 0.
+TEST_F(RegionSourceOnHost, SumsOfNegativeZerosAreNegative) {
+  constexpr int kTerms = 100, kSums = 3;
+  const RegionOperand terms{.dtype = DType::kFloat, .size = kTerms * kSums, .strides = {0, 0, kSums, 1}};
+  const RegionOperand sums{.dtype = DType::kFloat, .size = kSums, .strides = {0, 0, 0, 1}};
+  const Region region{.sizes = {1, 1, kTerms, kSums},
+                      .inputs = {terms},
+                      .outputs = {{.value = x, .memory = sums, .kind = RegionOutputKind::kSums, .adds = true}}};
+  const std::vector<PrintedRegion> printed = {Printed(region, {.name = "zeros"})};
+  runner_.Compile(printed);
+  const std::vector<float> in(kTerms * kSums, -0.0f);
+  std::vector<float> out(kSums, -0.0f);
+  const void* inputs[] = {in.data()};
+  void* outputs[] = {out.data()};
+  runner_.Run(printed[0], inputs, outputs, nullptr);
+  for (const float sum : out) EXPECT_TRUE(sum == 0 && std::signbit(sum)) << sum;
 }
 
 TEST(RegionSource, TypesOfOperatorsMayHaveDots) {

@@ -49,6 +49,31 @@ TEST(Reshape, RestoresAShapeWithoutElements) {
   ExpectShape(OpTest("Reshape", 2).Random("x", {4, 0}, 1).Input("new_shape", Int64s({0, 0, 5})), {0, 0, 5});
 }
 
+TEST(Reshape, AllowzeroSaysWhatAZeroIs) {
+  const auto reshape = [](const Shape& x, const std::vector<std::int64_t>& shape, int allowzero, bool is_input) {
+    OpTest op("Reshape");
+    op.Arg("allowzero", allowzero).Random("x", x, 1);
+    if (is_input) return op.Input("new_shape", Int64s(shape));
+    return op.Ints("shape", shape);
+  };
+  for (const bool is_input : {false, true}) {
+    ExpectShape(reshape({1, 3, 2, 0}, {1, 0, 2, 0}, 0, is_input), {1, 3, 2, 0});
+    ExpectShape(reshape({1, 3, 2, 0}, {1, 0, 2, 0}, 1, is_input), {1, 0, 2, 0});
+    ExpectShape(reshape({2, 0}, {0, 5}, 1, is_input), {0, 5});
+    ExpectShape(reshape({2, 0}, {-1, 5}, 1, is_input), {0, 5});
+    ExpectError(
+        [&] {
+          reshape({2, 3}, {0, 3}, 1, is_input).Run();
+        },
+        "…x is float [2, 3] and cannot be reshaped to [0, 3]: the numbers of elements differ");
+    ExpectError(
+        [&] {
+          reshape({2, 0}, {0, -1}, 1, is_input).Run();
+        },
+        "…x is float [2, 0] and cannot be reshaped to [0, -1]: a size is negative, and another one is 0");
+  }
+}
+
 TEST(Reshape, WorksInPlace) {
   const std::vector<Tensor> outputs = ReshapeTo({6}, {2, 3}).InPlace(0, 0).Run();
   EXPECT_EQ(outputs[0].shape(), Shape({6}));

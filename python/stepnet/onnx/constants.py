@@ -18,6 +18,14 @@ from .scope import Scope, Unsupported, sizes_of
 LARGEST = 1024
 """Elements of a tensor that is computed when the file is read."""
 
+FOLDED = frozenset(
+    "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Expand Flatten Floor Gather GatherElements GatherND Greater "
+    "GreaterOrEqual Identity Less LessOrEqual Max Mean Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceMax ReduceMin "
+    "ReduceProd ReduceSum Reshape Round ScatterElements ScatterND Shape Sign Size Slice Split Sqrt Squeeze Sub Sum Tile Transpose "
+    "Unsqueeze Where Xor".split()
+)
+"""What is computed then: nothing that takes more than its inputs and results have elements, as an Einsum may."""
+
 
 def fold(scope: Scope) -> None:
     """Adds to ``scope.folded`` what nodes compute of constants that are no parameters."""
@@ -50,7 +58,7 @@ def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
 
 def results(scope: Scope, node: onnx.NodeProto, inputs: Mapping[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
     """What a node gives; nothing where that is large, or where onnx does not say it."""
-    if any(each.HasField("g") for each in node.attribute):
+    if node.op_type not in FOLDED or node.domain:
         return {}
     if node.op_type == "Div" and any((array < 0).any() for array in inputs.values()):
         return {}  # which older versions of onnx round down

@@ -31,7 +31,7 @@ else:  # hints can be read where there is no PyTorch, too
 
 OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
-MOST_IN_ONE_FILE = 1 << 30
+MAX_BYTES_IN_ONE_FILE = 1 << 30
 """Bytes of parameters from which on they lie beside the file: a message of protobuf holds less than 2 GiB."""
 
 
@@ -326,7 +326,7 @@ def free_sizes(graph: GraphWriter, given: Given) -> dict[str, int]:
     names = {size: None for _, sizes in given.inputs.values() for size in sizes if isinstance(size, str)}
     numbers = {name: unit * (101 + 2 * i) for i, name in enumerate(names)}
     graph.free_sizes = {number: name for name, number in numbers.items()}
-    graph.least_free = 10 * unit
+    graph.min_free = 10 * unit
     return numbers
 
 
@@ -342,7 +342,7 @@ def add_output(graph: GraphWriter, given: Given, blobs: Blobs, name: str) -> Non
 
 
 def save(model: onnx.ModelProto, path: Path | IO[bytes]) -> None:
-    is_small = sum(len(each.raw_data) for each in model.graph.initializer) <= MOST_IN_ONE_FILE
+    is_small = sum(len(each.raw_data) for each in model.graph.initializer) <= MAX_BYTES_IN_ONE_FILE
     if not isinstance(path, Path):
         if not is_small:
             raise InvalidArgumentError("invalid argument: the parameters are more than 1 GiB, which lie in a second file; give a path")

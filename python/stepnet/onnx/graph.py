@@ -72,7 +72,7 @@ class GraphWriter:
             self._replaced: dict[str, str] = {}
             self.free_sizes: dict[int, str] = {}
             """Numbers that stand for sizes which change from run to run, with their names."""
-            self.least_free = LAST
+            self.min_free = LAST
             """Sizes from here on are free, or follow from free ones."""
             self.names = Names()
             self._small: dict[Any, str] = {}
@@ -80,7 +80,7 @@ class GraphWriter:
 
     def is_free(self, *sizes: int | str | None) -> bool:
         """Whether any of the sizes may change from run to run."""
-        return any(isinstance(size, int) and size >= self.root.least_free for size in sizes)
+        return any(isinstance(size, int) and size >= self.root.min_free for size in sizes)
 
     def unique(self, hint: str) -> str:
         """A new name: the hint, or the hint with a number."""

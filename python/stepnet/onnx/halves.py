@@ -17,15 +17,15 @@ from .scope import Node, Scope, Unsupported
 
 HALVES = ("float16", "bfloat16")
 FLOATS_ALONE = frozenset(
-    "ArgMax ArgMin Conv CumSum Einsum Gemm GRU LSTM MatMul ReduceLogSum ReduceLogSumExp ReduceMean ReduceSum ReduceSumSquare RNN TopK".split()
+    "ArgMax ArgMin Conv CumSum Einsum Gemm GRU LSTM MatMul ReduceLogSum ReduceLogSumExp ReduceMean ReduceSum ReduceSumSquare RNN ScatterElements TopK".split()
 )
 """Nodes whose operators have kernels for float32 and float64 alone. Others load values of 16 bits as float32 and round what
 they give.
 
 A list, as declarations do not say it: kernels of products, loops and TopK check dtypes themselves, and sums take 16 bits over
 the last dimensions alone. test_onnx_halves.py compares it with what runs."""
-WITHOUT_WHOLE_NUMBERS = FLOATS_ALONE - {"CumSum", "TopK"} | {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin"}
-"""CumSum and TopK are read in another way for them."""
+WITHOUT_WHOLE_NUMBERS = FLOATS_ALONE - {"CumSum", "ScatterElements", "TopK"} | {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin"}
+"""CumSum and TopK are read in another way for them, and ScatterElements takes them."""
 
 
 def check_whole_numbers(scope: Scope, proto: onnx.NodeProto) -> None:

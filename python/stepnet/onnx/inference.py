@@ -17,6 +17,9 @@ from .scope import Scope, fits, sizes_of
 REFUSALS = (onnx.shape_inference.InferenceError, ValueError, MemoryError)
 """What inference raises: older versions of onnx MemoryError for a Scan that scans more than it is given."""
 
+LARGEST_SEEN = 1 << 20
+"""Elements of a tensor of one dimension in a graph of which the elements of others are seen."""
+
 
 def add_shapes(scope: Scope) -> str:
     """Adds to a scope what follows from its inputs, its constants and the tensors around it.
@@ -32,7 +35,7 @@ def add_shapes(scope: Scope) -> str:
         fold(scope)
         model = light_model(scope)
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        inferred = infer_bounded(model, strict=True)
     except REFUSALS as error:
         refusal = refusal_of(scope, error)
         inferred = infer(scope, model)
@@ -83,11 +86,22 @@ def from_shapes(nodes: Iterable[onnx.NodeProto]) -> list[str]:
 
 def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
     with contextlib.suppress(*REFUSALS):
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+        return infer_bounded(model)
     try:
         return onnx.shape_inference.infer_shapes(model)  # which says less, and reads nodes that are malformed
     except REFUSALS as error:
         raise fault(scope.model.path, refusal_of(scope, error)) from None
+
+
+def infer_bounded(model: onnx.ModelProto, strict: bool = False) -> onnx.ModelProto:
+    """What onnx infers. It hands elements of tensors of one dimension on from node to node, one by one, so that a file of some
+    bytes could take any memory, as by a Range up to 10^12: where a tensor is large it is not asked to."""
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=strict)
+    tensors = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
+    sizes = (sizes_of(each.type.tensor_type) for each in tensors)
+    if any(each is not None and len(each) == 1 and (each[0] or 0) > LARGEST_SEEN for each in sizes):
+        return inferred
+    return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=True)
 
 
 def refusal_of(scope: Scope, error: Exception) -> str:

@@ -35,7 +35,7 @@ def flatten(n: Node) -> Sequence[str]:
 @node("Squeeze")
 def squeeze(n: Node) -> Sequence[str]:
     axes = n.axes(1)
-    if axes is None:
+    if not axes:  # onnxruntime takes no axes for none given
         shape = n.shape(0)
         if None in shape:
             raise Unsupported("which sizes of its input are 1 is not known; axes would say it")
@@ -56,16 +56,16 @@ def unsqueeze(n: Node) -> Sequence[str]:
 
 @node("Reshape")
 def reshape(n: Node) -> Sequence[str]:
+    """A size of 0 keeps that of the input in its place, unless allowzero says that it is one."""
     shape = n.constant(1) if n.has(1) else numpy.array(n.attribute("shape", []))
-    if n.attribute("allowzero", 0) and shape is not None and 0 in shape:
+    is_size = int(n.attribute("allowzero", 0))
+    if shape is None:
+        return [n.emit("Reshape", n.blob(0), n.blob(1), allowzero=is_size)]
+    if is_size and 0 in shape:
         sizes = n.scope.shape(n.tensors[0])
         if -1 in shape or not (sizes is None or None in sizes or 0 in sizes):
             raise Unsupported("a size is 0, and allowzero is 1")
-        # As an input 0 means what it says, where there are no elements.
-        return [n.emit("Reshape", n.blob(0), n.fixed(shape.astype("int64")))]
-    blobs = [n.blob(0)] if shape is not None else [n.blob(0), n.blob(1)]
-    arguments = {} if shape is None else {"shape": [int(size) for size in shape]}
-    return [n.net.emit("Reshape", *blobs, **arguments)]
+    return [n.emit("Reshape", n.blob(0), shape=[int(size) for size in shape], allowzero=is_size)]
 
 
 @node("Shape")
@@ -235,6 +235,17 @@ def is_counted(n: Node, name: str) -> bool:
         return False
     zero = n.scope.constant(less.input[1])
     return less.input[0] == add.input[0] == where.input[2] and zero is not None and not zero.any()
+
+
+REDUCTIONS = ("none", "add", "mul", "max", "min")
+
+
+@node("ScatterElements")
+def scatter_elements(n: Node) -> Sequence[str]:
+    reduction = n.attribute("reduction", "none")
+    if reduction not in REDUCTIONS:
+        raise Unsupported(f"its reduction is {reduction!r}; {', '.join(REDUCTIONS)} are read")
+    return [n.emit("ScatterElements", *n.blobs(), axis=given_axis(n, 0), reduction=reduction)]
 
 
 @node("Tile")

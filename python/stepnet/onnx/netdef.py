@@ -6,10 +6,12 @@ import math
 from types import MappingProxyType
 from typing import Any, Mapping, Sequence, Union
 
+import numpy
+
 CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
 """The dtypes of fills, by the numbers of TensorProto.DataType."""
 
-Argument = Union[bool, int, float, str, Sequence[int], Sequence[float], Sequence[str], "NetText"]
+Argument = Union[bool, int, float, str, Sequence[int], Sequence[str], "NetText"]
 
 Op = tuple[str, Sequence[str], Sequence[str], Mapping[str, Argument]]
 """The type of an operator, what it reads and gives, and its arguments."""
@@ -159,15 +161,26 @@ def number_text(value: float) -> str:
     return repr(float(value))
 
 
+def single(value: float) -> float:
+    """The number as float32, which attributes of ONNX and floats of NetDef are."""
+    with numpy.errstate(over="ignore"):
+        return float(numpy.float32(value))
+
+
+def float_text(value: float) -> str:
+    """A number that is no float32 is a tensor of one double (core/exact_number.h): operators of float64 read all its digits."""
+    if math.isnan(value) or single(value) == value:
+        return f"f: {number_text(value)}"
+    return f"t {{ data_type: DOUBLE double_data: {number_text(value)} }}"
+
+
 def value_text(value: Any) -> str:
     if isinstance(value, str):
         return f"s: {quoted(value)}"
     if isinstance(value, float):
-        return f"f: {number_text(value)}"
+        return float_text(value)
     if isinstance(value, int):
         return f"i: {int(value)}"
     if value and isinstance(value[0], str):
         return " ".join(f"strings: {quoted(each)}" for each in value)
-    if value and isinstance(value[0], float):
-        return " ".join(f"floats: {number_text(each)}" for each in value)
     return " ".join(f"ints: {int(each)}" for each in value)

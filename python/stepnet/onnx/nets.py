@@ -81,7 +81,7 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
     if op.type not in TABLE:
         raise Refusal(why_not(op))
     inputs = [value_of(blobs, name) for name in op.inputs]
-    infos = op.infer_shapes([(value.dtype, value.shape, value.sizes) for value in inputs])
+    infos = op.infer_shapes([(value.dtype, value.shape, elements_of(value)) for value in inputs])
     call = Call(graph, op, inputs, infos, wanted)
     names = TABLE[op.type](call)
     values = [value_named(graph, name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
@@ -97,6 +97,13 @@ def write_operator(graph: GraphWriter, op: _stepnet.Operator, blobs: Blobs, want
         values[0].projection = projection_of(call)
     for blob, value in zip(op.outputs, values):
         blobs[blob] = value
+
+
+def elements_of(value: Value) -> list[int] | list[float] | None:
+    """Elements from which shapes may follow, where they are known and no parameters: sizes, and constants that are numbers."""
+    if value.sizes is not None or value.array is None or value.origins:
+        return value.sizes
+    return value.array.reshape(-1).tolist() if value.array.size == 1 and value.array.dtype.kind in "if" else None
 
 
 def value_named(graph: GraphWriter, name: str, dtype: str, shape: Sequence[int]) -> Value:

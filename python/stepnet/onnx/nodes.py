@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Sequence
 
+import numpy
+
 from .axes import from_front, given_axis, known_rank, without_repeats
 from .graph import LAST
+from .netdef import single
 from .scope import Node, Unsupported
 
 Function = Callable[[Node], Sequence[str]]
@@ -27,9 +30,9 @@ def node(*types: str) -> Callable[[Function], Function]:
 
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+WHOLE_NUMBERS = ("int32", "int64")
 
 SAME = {
-    "Abs": "Abs",
     "Add": "Add",
     "And": "And",
     "Ceil": "Ceil",
@@ -50,7 +53,6 @@ SAME = {
     "Not": "Not",
     "Or": "Or",
     "Reciprocal": "Reciprocal",
-    "Relu": "Relu",
     "Round": "Round",
     "Sigmoid": "Sigmoid",
     "Sin": "Sin",
@@ -71,6 +73,20 @@ def same(n: Node) -> Sequence[str]:
     return [n.emit(SAME[n.type], *n.operands())]
 
 
+@node("Abs", "Relu")
+def by_sign(n: Node) -> Sequence[str]:
+    x, dtype = n.blob(0), n.scope.dtype(n.tensors[0])
+    if dtype not in WHOLE_NUMBERS:
+        return [n.emit(n.type, x)]
+    below = n.emit("Negative", x) if n.type == "Abs" else n.number(0, dtype)
+    return [where_below(n, x, dtype, below)]
+
+
+def where_below(n: Node, x: str, dtype: str, below: str) -> str:
+    """``below`` where ``x`` is less than 0, otherwise ``x``."""
+    return n.emit("Where", n.emit("LT", x, n.number(0, dtype)), below, x)
+
+
 @node("Identity")
 def identity(n: Node) -> Sequence[str]:
     return n.blobs()
@@ -78,32 +94,45 @@ def identity(n: Node) -> Sequence[str]:
 
 # Element by element.
 
-ALPHA_BETA = {"Elu": (1.0,), "LeakyRelu": (0.01,), "HardSigmoid": (0.2, 0.5)}
-"""The operators with constants, and what these are where nothing is said."""
+@node("HardSigmoid")
+def hard_sigmoid(n: Node) -> Sequence[str]:
+    return [n.emit("HardSigmoid", n.blob(0), alpha=n.attribute("alpha", 0.2), beta=n.attribute("beta", 0.5))]
 
 
-@node(*ALPHA_BETA)
-def with_constants(n: Node) -> Sequence[str]:
-    names = ("alpha", "beta")
-    given = {name: float(n.attribute(name, default)) for name, default in zip(names, ALPHA_BETA[n.type])}
-    return [n.emit(n.type, n.blob(0), **given)]
+@node("LeakyRelu", "Elu")
+def slope(n: Node) -> Sequence[str]:
+    alpha = n.attribute("alpha", 1.0 if n.type == "Elu" else 0.01)
+    return [n.emit(n.type, n.blob(0), alpha=alpha) if alpha >= 0 else negative_slope(n, alpha)]
+
+
+def negative_slope(n: Node, alpha: float) -> str:
+    """What an operator of ONNX gives with an alpha that ours does not take."""
+    x = n.blob(0)
+    below = x if n.type == "LeakyRelu" else n.emit("Elu", x, alpha=1.0)
+    return where_below(n, x, n.dtype(), n.emit("Scale", below, scale=alpha))
 
 
 @node("Selu")
 def selu(n: Node) -> Sequence[str]:
     alpha, gamma = n.attribute("alpha", 1.67326319217681884765625), n.attribute("gamma", 1.05070102214813232421875)
-    return [n.emit("Selu", n.blob(0), alpha=float(alpha), scale=float(gamma))]
+    if alpha >= 0:
+        return [n.emit("Selu", n.blob(0), alpha=alpha, scale=gamma)]
+    return [n.emit("Scale", negative_slope(n, alpha), scale=gamma)]
 
 
 @node("ThresholdedRelu")
 def thresholded_relu(n: Node) -> Sequence[str]:
-    return [above(n, n.blob(0), float(n.attribute("alpha", 1.0)), n.dtype())]
+    return [above(n, n.blob(0), n.attribute("alpha", 1.0), n.dtype())]
 
 
 def above(n: Node, x: str, threshold: float, dtype: str) -> str:
     """``x`` where it is greater than the threshold, otherwise 0."""
     is_above = n.emit("GT", x, n.number(threshold, dtype))
     return n.emit("Where", is_above, x, n.number(0, dtype))
+
+
+GELU_CUBES, GELU_SLOPE, HARD_SWISH_SLOPE = single(0.044715), math.sqrt(single(2 / math.pi)), single(1 / 6)
+"""Constants in the functions by which ONNX defines these operators. They are float32 there, also for float64."""
 
 
 @node("Gelu")
@@ -113,39 +142,56 @@ def gelu(n: Node) -> Sequence[str]:
         return [n.emit("Gelu", x)]
     if approximate != "tanh":
         raise Unsupported(f"approximate is {approximate!r}; none and tanh are read")
-    cubes = n.emit("Scale", n.emit("Pow", x, exponent=3.0), scale=0.044715)
-    bent = n.emit("Tanh", n.emit("Scale", n.emit("Add", x, cubes), scale=math.sqrt(2 / math.pi)))
+    cubes = n.emit("Scale", n.emit("Pow", x, exponent=3.0), scale=GELU_CUBES)
+    bent = n.emit("Tanh", n.emit("Scale", n.emit("Add", x, cubes), scale=GELU_SLOPE))
     half = n.emit("Scale", x, scale=0.5)
     return [n.emit("Add", half, n.emit("Mul", half, bent))]
 
 
 @node("HardSwish")
 def hard_swish(n: Node) -> Sequence[str]:
-    return [n.emit("Mul", n.blob(0), n.emit("HardSigmoid", n.blob(0), alpha=1.0 / 6, beta=0.5))]
+    return [n.emit("Mul", n.blob(0), n.emit("HardSigmoid", n.blob(0), alpha=HARD_SWISH_SLOPE, beta=0.5))]
 
 
 @node("Celu")
 def celu(n: Node) -> Sequence[str]:
-    alpha = float(n.attribute("alpha", 1.0))
+    alpha, x = n.attribute("alpha", 1.0), n.blob(0)
     if alpha == 0:
         raise Unsupported("its alpha is 0")
-    return [n.emit("Scale", n.emit("Elu", n.emit("Scale", n.blob(0), scale=1 / alpha)), scale=alpha)]
+    of_part = n.emit("Scale", x, scale=1 / alpha)
+    if alpha > 0:
+        return [n.emit("Scale", n.emit("Elu", of_part), scale=alpha)]
+    below = n.emit("Scale", n.emit("Sub", n.emit("Exp", of_part), n.number(1, n.dtype())), scale=alpha)
+    return [where_below(n, x, n.dtype(), below)]
 
 
 @node("PRelu")
 def prelu(n: Node) -> Sequence[str]:
-    x = n.blob(0)
-    is_below = n.emit("LT", x, n.number(0, n.dtype()))
-    return [n.emit("Where", is_below, n.emit("Mul", x, n.blob(1)), x)]
+    return [where_below(n, n.blob(0), n.dtype(), n.emit("Mul", n.blob(0), n.blob(1)))]
 
 
 @node("Clip")
 def clip(n: Node) -> Sequence[str]:
-    bounds = []
-    for i, (name, default) in enumerate((("min", -math.inf), ("max", math.inf)), 1):
-        value = n.needed(i, name).item() if n.has(i) else n.attribute(name, default)
-        bounds.append(float(value))
-    return [n.emit("Clip", n.blob(0), min=bounds[0], max=bounds[1])]
+    """Where the bounds contradict each other all is the upper one. Those that are left out are the last finite numbers."""
+    x, dtype = n.blob(0), n.scope.dtype(n.tensors[0])
+    given = (n.needed(i, name).item() if n.has(i) else n.attribute(name) for i, name in ((1, "min"), (2, "max")))
+    low, high = (last if bound is None else bound for bound, last in zip(given, finite_numbers(dtype)))
+    low = min(low, high)
+    if dtype not in WHOLE_NUMBERS:
+        return [n.emit("Clip", x, min=float(low), max=float(high))]
+    for compare, bound in (("GE", low), ("LE", high)):
+        limit = n.number(bound, dtype)
+        x = n.emit("Where", n.emit(compare, x, limit), x, limit)
+    return [x]
+
+
+def finite_numbers(dtype: str | None) -> tuple[float, float]:
+    """The least and the greatest of a dtype; infinite where these are not known."""
+    if dtype in WHOLE_NUMBERS:
+        return numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    if dtype in ("float16", "float32", "float64"):
+        return float(numpy.finfo(dtype).min), float(numpy.finfo(dtype).max)
+    return -math.inf, math.inf
 
 
 @node("Pow")
@@ -167,7 +213,7 @@ def power(n: Node) -> Sequence[str]:
 
 @node("Swish")
 def swish(n: Node) -> Sequence[str]:
-    alpha = float(n.attribute("alpha", 1.0))
+    alpha = n.attribute("alpha", 1.0)
     if alpha == 1:
         return [n.emit("Swish", n.blob(0))]
     return [n.emit("Mul", n.blob(0), n.emit("Sigmoid", n.emit("Scale", n.blob(0), scale=alpha)))]
@@ -310,8 +356,8 @@ def gemm(n: Node) -> Sequence[str]:
     else:
         y = n.emit("MatMul", a, n.blob(1), trans_b=int(trans_b))
     if n.attribute("alpha", 1.0) != 1:
-        y = n.emit("Scale", y, scale=float(n.attribute("alpha")))
-    beta = float(n.attribute("beta", 1.0))
+        y = n.emit("Scale", y, scale=n.attribute("alpha"))
+    beta = n.attribute("beta", 1.0)
     if not n.has(2):
         return [y]
     c = n.blob(2)
@@ -429,8 +475,8 @@ def reduce_log_sum_exp(n: Node) -> Sequence[str]:
     if axes is None:
         return [n.emit("Copy", n.blob(0))]
     greatest = of_rows(n, "ReduceMax", axes, 1)
-    is_there = n.emit("LT", n.number(-math.inf, n.dtype()), greatest)
-    greatest = n.emit("Where", is_there, greatest, n.number(0, n.dtype()))
+    is_finite = n.emit("LT", n.emit("Abs", greatest), n.number(math.inf, n.dtype()))
+    greatest = n.emit("Where", is_finite, greatest, n.number(0, n.dtype()))
     total = n.emit("ReduceSum", n.emit("Exp", n.emit("Sub", n.blob(0), greatest)), axes=axes, keepdims=1)
     y = n.emit("Add", n.emit("Log", total), greatest)
     dims = sorted(from_front(n, axes)) or list(range(n.rank()))

@@ -32,7 +32,7 @@ def check_stash_type(n: Node) -> None:
 
 def normalized(n: Node, x: str, axis: int) -> list[str]:
     """``x``, the means and the deviations, in which dimensions from ``axis`` on are one."""
-    return n.net.emit_all("LayerNorm", [x], 3, axis=axis, epsilon=float(n.attribute("epsilon", 1e-5)))
+    return n.net.emit_all("LayerNorm", [x], 3, axis=axis, epsilon=n.attribute("epsilon", 1e-5))
 
 
 def scaled_channels(n: Node, y: str, behind: int) -> str:

@@ -36,18 +36,11 @@ def places(n: Node, x: str) -> str:
     return n.emit("ReduceSum", n.emit("Cast", is_before, to="double"), axes=[1], keepdims=0)
 
 
-def sources(n: Node, indices: str, wanted: str) -> tuple[str, str]:
-    """The number of the element of ``indices`` that is each of the ``wanted`` numbers, and whether one is."""
-    is_there = n.emit("EQ", column(n, indices), row(n, wanted))
-    at = n.emit("Where", is_there, column(n, numbers_of(n, indices)), n.number(0, NUMBERS))
-    found = n.emit("ReduceSum", n.emit("Cast", is_there, to="double"), axes=[0], keepdims=0)
-    return n.emit("ReduceSum", at, axes=[0], keepdims=0), n.emit("GT", found, n.number(0, NUMBERS))
-
-
 def sorted_whole(n: Node, x: str, k: int | None) -> list[str]:
     """The ``k`` greatest elements of ``x``, or all, from the greatest on, and where they were."""
-    numbers, _ = sources(n, places(n, x), numbers_of(n, x))
-    order = n.emit("Cast", numbers, to="int64")
+    at = n.emit("Cast", places(n, x), to="int64")
+    numbers = n.emit("Cast", numbers_of(n, x), to="int64")
+    order = n.emit("ScatterElements", numbers, at, numbers)
     if k is not None:
         order = n.emit("Slice", order, starts=[0], ends=[k])
     return [n.emit("Gather", x, order), order]
@@ -101,23 +94,3 @@ def best_of(n: Node, x: str) -> Sequence[str]:
         return sorted_whole(n, x, k)
     found = n.net.emit_all("TopK", [x], 2, k=k, axis=axis)
     return found if size is not None else [checked_part(n, x, blob, k, *from_front(n, [axis])) for blob in found]
-
-
-@node("ScatterElements")
-def scatter_elements(n: Node) -> Sequence[str]:
-    """``data`` with other elements at ``indices``, of which no two are the same."""
-    given_axis(n, 0)
-    if any(n.rank(i) != 1 for i in range(3)):
-        raise Unsupported(f"its input has {n.rank()} dimensions; tensors of one dimension are read")
-    if n.attribute("reduction", "none") != "none":
-        raise Unsupported(f"its reduction is {n.attributes['reduction'].decode()!r}; none is read")
-    data, updates = n.blob(0), n.blob(2)
-    size, count = (n.emit("Cast", n.emit("Shape", each), to="double") for each in (data, updates))
-    indices = n.emit("Cast", n.blob(1), to="double")
-    is_from_end = n.emit("LT", indices, n.number(0, NUMBERS))
-    indices = n.emit("Where", is_from_end, n.emit("Add", indices, size), indices)
-    numbers = numbers_of(n, data)
-    source, is_given = sources(n, indices, numbers)
-    both, _ = n.net.emit_all("Concat", [updates, data], 2, axis=0)
-    rows = n.emit("Where", is_given, source, n.emit("Add", numbers, count))
-    return [n.emit("Gather", both, n.emit("Cast", rows, to="int64"))]

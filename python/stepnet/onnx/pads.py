@@ -35,9 +35,13 @@ def padded(
     if min(before, behind) < 0:
         x = cut(n, x, axis, max(-before, 0), min(behind, 0) or LAST)
     size = shape[axis]
-    shape[axis] = None if size is None else size + min(before, 0) + min(behind, 0)
+    shape[axis] = left = None if size is None else size + min(before, 0) + min(behind, 0)
+    if left is not None and left < 0:
+        raise Unsupported(f"it takes {-min(before, 0) - min(behind, 0)} elements away from dimension {axis}, which has {size}")
+    if mode == "edge" and left == 0 and max(before, behind) > 0:
+        raise Unsupported(f"its mode is 'edge', and dimension {axis} has no elements")
     if mode == "reflect":
-        check_reflected(axis, max(before, behind), shape[axis])
+        check_reflected(axis, max(before, behind), left)
     parts = [x]
     if before > 0:
         parts.insert(0, padding(n, x, shape, axis, before, mode, value, 1))

@@ -34,30 +34,17 @@ def kept(n: Node, x: str, mask: str, dtype: str) -> str:
 
 @node("Range")
 def number_range(n: Node) -> Sequence[str]:
-    """In double, in which whole numbers are exact up to 2^53."""
-    start, limit, delta = (n.constant(i) for i in range(3))
-    starts_at_0, goes_by_1 = start is not None and start.item() == 0, delta is not None and delta.item() == 1
-    if start is not None and limit is not None and delta is not None:
-        numbers = counted(n, max(math.ceil((limit.item() - start.item()) / delta.item()), 0))
-    else:
-        length = in_double(n, 1) if starts_at_0 else n.emit("Sub", in_double(n, 1), in_double(n, 0))
-        count = n.emit("Ceil", length if goes_by_1 else n.emit("Div", length, in_double(n, 2)))
-        count = n.emit("Cast", n.emit("Relu", count), to="int64")
-        numbers = counted(n, n.emit("ExpandDims", count, dims=[0]))
-    if not goes_by_1:
-        numbers = n.emit("Mul", numbers, in_double(n, 2))
-    if not starts_at_0:
-        numbers = n.emit("Add", numbers, in_double(n, 0))
+    given = [n.constant(i) for i in range(3)]
+    start, limit, delta = (None if each is None else each.item() for each in given)
+    is_finite = all(each is None or math.isfinite(each) for each in (start, limit))
+    if not is_finite or (delta is not None and (delta == 0 or math.isnan(delta))):
+        texts = ("?" if each is None else str(each) for each in (start, limit, delta))
+        raise Unsupported(f"its start, limit and delta are {', '.join(texts)}; both must be finite, and delta a number other than 0")
     dtype = n.dtype()
-    return [n.emit("Cast", numbers, to={"float32": "float", "float64": "double"}.get(dtype, dtype))]
-
-
-def in_double(n: Node, i: int) -> str:
-    """An input that is a number."""
-    given = n.constant(i)
-    if given is not None:
-        return n.number(given.item(), "float64")
-    return n.blob(i) if n.dtype(i) == "float64" else n.emit("Cast", n.blob(i), to="double")
+    numbers = [n.blob(i) if each is None else n.number(each.item(), dtype) for i, each in enumerate(given)]
+    if dtype != "int16":
+        return [n.emit("Range", *numbers)]
+    return [n.emit("Cast", n.emit("Range", *(n.emit("Cast", each, to="int32") for each in numbers)), to=dtype)]
 
 
 @node("OneHot")

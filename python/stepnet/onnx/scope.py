@@ -10,7 +10,7 @@ from onnx import helper
 
 from ..errors import InvalidNetError
 from .graph import element_type
-from .netdef import CODES, Names, NetText
+from .netdef import CODES, Names, NetText, single
 from .reader import STANDARD, Origin, array_of, dtype_of, fault, place_of
 
 
@@ -311,6 +311,8 @@ class Node:
     def attribute(self, name: str, default: Any = None) -> Any:
         self.used.add(name)
         value = self.attributes.get(name, default)
+        if isinstance(value, float):  # so are defaults, whatever their digits are here
+            return single(value)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def strings(self, name: str, default: Sequence[str] = ()) -> list[str]:
@@ -344,8 +346,8 @@ class Node:
 
 
 def is_filled(array: numpy.ndarray) -> bool:
-    """Whether a ConstantFill gives such a number, which it has as a float32."""
-    return str(array.dtype) in CODES and (str(array.dtype) != "float64" or float(numpy.float32(array)) == float(array))
+    """Whether a ConstantFill gives such a number."""
+    return str(array.dtype) in CODES
 
 
 def tensors_of(graph: onnx.GraphProto) -> Iterator[str]:

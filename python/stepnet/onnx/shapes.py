@@ -32,7 +32,8 @@ def expand_dims(call: Call) -> Sequence[str]:
 def reshape(call: Call) -> Sequence[str]:
     x = call.names[0]
     is_by_input = len(call.names) > 1
-    y = call.emit("Reshape", x, as_int64(call, 1)) if is_by_input else call.graph.reshape(x, *call["shape"])
+    shape = as_int64(call, 1) if is_by_input else call.graph.ints(*call["shape"])
+    y = call.emit("Reshape", x, shape, **({"allowzero": 1} if call["allowzero"] else {}))
     if len(call.infos) == 1:
         return [y]
     sizes = call.graph.sizes(x)
@@ -140,6 +141,11 @@ def gather(call: Call) -> Sequence[str]:
 
 
 # What is known of sizes that a net computes with: other operators take them as shapes.
+
+
+@operator("ScatterElements")
+def scatter_elements(call: Call) -> Sequence[str]:
+    return [call.emit("ScatterElements", *call.names, axis=call["axis"], reduction=call["reduction"])]
 
 
 def sizes_of_shape(call: Call) -> list[int] | None:
@@ -257,6 +263,14 @@ def given_tensor_fill(call: Call) -> Sequence[str]:
         raise Refusal(f"{call.type} has as many elements as are written, and a shape that may change")
     values = numpy.array([] if call["values"] is None else call["values"])
     return [call.graph.constant(values.astype(call.dtype).reshape(shape), call.op.outputs[0])]
+
+
+@operator("Range")
+def number_range(call: Call) -> Sequence[str]:
+    numbers = [call.graph.reshape(name) for name in call.names]  # scalars
+    if len(numbers) == 1:
+        numbers.insert(0, call.number(0))
+    return [call.emit("Range", *numbers, *([] if len(numbers) == 3 else [call.number(1)]))]
 
 
 @operator("RangeFill")

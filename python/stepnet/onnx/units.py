@@ -11,6 +11,7 @@ import math
 from typing import Callable, Sequence
 
 from .loops import Loop
+from .netdef import single
 from .nodes import node
 from .scope import Node, Unsupported, fits, shape_text
 
@@ -80,7 +81,7 @@ def activations_of(n: Node, defaults: Sequence[str], count: int) -> list[tuple[s
                 f"activation_alpha or activation_beta lacks a number for {given_name}, whose default differs between "
                 "runtimes"
             )
-        found.append((name, tuple(float(number) for number in numbers if number is not None)))
+        found.append((name, tuple(single(number) for number in numbers if number is not None)))
     if any(given):
         raise Unsupported("it has more numbers in activation_alpha or activation_beta than its activations take")
     return found

@@ -1,4 +1,4 @@
-#include "stepnet/compiler/passes/summed_products.h"
+#include "stepnet/compiler/summed_products.h"
 
 #include <numeric>
 

@@ -1,4 +1,4 @@
-#include "stepnet/compiler/passes/weight_products.h"
+#include "stepnet/compiler/weight_products.h"
 
 #include <algorithm>
 #include <iterator>
