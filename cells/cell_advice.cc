@@ -84,6 +84,8 @@ const std::map<std::string, const char*>& Recipes() {
       {"max", kGreater},
       {"min", kLess},
       {"batchnorm", "it would mix the items of a batch; LayerNorm(x, axis=-1) normalises each by itself"},
+      {"embedding",
+       "with words as an input word[] and a parameter emb[V, D] it is Gather(emb, Cast(word, to=\"int32\"))"},
       {"groupnorm",
        "of G groups of x, [1, B, H], it is Reshape(LayerNorm(Reshape(x, shape=[1, -1, G, H/G]), axis=-1), shape=[1, "
        "-1, H])"},

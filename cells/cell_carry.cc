@@ -1,6 +1,7 @@
 #include "stepnet/cells/cell_carry.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "stepnet/cells/cell_advice.h"
 #include "stepnet/core/operator.h"
@@ -16,41 +17,57 @@ bool ReadsStep(const OperatorDef& op) {
   return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
 }
 
-[[noreturn]] void Refuse(const CellSource& source, CellPart part, int index, const std::string& message) {
-  throw Error(ErrorCode::kInvalidArgument, source.Fault(part, index, message));
-}
+// Why a cell is not carried, each reason with its place.
+class Reasons {
+ public:
+  explicit Reasons(const CellSource& source) : source_(source) {}
 
-void CheckState(const CellSource& source, int i) {
-  const CellState& state = source.def.state(i);
-  if (state.initial() == "learned") {
-    Refuse(source, CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
-           StrCat("the initial value of the state \"", state.name(),
-                  "\" is learned, and a state that is carried starts from what it is given: it would not be ",
-                  "learned; write initial=0, or another number, and it starts from that"));
+  void Add(CellPart part, int index, const std::string& message) {
+    texts_.push_back(source_.Fault(part, index, message));
   }
-  const CellOptions& options = source.def.options();
-  if (state.window() == 1 || !(options.has_lengths() || options.has_mask())) return;
-  Refuse(source, CellPart::kStateOption, StateOption(i, CellState::kWindowFieldNumber),
-         StrCat("the state \"", state.name(), "\" has window=", state.window(),
-                ", out of which steps that do not count push rows, too: the next part of a sequence would begin with ",
-                "others than the last that count; ", AdviceOnWindow(state)));
-}
+
+  void AddOfState(int i) {
+    const CellState& state = source_.def.state(i);
+    if (state.initial() == "learned") {
+      Add(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
+          StrCat("the initial value of the state \"", state.name(),
+                 "\" is learned, and a state that is carried starts from what it is given: it would not be ",
+                 "learned; write initial=0, or another number, and it starts from that"));
+    }
+    const CellOptions& options = source_.def.options();
+    if (state.window() == 1 || !(options.has_lengths() || options.has_mask())) return;
+    Add(CellPart::kStateOption, StateOption(i, CellState::kWindowFieldNumber),
+        StrCat("the state \"", state.name(), "\" has window=", state.window(),
+               ", out of which steps that do not count push rows, too: the next part of a sequence would begin with ",
+               "others than the last that count; ", AdviceOnWindow(state)));
+  }
+
+  void Throw() const {
+    if (!texts_.empty()) throw Error(ErrorCode::kInvalidArgument, Join(texts_, "\n"));
+  }
+
+ private:
+  const CellSource& source_;
+  std::vector<std::string> texts_;
+};
 
 }  // namespace
 
 void CheckCarry(const CellSource& source) {
   const CellDef& cell = source.def;
+  Reasons reasons(source);
   if (cell.options().direction() != CellOptions::FORWARD) {
-    Refuse(source, CellPart::kOptions, CellOptions::kDirectionFieldNumber,
-           "states can be carried from one part of a sequence to the next only forward");
+    reasons.Add(CellPart::kOptions, CellOptions::kDirectionFieldNumber,
+                "states can be carried from one part of a sequence to the next only forward");
   }
-  for (int i = 0; i < cell.state_size(); ++i) CheckState(source, i);
+  for (int i = 0; i < cell.state_size(); ++i) reasons.AddOfState(i);
   for (int k = 0; k < cell.op_size(); ++k) {
     if (!ReadsStep(cell.op(k))) continue;
-    Refuse(source, CellPart::kOperator, k,
-           "states cannot be carried from one part of a sequence to the next, since it reads timestep, which begins at "
-           "0 in each; count steps in a state, as n = n + 1");
+    reasons.Add(CellPart::kOperator, k,
+                "states cannot be carried from one part of a sequence to the next, since it reads timestep, which "
+                "begins at 0 in each; count steps in a state, as n = n + 1");
   }
+  reasons.Throw();
 }
 
 }  // namespace stepnet

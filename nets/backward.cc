@@ -76,8 +76,11 @@ class ReversePass {
     for (const auto& [loss, gradient] : losses) {
       const int last = values_.LastOf(loss);
       if (last == NetValues::kNone) {
-        throw Error(ErrorCode::kInvalidNet,
-                    StrCat("the net has no blob \"", loss, "\"", DidYouMean(loss, values_.Blobs())));
+        std::string hint = DidYouMean(loss, values_.Blobs());
+        if (hint.empty() && net_.external_output_size() > 0) {
+          hint = StrCat("; its outputs are ", Join(net_.external_output(), ", "));
+        }
+        throw Error(ErrorCode::kInvalidNet, StrCat("the net has no blob \"", loss, "\"", hint));
       }
       ValueGradient& value = gradients_[last];
       if (!value.depends) continue;

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 
 import numpy
 import onnx
@@ -589,3 +590,9 @@ def test_wrong_kinds_of_arguments_are_named(tmp_path):
 def test_cells_know_their_inputs(lstm, tmp_path):
     with pytest.raises(stepnet.InvalidArgumentError, match="a cell knows its inputs"):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", lstm.init(), inputs={})
+
+
+def test_a_cell_needs_parameters(lstm, tmp_path):
+    message = "params, the third argument, is missing: lstm has the parameters w, u, b, as cell.init() or training gives them"
+    with pytest.raises(stepnet.InvalidArgumentError, match=re.escape(message)):
+        stepnet.onnx.export(lstm, tmp_path / "lstm.onnx")

@@ -121,6 +121,10 @@ TEST(CellAdvice, OfTheGreatest) {
 TEST(CellAdvice, OfWhatThereIsNoOperatorFor) {
   const std::string sign = "Cast(GT(x, 0), to=\"float\") - Cast(LT(x, 0), to=\"float\")";
   ExpectFault("h = torch.sign(x)", "4:5: no operator type \"torch.sign\"; it is " + sign);
+  ExpectFault(
+      "h = torch.nn.Embedding(x)",
+      "4:5: no operator type \"torch.nn.Embedding\"; with words as an input word[] and a parameter emb[V, D] it is "
+      "Gather(emb, Cast(word, to=\"int32\"))");
   ExpectFault("h = GroupNorm(x, 2)",
               "4:5: no operator type \"GroupNorm\"; of G groups of x, [1, B, H], it is Reshape(LayerNorm(Reshape(x, "
               "shape=[1, -1, G, H/G]), axis=-1), shape=[1, -1, H])");

@@ -287,6 +287,12 @@ TEST(CellErrors, OfUses) {
       [&] { ExpandCell(learned, {.carry = true}); },
       "…the initial value of the state \"h\" is learned, and a state that is carried starts from what it is given: "
       "it would not be learned; write initial=0, or another number, and it starts from that");
+  cell.def.mutable_state(0)->set_initial("learned");  // all reasons at once
+  ExpectError(
+      [&] { ExpandCell(cell, {.carry = true}); },
+      "…c: states can be carried from one part of a sequence to the next only forward\nc:1:14: the initial value "
+      "of the state \"h\" is learned, and a state that is carried starts from what it is given: it would not be "
+      "learned; write initial=0, or another number, and it starts from that");
   // A part may begin where a sequence has ended.
   const std::string step = "param w[H, D]\nh = Tanh(x @ w + h)\ny = Sigmoid(h)\noutput h\noption lengths = n\n";
   const std::string late = "param w[H, D]\nh = Tanh(x @ w) + h * Cast(timestep, to=\"float\")\noutput h\n";

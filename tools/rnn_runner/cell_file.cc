@@ -148,8 +148,11 @@ std::optional<std::int64_t> BatchOf(const CellDef& cell, const NamedTensors& fed
 // What to do where a file has the cell's parameters under other names; "" where it has not.
 std::string OtherNamesHint(const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
   const std::vector<OtherNames> found = FindOtherNames(names, parameters);
-  if (found.empty() || found.front().are_torch || !found.front().prefix.ends_with('/')) {
-    return OtherNamesText(found, parameters.empty() ? "" : parameters.front());
+  if (found.empty()) return "";
+  if (found.front().are_torch) return OtherNamesText(found, parameters.front());
+  if (!found.front().prefix.ends_with('/')) {
+    return StrCat(OtherNamesText(found, parameters.front()),
+                  "; `rnn_runner convert --params IN OUT --prefix=", found.front().prefix, "` writes them with these");
   }
   return StrCat("all the cell's parameters are there with ", Quoted(found.front().prefix), " before their names, ",
                 Quoted(NameIn(found.front(), parameters.front())), " for ", Quoted(parameters.front()),

@@ -28,6 +28,8 @@ DEFINE_string(
     "that of MXNet's RNN and of cuDNN, in the other; the layers are lstm, gru, rnn_tanh or rnn_relu, L of H\n"
     "units each, and `bidirectional`, with `projection=P`, with `no_biases`");
 
+DECLARE_string(prefix);  // of expand
+
 namespace stepnet::runner {
 namespace {
 
@@ -51,6 +53,19 @@ void SayWhatChanges(const NamedTensors& tensors, const std::string& to) {
   }
 }
 
+// The tensors whose names begin with --prefix, without it. Throws kInvalidArgument where there are none.
+NamedTensors BehindPrefix(const NamedTensors& tensors) {
+  NamedTensors found;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(FLAGS_prefix) && name != FLAGS_prefix) {
+      found.emplace_back(name.substr(FLAGS_prefix.size()), tensor);
+    }
+  }
+  if (!found.empty()) return found;
+  throw Error(ErrorCode::kInvalidArgument, StrCat("no name of a tensor begins with ", Quoted(FLAGS_prefix),
+                                                  "; the first is ", Quoted(tensors.front().first)));
+}
+
 int ConvertParameters(const std::string& from, const std::string& to) {
   if (FLAGS_as_net && !IsMessageName(to)) {
     throw UsageError(StrCat("a net is written to .pb, .pbtxt, .prototxt or .txt, not to \"", to, "\""));
@@ -69,12 +84,11 @@ int ConvertParameters(const std::string& from, const std::string& to) {
       if (IsStoredFloat(tensor.dtype())) tensor = WithMemoryFor("the tensor", name, [&] { return Widened(tensor); });
     }
   }
-  if (packed) {
-    try {
-      tensors = SplitOrJoined(tensors, *packed);
-    } catch (...) {
-      throw CurrentError().At({.file = from});
-    }
+  try {
+    if (IsGiven("prefix")) tensors = BehindPrefix(tensors);
+    if (packed) tensors = SplitOrJoined(tensors, *packed);
+  } catch (...) {
+    throw CurrentError().At({.file = from});
   }
   if (FLAGS_as_net) {
     CheckNamesToWrite(tensors, to);
@@ -98,7 +112,7 @@ int Convert(const std::vector<std::string>& operands) {
   const std::string& from = operands[0];
   const std::string& to = operands[1];
   if (FLAGS_params) return ConvertParameters(from, to);
-  for (const char* flag : {"as_net", "output", "packed", "seed", "widen"}) {
+  for (const char* flag : {"as_net", "output", "packed", "prefix", "seed", "widen"}) {
     if (IsGiven(flag)) throw UsageError(StrCat("--", flag, " is of parameters; give --params too"));
   }
   if (HoldsOnlyTensors(from)) {
@@ -156,6 +170,9 @@ const Command kConvert = {
                          {.name = "as_net"},
                          {.name = "widen"},
                          {.name = "packed", .value = "MODE:L,H,…"},
+                         {.name = "prefix",
+                          .value = "TEXT",
+                          .doc = "with --params, tensors whose names begin so alone, and without it, as encoder.rnn."},
                          {.name = "output", .value = "BLOB,…", .doc = "with --params, those alone", .is_list = true},
                          {.name = "seed", .value = "N"}}),
     .min_operands = 2,

@@ -15,9 +15,11 @@ namespace stepnet::runner {
 // --input, --input_pb, --input_fill, --shape.
 std::vector<FlagUse> InputFlags();
 
-// What these flags say. Throws UsageError for flags that mean nothing, kInputOutput, kOutOfMemory.
 enum class ValuesUse { kRead, kUnread };  // unread: blobs of --shape need no values
+
+// What these flags say. Throws UsageError for flags that mean nothing, kInputOutput, kOutOfMemory.
 NamedTensors ReadInputs(ValuesUse use = ValuesUse::kRead);
+
 // Whether blobs of --shape are filled with random numbers.
 bool FillsAtRandom();
 

@@ -70,8 +70,11 @@ std::int64_t InputOf(PackedLayers layers, const std::string& name, std::int64_t 
   const std::int64_t others = LayoutOf(layers).size, for_each = layers.directions() * layers.gates() * layers.state;
   const bool is_whole = size >= others && (size - others) % for_each == 0;
   if (is_whole && (said == 0 || others + for_each * said == size)) return (size - others) / for_each;
+  const std::string given =
+      said == 0 ? "" : StrCat(", ", others + for_each * said, " for input=", said, ", as is said");
+  const std::string fitting = is_whole ? StrCat("; input=", (size - others) / for_each, " fits") : "; none fits";
   throw Error(ErrorCode::kShapeMismatch, StrCat("\"", name, "\" has ", size, " elements; ", Described(layers), " have ",
-                                                others, " + ", for_each, " D for an input of size D"));
+                                                others, " + ", for_each, " D for an input of size D", given, fitting));
 }
 
 NamedTensors Split(const std::string& name, const Tensor& vector, PackedLayers layers) {

@@ -188,6 +188,11 @@ def sizes_of(argument: Argument, rank: int = 0) -> list[int | str]:
 
 def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, numpy.ndarray]:
     known = {each.name: each for each in cell.params}
+    if params is None and known:
+        raise InvalidArgumentError(
+            f"invalid argument: params, the third argument, is missing: {cell.name} has the parameters {', '.join(known)}, as "
+            "cell.init() or training gives them"
+        )
     of_module = {module_name(name): name for name in known}
     given = {}
     for name, array in (params or {}).items():
