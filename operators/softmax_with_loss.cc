@@ -11,10 +11,10 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expressions/expr_text.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/labels.h"
 
 namespace stepnet {

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/gradient.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/executor/recurrent_case.h"
