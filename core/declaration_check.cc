@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stepnet/core/formal_shapes.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/name_characters.h"
 #include "stepnet/core/printable.h"
@@ -132,7 +133,8 @@ std::string DerivedGradientProblem(const OperatorSchema& schema) {
 
 std::string DeclarationProblem(const OperatorSchema& schema) {
   if (schema.type.empty()) return StrCat("an operator in ", schema.file, " has no name");
-  for (const auto find : {SpellingProblem, NameProblem, NumberProblem, BesideFormulaProblem, DerivedGradientProblem}) {
+  for (const auto find :
+       {SpellingProblem, NameProblem, FormalProblem, NumberProblem, BesideFormulaProblem, DerivedGradientProblem}) {
     if (std::string problem = find(schema); !problem.empty()) return problem;
   }
   return "";

@@ -1,6 +1,7 @@
 #include "stepnet/core/declared_gradient.h"
 
 #include <algorithm>
+#include <map>
 
 #include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/formulas/formula_layout.h"
@@ -195,24 +196,77 @@ ShapeRule ShapesOfForward(const OperatorSchema& forward, bool checks_others) {
   };
 }
 
+// The input of the forward operator that a blob is like; -1: its declaration says none.
+int LikeInput(const OperatorSchema& forward, const Meaning& means) {
+  if (means == Meaning{} || IsOfAny(forward, means)) return -1;
+  const Formal& formal = (IsOfInput(means) ? forward.inputs : forward.outputs)[means.index];
+  const bool is_alike = !formal.like.empty() && formal.types.empty();
+  return is_alike ? IndexOf(forward.inputs, formal.like, &Formal::name) : IsOfInput(means) ? means.index : -1;
+}
+
+// What is said of the inputs and outputs of a gradient operator: `doc` of each and, where `checks`, what follows from
+// the forward operator.
+class FormalsOfGradient {
+ public:
+  FormalsOfGradient(const OperatorSchema& forward, bool checks) : forward_(forward), checks_(checks) {}
+
+  FormalInfo Input(const std::string& name, std::string doc) {
+    FormalInfo info(std::move(doc));
+    const int like = LikeInput(forward_, ReadBy(forward_, name));
+    if (!checks_ || like < 0) return info;
+    if (const auto [first, is_first] = first_.emplace(like, name); !is_first) {
+      info.like = first->second;
+    } else {
+      info.types = forward_.inputs[like].types;
+    }
+    return info;
+  }
+  FormalInfo Output(const std::string& name, std::string doc) const {
+    FormalInfo info(std::move(doc));
+    const auto first = first_.find(LikeInput(forward_, GivenBy(forward_, name)));
+    if (first != first_.end()) info.like = first->second;
+    return info;
+  }
+
+ private:
+  const OperatorSchema& forward_;
+  const bool checks_;
+  std::map<int, std::string> first_;  // by what they are like: the first inputs
+};
+
+// Whether the declaration says of each blob that the gradient operator has what it is like.
+bool AllAreLikeInputs(const OperatorSchema& forward) {
+  const GradientOp& declared = *forward.declared_gradient;
+  const auto are_like = [&](const std::vector<std::string>& names, MeaningOf meaning_of) {
+    return std::ranges::all_of(
+        names, [&](const std::string& name) { return LikeInput(forward, meaning_of(forward, name)) >= 0; });
+  };
+  return are_like(declared.inputs, ReadBy) && are_like(declared.outputs, GivenBy);
+}
+
 // What follows from the forward operator, which has a declared gradient. No StrCat: each process does this for some
 // sixty types when it starts.
 Operator GradientOf(const OperatorSchema& forward, std::string doc, bool is_derivative) {
   const GradientOp& declared = *forward.declared_gradient;
   Operator op(declared.type, forward.file.c_str());
   op.Doc(std::move(doc));
+  const bool is_of_one = forward.inputs.size() == 1 && forward.outputs.size() == 1 && !forward.inputs[0].variadic;
+  const bool is_alike = is_of_one && AllAreLikeInputs(forward);
+  ShapeRule shapes = is_alike ? ShapeRule() : ShapesOfForward(forward, /*checks_others=*/!is_derivative);
+  FormalsOfGradient formals(forward, /*checks=*/!shapes);
   // What may be absent there may be here.
   for (const std::string& name : declared.inputs) {
     const auto [kind, i] = ReadBy(forward, name);
     const bool is_input = kind == Meaning::Kind::kInput, is_output = kind == Meaning::Kind::kOutput;
     const bool is_optional = kind != Meaning::Kind::kNone && (is_input ? forward.inputs : forward.outputs)[i].optional;
-    const std::string doc = is_input    ? "input of " + forward.type + ", " + forward.inputs[i].doc
+    const FormalInfo info =
+        formals.Input(name, is_input    ? "input of " + forward.type + ", " + forward.inputs[i].doc
                             : is_output ? "output of " + forward.type + ", " + forward.outputs[i].doc
-                                        : "the shape of " + WithoutD(name);
+                                        : "the shape of " + WithoutD(name));
     if (IsOfAny(forward, ReadBy(forward, name))) {
-      is_optional ? op.OptionalInputs(name, doc) : op.Inputs(name, doc);
+      is_optional ? op.OptionalInputs(name, info) : op.Inputs(name, info);
     } else {
-      is_optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
+      is_optional ? op.OptionalInput(name, info) : op.Input(name, info);
     }
   }
   for (const std::string& name : declared.outputs) {
@@ -223,21 +277,20 @@ Operator GradientOf(const OperatorSchema& forward, std::string doc, bool is_deri
       const std::string each = "one for each, of " + doc;
       is_optional ? op.OptionalOutputs(name, each) : op.Outputs(name, each);
     } else {
-      is_optional ? op.OptionalOutput(name, doc) : op.Output(name, doc);
+      const FormalInfo info = formals.Output(name, doc);
+      is_optional ? op.OptionalOutput(name, info) : op.Output(name, info);
     }
   }
   op.Args(forward.arguments);
   if (forward.check) op.Check(forward.check);
   if (forward.is_private) op.Private();
-  const bool is_of_one = forward.inputs.size() == 1 && forward.outputs.size() == 1 && !forward.inputs[0].variadic;
-  if (!is_of_one || !forward.AllowsInPlace(0, 0)) {
-    if (ShapeRule shapes = ShapesOfForward(forward, /*checks_others=*/!is_derivative)) op.Shapes(std::move(shapes));
-    return op;
-  }
+  if (shapes) op.Shapes(std::move(shapes));
+  if (is_alike && forward.shape_check) op.CheckShapes(forward.shape_check);
+  if (!is_of_one || !forward.AllowsInPlace(0, 0)) return op;
   std::vector<std::pair<int, int>> pairs;
   for (size_t i = 0; i < declared.inputs.size(); ++i) pairs.emplace_back(static_cast<int>(i), 0);
   op.InPlace(std::move(pairs));
-  if (ShapeRule shapes = DeclaredShapes(forward)) op.Shapes(std::move(shapes));
+  if (ShapeRule rule = DeclaredShapes(forward); rule && !is_alike) op.Shapes(std::move(rule));
   return op;
 }
 

@@ -3,9 +3,8 @@
 //   const Registration relu =
 //       Operator("Relu")
 //           .Doc("y = max(x, 0), element by element.")
-//           .Input("x", "any shape")
-//           .Output("y", "the shape of x")
-//           .Shapes(SameAsInput(0))
+//           .Input("x", OfFloats("any shape"))
+//           .Output("y", Like("x"))
 //           .InPlace({{0, 0}})
 //           .DerivedGradient({"x", "dy"}, {"dx"})
 //           .Formula([](Formula& f) { f.Out({Max(f.In("x"), 0)}); });
@@ -144,6 +143,9 @@ using ShapeRule = std::function<std::vector<TensorInfo>(const ShapeQuery&)>;
 
 ShapeRule SameAsInput(int i);  // one output like input i
 
+// The part of a shape rule that refuses inputs.
+using ShapeCheck = std::function<void(const ShapeQuery&)>;
+
 // Makes the kernel of one operator of a net; arguments are read here, once.
 using KernelFactory = std::function<RunFn(const OperatorCall&)>;
 
@@ -268,10 +270,27 @@ enum class GradientKind {
   kStops,  // its inputs get no gradient, by intent (StopGradient, Shape, comparisons)
 };
 
+// What a declaration says of an input or output: a text for people and, where OfTypes or Like make it, what else
+// follows. Each input is what this says, or the operator is refused before its shape rule is asked; where all outputs
+// are like inputs it needs no shape rule.
+struct FormalInfo {
+  FormalInfo(const char* doc) : doc(doc) {}             // NOLINT: most are a text alone
+  FormalInfo(std::string doc) : doc(std::move(doc)) {}  // NOLINT
+  std::string doc;                                      // shape in letters, then what it is
+  std::vector<DType> types = {};                        // one of these; empty: nothing is said
+  std::string like = {};                                // an input; "": nothing is said
+};
+// An input of one of these dtypes or, where these hold float and a formula runs, in 16 bits; an output of the first.
+// `shape_of`: the input whose shape it has; the first of those of which there may be any number, where it is one.
+FormalInfo OfTypes(std::vector<DType> types, std::string doc, std::string shape_of = "");
+FormalInfo OfFloats(std::string doc, std::string shape_of = "");   // float and double
+FormalInfo OfNumbers(std::string doc, std::string shape_of = "");  // float, double, int32 and int64
+// The shape and dtype of an input. `doc` comes behind "the shape of x".
+FormalInfo Like(const std::string& input, const std::string& doc = "");
+
 // One line of a declaration: an input or output.
-struct Formal {
+struct Formal : FormalInfo {
   std::string name;
-  std::string doc;  // shape in letters, then what it is
   bool optional = false;
   bool variadic = false;  // the last one only: one or more (none or more when optional)
 };
@@ -320,6 +339,7 @@ struct OperatorSchema {
   FilesRule files;  // null: it opens none
   DrawsRule draws;  // null: no random numbers
   std::map<DeviceKind, Kernel> kernels;
+  ShapeCheck shape_check;  // null: none
 
   int min_inputs() const;
   int max_inputs() const;  // INT_MAX when variadic
@@ -344,14 +364,14 @@ class Operator {
   explicit Operator(std::string type, const char* file = __builtin_FILE());
 
   Operator& Doc(std::string text);
-  Operator& Input(std::string name, std::string doc);
-  Operator& OptionalInput(std::string name, std::string doc);
-  Operator& Inputs(std::string name, std::string doc);          // variadic, one or more
-  Operator& OptionalInputs(std::string name, std::string doc);  // variadic, none or more
-  Operator& Output(std::string name, std::string doc);
-  Operator& OptionalOutput(std::string name, std::string doc);
-  Operator& Outputs(std::string name, std::string doc);
-  Operator& OptionalOutputs(std::string name, std::string doc);
+  Operator& Input(std::string name, FormalInfo info);
+  Operator& OptionalInput(std::string name, FormalInfo info);
+  Operator& Inputs(std::string name, FormalInfo info);          // variadic, one or more
+  Operator& OptionalInputs(std::string name, FormalInfo info);  // variadic, none or more
+  Operator& Output(std::string name, FormalInfo info);
+  Operator& OptionalOutput(std::string name, FormalInfo info);
+  Operator& Outputs(std::string name, FormalInfo info);
+  Operator& OptionalOutputs(std::string name, FormalInfo info);
 
   Operator& Arg(std::string name, float value, std::string doc, Constraint constraint = {});
   Operator& Arg(std::string name, double value, std::string doc, Constraint constraint = {}) {  // of a float
@@ -385,8 +405,11 @@ class Operator {
   Operator& OutputsMayRepeat();  // the kernel or a check says what a blob gets that is listed more than once
   Operator& Private();           // for the library's own nets; left out of the docs
 
-  // What every kernel needs that does not take blobs (Kernel::takes_blobs).
+  // What every kernel needs that does not take blobs (Kernel::takes_blobs), unless all outputs are like inputs.
   Operator& Shapes(ShapeRule rule);
+  // Checks dtypes and shapes of inputs beyond what is said of each, and throws as a shape rule does. Outputs are then
+  // what is said of them or what the formula gives.
+  Operator& CheckShapes(ShapeCheck check);
   // The shape rule reads the elements of these inputs (ShapeQuery::IntsOf). So shapes are known when they are computed,
   // and the host waits for that, whatever device the operator runs on.
   Operator& ShapesReadValues(std::vector<int> inputs);

@@ -8,6 +8,7 @@
 
 #include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
+#include "stepnet/core/formal_shapes.h"
 #include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/operator.h"
 
@@ -134,8 +135,13 @@ void Register(OperatorSchema schema) {
 }  // namespace
 
 Registration::Registration(const Operator& op) {
-  Register(op.schema_);
-  if (op.schema_.derived_gradient && op.schema_.formula) Register(DerivedGradientOf(op.schema_).schema_);
+  OperatorSchema schema = op.schema_;
+  CompleteFromFormals(&schema);
+  Register(schema);
+  if (!schema.derived_gradient || !schema.formula) return;
+  OperatorSchema of_gradient = DerivedGradientOf(schema).schema_;
+  CompleteFromFormals(&of_gradient);
+  Register(std::move(of_gradient));
 }
 
 KernelRegistration::KernelRegistration(std::string type, DeviceKind device, Kernel kernel) {
@@ -211,36 +217,36 @@ Operator& Operator::Doc(std::string text) {
   return *this;
 }
 
-Operator& Operator::Input(std::string name, std::string doc) {
-  schema_.inputs.push_back({std::move(name), std::move(doc)});
+Operator& Operator::Input(std::string name, FormalInfo info) {
+  schema_.inputs.push_back({std::move(info), std::move(name)});
   return *this;
 }
-Operator& Operator::OptionalInput(std::string name, std::string doc) {
-  schema_.inputs.push_back({std::move(name), std::move(doc), /*optional=*/true});
+Operator& Operator::OptionalInput(std::string name, FormalInfo info) {
+  schema_.inputs.push_back({std::move(info), std::move(name), /*optional=*/true});
   return *this;
 }
-Operator& Operator::Inputs(std::string name, std::string doc) {
-  schema_.inputs.push_back({std::move(name), std::move(doc), /*optional=*/false, /*variadic=*/true});
+Operator& Operator::Inputs(std::string name, FormalInfo info) {
+  schema_.inputs.push_back({std::move(info), std::move(name), /*optional=*/false, /*variadic=*/true});
   return *this;
 }
-Operator& Operator::OptionalInputs(std::string name, std::string doc) {
-  schema_.inputs.push_back({std::move(name), std::move(doc), /*optional=*/true, /*variadic=*/true});
+Operator& Operator::OptionalInputs(std::string name, FormalInfo info) {
+  schema_.inputs.push_back({std::move(info), std::move(name), /*optional=*/true, /*variadic=*/true});
   return *this;
 }
-Operator& Operator::Output(std::string name, std::string doc) {
-  schema_.outputs.push_back({std::move(name), std::move(doc)});
+Operator& Operator::Output(std::string name, FormalInfo info) {
+  schema_.outputs.push_back({std::move(info), std::move(name)});
   return *this;
 }
-Operator& Operator::OptionalOutput(std::string name, std::string doc) {
-  schema_.outputs.push_back({std::move(name), std::move(doc), /*optional=*/true});
+Operator& Operator::OptionalOutput(std::string name, FormalInfo info) {
+  schema_.outputs.push_back({std::move(info), std::move(name), /*optional=*/true});
   return *this;
 }
-Operator& Operator::Outputs(std::string name, std::string doc) {
-  schema_.outputs.push_back({std::move(name), std::move(doc), /*optional=*/false, /*variadic=*/true});
+Operator& Operator::Outputs(std::string name, FormalInfo info) {
+  schema_.outputs.push_back({std::move(info), std::move(name), /*optional=*/false, /*variadic=*/true});
   return *this;
 }
-Operator& Operator::OptionalOutputs(std::string name, std::string doc) {
-  schema_.outputs.push_back({std::move(name), std::move(doc), /*optional=*/true, /*variadic=*/true});
+Operator& Operator::OptionalOutputs(std::string name, FormalInfo info) {
+  schema_.outputs.push_back({std::move(info), std::move(name), /*optional=*/true, /*variadic=*/true});
   return *this;
 }
 
@@ -333,6 +339,10 @@ Operator& Operator::Private() {
 }
 Operator& Operator::Shapes(ShapeRule rule) {
   schema_.shapes = std::move(rule);
+  return *this;
+}
+Operator& Operator::CheckShapes(ShapeCheck check) {
+  schema_.shape_check = std::move(check);
   return *this;
 }
 Operator& Operator::ShapesReadValues(std::vector<int> inputs) {

@@ -5,15 +5,14 @@
 
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 
 // y of x.
 inline Operator ElementFunction(const std::string& type, const std::string& doc) {
   Operator op(type);
-  op.Doc(doc).Input("x", "any shape").Output("y", "the shape of x").Shapes(SameFloats()).InPlace({{0, 0}});
+  op.Doc(doc).Input("x", OfFloats("any shape")).Output("y", Like("x")).InPlace({{0, 0}});
   return op;
 }
 

@@ -15,8 +15,8 @@
 
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/partial_vectors-inl.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
 
 #ifndef STEPNET_OPERATORS_ADAM_CC_
@@ -111,14 +111,6 @@ struct Adam {
   std::string iteration_name;
 };
 
-std::vector<TensorInfo> AdamShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  for (const int i : {1, 2, 3}) ExpectAlike(query, 0, i);
-  ExpectRate(query, 4);
-  ExpectIteration(query, 5);
-  return std::vector<TensorInfo>(3, {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
-}
-
 void AdamFormula(Formula& f) {
   const Expr parameter = f.In("param"), gradient = f.In("grad"), iteration = f.Scalar("iter");
   const Expr moment1 = f.In("moment1"), moment2 = f.In("moment2");
@@ -156,15 +148,15 @@ const Registration adam =
             "sqrt(1 - beta2^t) / (1 - beta1^t) and t = iter + 1. lr is added, so base_lr of LearningRate is below 0 "
             "here. torch.optim.AdamW with a rate of 0.001 is base_lr -0.001, epsilon 1e-8, bias_corrected_epsilon, and "
             "an Iter at the end of the net.")
-        .Input("param", "any shape")
-        .Input("moment1", "the shape and type of param; zeros before the first step")
-        .Input("moment2", "the shape and type of param; zeros before the first step")
-        .Input("grad", "the shape and type of param")
+        .Input("param", OfFloats("any shape"))
+        .Input("moment1", Like("param", "zeros before the first step"))
+        .Input("moment2", Like("param", "zeros before the first step"))
+        .Input("grad", Like("param"))
         .Input("lr", "one float or double")
         .Input("iter", "int64, one element: steps before this one")
-        .Output("new_param", "the shape of param")
-        .Output("new_moment1", "the shape of param")
-        .Output("new_moment2", "the shape of param")
+        .Output("new_param", Like("param"))
+        .Output("new_moment1", Like("param"))
+        .Output("new_moment2", Like("param"))
         .Arg("beta1", 0.9f, "the part of moment1 that stays, below 1", AtLeast(0))
         .Arg("beta2", 0.999f, "the part of moment2 that stays, below 1", AtLeast(0))
         .Arg("epsilon", 1e-5f, "keeps the division from 0", AtLeast(0))
@@ -172,7 +164,10 @@ const Registration adam =
         .Arg("weight_decay", 0.0f, "the part of param, times the rate, that each step takes away (AdamW)", AtLeast(0))
         .Check(CheckBetas)
         .InPlace({{0, 0}, {1, 1}, {2, 2}})
-        .Shapes(AdamShapes)
+        .CheckShapes([](const ShapeQuery& query) {
+          ExpectRate(query, 4);
+          ExpectIteration(query, 5);
+        })
         .Formula(AdamFormula, {.checks_values = true})
         // By hand, because seven arrays at once take half as long as instructions on blocks.
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {

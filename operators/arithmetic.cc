@@ -8,10 +8,10 @@
 // steps leave out (compiler/passes/drop_moves.cc).
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -76,19 +76,15 @@ const Registration div_gradient =
         .Doc("Gradient of Div: da = dc / b, db = -(dc * c) / b, summed over what one element of b met.")
         .Input("b", "second input of Div")
         .Input("c", "output of Div")
-        .Input("dc", "the shape of c")
-        .Output("da", "the shape of c")
-        .Output("db", "the shape of b")
+        .Input("dc", Like("c"))
+        .Output("da", Like("c"))
+        .Output("db", Like("b"))
         .Args(BroadcastArguments())
         .InPlace({{0, 0}})
         .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           ExpectFloats(query);
-          ExpectAlike(query, 1, 2);
           CheckRepeated(query, ReadBroadcastRule(query.op()), /*a=*/1, /*b=*/0);
-          const DType dtype = query.In(0).dtype;
-          return std::vector<TensorInfo>{{.dtype = dtype, .shape = query.In(1).shape},
-                                         {.dtype = dtype, .shape = query.In(0).shape}};
         })
         .Formula(DerivativeOf("Div"));
 
@@ -112,17 +108,15 @@ const Registration power_gradient =
         .Input("a", "first input of Power")
         .Input("b", "second input of Power")
         .Input("c", "output of Power")
-        .Input("dc", "the shape of c")
-        .Output("da", "the shape of c")
-        .Output("db", "the shape of c")
+        .Input("dc", Like("c"))
+        .Output("da", Like("c"))
+        .Output("db", Like("c"))
         .Args(BroadcastArguments())
         .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           ExpectFloats(query);
-          ExpectAlike(query, 2, 3);
           CheckRepeated(query, {}, /*a=*/2, /*b=*/0);
           CheckRepeated(query, ReadBroadcastRule(query.op()), /*a=*/2, /*b=*/1);
-          return std::vector<TensorInfo>(2, {.dtype = query.In(0).dtype, .shape = query.In(2).shape});
         })
         .Formula([](Formula& f) {
           const Expr a = f.In("a"), b = f.In("b"), dc = f.In("dc");
@@ -158,7 +152,8 @@ const Registration sum_reduce_like =
         .Doc(
             "Sums a down to the shape of b: the gradient of an input that was repeated. Element j of the output is the "
             "sum of all elements of a that Add, by shape or with broadcast=1, would add b[j] to.")
-        .Input("a", "any shape; float, double, float16 or bfloat16")
+        .Input("a", OfTypes({DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16},
+                            "any shape; float, double, float16 or bfloat16"))
         .Input("b", "a shape that repeats over that of a, or a run of its sizes; its elements are not read")
         .Output("c", "the shape of b, the type of a")
         .SumsLike(1)
@@ -166,7 +161,6 @@ const Registration sum_reduce_like =
         .Args(BroadcastArguments())
         .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {
-          ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16});
           CheckRepeated(query, ReadBroadcastRule(query.op(), /*always=*/true));
           return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(1).shape}};
         })

@@ -3,7 +3,7 @@
 
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
@@ -11,10 +11,9 @@ namespace {
 
 const Registration averaged_loss = Operator("AveragedLoss")
                                        .Doc("The mean of all elements; 0 where there are none.")
-                                       .Input("x", "any shape")
+                                       .Input("x", OfFloats("any shape"))
                                        .Output("y", "[]")
                                        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-                                         ExpectFloat(query, 0);
                                          return {{.dtype = query.In(0).dtype, .shape = {}}};
                                        })
                                        .Gradient("AveragedLossGradient", {"x", "dy"}, {"dx"})

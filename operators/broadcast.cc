@@ -8,8 +8,8 @@
 #include <hwy/highway.h>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/partial_vectors-inl.h"
-#include "stepnet/operators/input_checks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
@@ -104,7 +104,7 @@ Operator BroadcastOperator(const std::string& type, const std::string& doc, cons
                            std::optional<DType> output, const char* file) {
   Operator op(type, file);
   op.Doc(doc)
-      .Input("a", "any shape")
+      .Input("a", OfTypes(dtypes, "any shape"))
       .Input("b",
              "the type of a; a shape that repeats over that of a, or the other way round; with broadcast=1 a run of "
              "its sizes, or one element")
@@ -112,8 +112,7 @@ Operator BroadcastOperator(const std::string& type, const std::string& doc, cons
               output ? StrCat(*output, ", the shape that both are repeated to") : "the shape that both are repeated to")
       .Args(BroadcastArguments())
       .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
-      .Shapes([dtypes, output](const ShapeQuery& query) {
-        ExpectType(query, 0, dtypes);
+      .Shapes([output](const ShapeQuery& query) {
         ExpectSameType(query, 0, 1);
         return std::vector<TensorInfo>{{.dtype = output.value_or(query.In(0).dtype),
                                         .shape = BroadcastShape(query, ReadBroadcastRule(query.op()))}};

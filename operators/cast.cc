@@ -11,9 +11,9 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -86,7 +86,7 @@ const Registration cast =
         .Doc(
             "y = x as another type. Numbers out of the range of an integer type become the nearest in it, NaN becomes "
             "0; integers go to narrower ones by their low bits; what is not 0 is true.")
-        .Input("x", "any shape and type but string")
+        .Input("x", OfTypes(kNumeric, "any shape and type but string"))
         .Output("y", "the shape of x")
         .RequiredArg("to", ArgumentType::kAny, "the type: its name, as \"float\", or number in TensorProto.DataType")
         .Args({{.name = "from_type",
@@ -96,7 +96,6 @@ const Registration cast =
         .Elementwise()
         .Check(CheckBy([](const OperatorCall& op) { DTypeArgument(op.arguments(), "to"); }))
         .Shapes([](const ShapeQuery& query) {
-          ExpectType(query, 0, kNumeric);
           return std::vector<TensorInfo>{
               {.dtype = DTypeArgument(query.op().arguments(), "to"), .shape = query.In(0).shape}};
         })
@@ -112,14 +111,12 @@ const Registration cast =
 const Registration cast_gradient =
     Operator("CastGradient")
         .Doc("dx = dy as the type of x.")
-        .Input("dy", "any shape and type but string")
-        .Input("x", "input of Cast; its elements are not read")
+        .Input("dy", OfTypes(kNumeric, "any shape and type but string"))
+        .Input("x", OfTypes(kNumeric, "input of Cast; its elements are not read"))
         .Output("dx", "the shape of dy, the type of x")
         .ReadsShapes({1})
         .Elementwise()
         .Shapes([](const ShapeQuery& query) {
-          ExpectType(query, 0, kNumeric);
-          ExpectType(query, 1, kNumeric);
           return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(0).shape}};
         })
         .Formula([](Formula& f) { f.Out({Cast(f.TypeOf("x"), f.In("dy"))}); })

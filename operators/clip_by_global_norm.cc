@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/convolution.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
 
 namespace stepnet {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {

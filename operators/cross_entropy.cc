@@ -11,9 +11,9 @@
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/labels.h"
 
 namespace stepnet {
@@ -43,18 +43,21 @@ Expr IsOfLabel(Formula& f) {
   return Equal(Index(3), label);
 }
 
+// One number for each row.
+std::vector<TensorInfo> OfEachRow(const ShapeQuery& query) {
+  return {{.dtype = query.In(0).dtype, .shape = Shape({RowsOf(query).count})}};
+}
+
 std::vector<TensorInfo> LabelShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  const Rows rows = RowsOf(query);
-  CheckLabelsInfo(query, 1, rows);
-  return {{.dtype = query.In(0).dtype, .shape = Shape({rows.count})}};
+  CheckLabelsInfo(query, 1, RowsOf(query));
+  return OfEachRow(query);
 }
 
 const Registration label_cross_entropy =
     Operator("LabelCrossEntropy")
         .Doc(
             "Minus the logarithm of the probability that x gives to the label: y[i] = -log max(x[i, label[i]], 1e-20).")
-        .Input("x", "[N, D] probabilities")
+        .Input("x", OfFloats("[N, D] probabilities"))
         .Input("label", "int32 or int64 [N] or [N, 1], from 0 to D-1")
         .Output("y", "[N]")
         .Shapes(LabelShapes)
@@ -107,21 +110,15 @@ const Registration label_cross_entropy_gradient =
                               },
                               .checks_values = true}));
 
-std::vector<TensorInfo> SoftLabelShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  ExpectAlike(query, 0, 1);
-  return {{.dtype = query.In(0).dtype, .shape = Shape({RowsOf(query).count})}};
-}
-
 const Registration cross_entropy =
     Operator("CrossEntropy")
         .Doc(
             "Cross entropy of probabilities with labels that are probabilities themselves: "
             "y[i] = -sum_j label[i, j] log max(x[i, j], 1e-20).")
-        .Input("x", "[N, D] probabilities")
-        .Input("label", "[N, D], each from 0 to 1")
+        .Input("x", OfFloats("[N, D] probabilities"))
+        .Input("label", Like("x", "each from 0 to 1"))
         .Output("y", "[N]")
-        .Shapes(SoftLabelShapes)
+        .Shapes(OfEachRow)
         .Gradient("CrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
         .Formula(
             [](Formula& f) {

@@ -3,7 +3,7 @@
 //   L1Distance:        d_i = sum_j |x_ij - y_ij|
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
@@ -13,8 +13,6 @@ namespace {
 std::int64_t NumRows(const Shape& x) { return x.rank() > 0 ? x[0] : 1; }
 
 std::vector<TensorInfo> DistanceShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  ExpectAlike(query, 0, 1);
   return {{.dtype = query.In(0).dtype, .shape = Shape({NumRows(query.In(0).shape)})}};
 }
 
@@ -40,8 +38,8 @@ FormulaRule BothGradients(Expr (*dx)(const Expr& difference, const Expr& dd)) {
 Operator Distance(const char* type, const char* doc) {
   return Operator(type)
       .Doc(doc)
-      .Input("x", "[N, …]")
-      .Input("y", "the shape of x")
+      .Input("x", OfFloats("[N, …]"))
+      .Input("y", Like("x"))
       .Output("d", "[N]")
       .Shapes(DistanceShapes);
 }

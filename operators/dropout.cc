@@ -2,7 +2,7 @@
 // Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014, with the
 // scaling moved from testing to training.
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -29,15 +29,11 @@ const Registration dropout =
         .Doc(
             "Sets random elements to 0 and scales the others by 1 / (1 - ratio). The mask is a function of seed, "
             "operator, run, step and element alone, so that it is the same wherever and however often it is drawn.")
-        .Input("x", "any shape")
-        .Output("y", "the shape of x")
-        .OptionalOutput("mask", "bool, the shape of x: true where x is kept; all true with is_test")
+        .Input("x", OfFloats("any shape"))
+        .Output("y", Like("x"))
+        .OptionalOutput(
+            "mask", OfTypes({DType::kBool}, "bool, the shape of x: true where x is kept; all true with is_test", "x"))
         .DrawsRandomNumbers([](const OperatorCall& op) { return !op.Bool("is_test"); })
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectFloat(query, 0);
-          const TensorInfo& x = query.In(0);
-          return {{.dtype = x.dtype, .shape = x.shape}, {.dtype = DType::kBool, .shape = x.shape}};
-        })
         .InPlace({{0, 0}})
         .Gradient([](GradientBuilder& g) {
           GradientOp op{.type = "DropoutGrad", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}};
@@ -63,37 +59,27 @@ void ExpectMask(const OperatorCall& op) {
   throw Error(ErrorCode::kInvalidArgument, "DropoutGrad needs the mask as a second input, or is_test");
 }
 
-std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  const TensorInfo& dy = query.In(0);
-  if (!query.op().Bool("is_test")) {
-    ExpectMask(query.op());
-    ExpectType(query, 1, {DType::kBool});
-    if (query.In(1).shape != dy.shape) {
-      throw WrongInputs(query, {0, 1}, "needs dy and mask of one shape");
-    }
-  }
-  return {{.dtype = dy.dtype, .shape = dy.shape}};
+void CheckMask(const ShapeQuery& query) {
+  if (query.op().Bool("is_test")) return;
+  ExpectMask(query.op());
+  ExpectType(query, 1, {DType::kBool});
+  if (query.In(1).shape != query.In(0).shape) throw WrongInputs(query, {0, 1}, "needs dy and mask of one shape");
 }
 
 // By hand, because the mask is not given with is_test.
 const Registration dropout_grad =
     WithArguments(Operator("DropoutGrad"))
         .Doc("dx = dy / (1 - ratio) where the mask is set, 0 elsewhere; dx = dy with is_test.")
-        .Input("dy", "any shape")
+        .Input("dy", OfFloats("any shape"))
         .OptionalInput("mask", "bool, the shape of dy; not needed with is_test")
-        .Output("dx", "the shape of dy")
+        .Output("dx", Like("dy"))
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           CheckRatio(op, problems);
           CheckBy(ExpectMask)(op, problems);
         })
-        .Shapes(DropoutGradShapes)
+        .CheckShapes(CheckMask)
         .InPlace({{0, 0}})
-        .Gradient([](GradientBuilder& g) {
-          GradientOp op{.type = "DropoutGrad", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}};
-          if (g.op().num_inputs() > 1) op.inputs.push_back(g.I(1));
-          g.Add(std::move(op));
-        })
+        .Gradient("DropoutGrad", {"ddx", "mask"}, {"ddy"})
         .Formula([](Formula& f) {
           const Expr dy = f.In("dy");
           f.Out({f.Bool("is_test") ? dy : Kept(f, f.In("mask"), dy)});

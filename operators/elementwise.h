@@ -1,4 +1,4 @@
-// Kernels written for float and double, and shapes of operators on what these are.
+// Kernels written for float and double.
 #pragma once
 
 #include <string>
@@ -20,9 +20,6 @@ void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
     throw Error(ErrorCode::kTypeMismatch, StrCat(op, " has no kernel for ", dtype));
   }
 }
-
-// Shape rule: all inputs are of one shape and of one type that ExpectFloat lets pass; one output like them.
-ShapeRule SameFloats();
 
 // Kernel that calls fn.operator()<T>(run), where T, float or double, is the type of output 0:
 //   FloatKernel(op, [scale = op.Float("scale")]<typename T>(const OpRun& run) { … })

@@ -3,7 +3,7 @@
 // Gradient, with sums over the rows: dx = dy * w, dw = sum(dy * x), db = sum(dy).
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -25,14 +25,12 @@ const Registration elementwise_linear =
         .Input("x", "[N, D] or more dimensions, see axis")
         .Input("w", "[D]")
         .Input("b", "[D]")
-        .Output("y", "the shape of x")
+        .Output("y", Like("x"))
         .Arg("axis", 1, "x is seen as [N, D], where D are the dimensions from this on; negative: from the end")
         .InPlace({{0, 0}})
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           ExpectFloats(query);
-          CheckVector(query, 0, 1);
-          CheckVector(query, 0, 2);
-          return SameAsInput(0)(query);
+          for (const int vector : {1, 2}) CheckVector(query, 0, vector);
         })
         .Gradient("ElementwiseLinearGradient", {"dy", "x", "w"}, {"dx", "dw", "db"})
         .Formula([](Formula& f) {
@@ -45,7 +43,6 @@ const Registration elementwise_linear_gradient =
         .InPlace({{0, 0}})
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);
-          ExpectAlike(query, 0, 1);
           CheckVector(query, 1, 2);
           const TensorInfo dx{.dtype = query.In(1).dtype, .shape = query.In(1).shape};
           const TensorInfo dw{.dtype = dx.dtype, .shape = query.In(2).shape};

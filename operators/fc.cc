@@ -4,9 +4,9 @@
 
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fc_parts.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
 
 namespace stepnet {

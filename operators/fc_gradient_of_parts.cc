@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "stepnet/core/cost.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fc_parts.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
 #include "stepnet/products/panel_product.h"
 #include "stepnet/products/stored_weights.h"

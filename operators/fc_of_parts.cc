@@ -1,9 +1,9 @@
 // FCOfParts: several FC of one x as one, whose weights stay where they are: what the pass merge_products makes of them
 // where weights change from run to run, so that to lay them side by side would be a copy in each.
 #include "stepnet/core/cost.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fc_parts.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {

@@ -1,8 +1,8 @@
 #include "stepnet/operators/fill.h"
 
 #include "stepnet/core/floating.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 

@@ -4,10 +4,10 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/declared_gradient.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -94,11 +94,8 @@ const Registration fill_padding =
             "would be NaN times the 0 that is handed back to such steps.")
         .Input("x", "[T, B, …], any dtype; what stands in rows that do not count, as NaN, goes nowhere")
         .Input("mask", "bool [T, B]: which rows count, as StepMask gives it")
-        .Output("y", "the shape of x")
-        .Shapes([](const ShapeQuery& query) {
-          CheckMask(query);
-          return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-        })
+        .Output("y", Like("x"))
+        .CheckShapes(CheckMask)
         .Gradient("FillPaddingGradient", {"dy", "mask"}, {"dx"})
         .Cpu({.make = [](const OperatorCall&) -> RunFn { return Fill; }});
 
@@ -106,10 +103,9 @@ const Registration fill_padding_gradient =
     GradientOf("FillPadding",
                "dx = dy where the mask is true and 0 elsewhere; to a row that stands for others dy of these is added. "
                "Of float or double.")
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           ExpectFloat(query, 0);
           CheckMask(query);
-          return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
           return FloatKernel(op, []<typename T>(const OpRun& run) { FillGradient<T>(run); });

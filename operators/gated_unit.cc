@@ -1,6 +1,6 @@
 #include "stepnet/operators/gated_unit.h"
 
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -34,13 +34,10 @@ void CheckArity(const OperatorCall& op, std::vector<NetProblem>* problems) {
                                          " inputs; here are ", op.num_inputs())});
 }
 
-ShapeRule GatedUnitShapes(int num_states, int num_gates) {
+ShapeCheck CheckGatedUnit(int num_states, int num_gates) {
   return [=](const ShapeQuery& query) {
-    ExpectFloat(query, 0);
-    const TensorInfo& first = query.In(0);
-    const Shape state = Matrix(first.shape);
+    const Shape state = Matrix(query.In(0).shape);
     if (state.rank() != 2) throw WrongInputs(query, {0}, "needs states [1, N, D] or [N, D]");
-    for (int i = 1; i < num_states; ++i) ExpectAlike(query, 0, i);
     const int gates = num_states, lengths = gates + 1;
     ExpectSameType(query, 0, gates);
     ExpectGates(query, gates, num_gates, state);
@@ -54,7 +51,6 @@ ShapeRule GatedUnitShapes(int num_states, int num_gates) {
     const int timestep = has_lengths ? lengths + 1 : lengths;
     ExpectType(query, timestep, {DType::kInt32});
     ExpectOneElement(query, timestep, "a timestep");
-    return std::vector<TensorInfo>(num_states, {.dtype = first.dtype, .shape = first.shape});
   };
 }
 

@@ -16,9 +16,8 @@ Operator& AddStepInputs(Operator& op);
 // Adds a problem unless a unit, or its gradient, has seq_lengths where the argument sequence_lengths says so.
 void CheckArity(const OperatorCall& op, std::vector<NetProblem>* problems);
 
-// Shape rule: the states. Inputs are these, gates, lengths (if any) and timestep. Throws kTypeMismatch or
-// kShapeMismatch unless they fit together.
-ShapeRule GatedUnitShapes(int num_states, int num_gates);
+// Throws kTypeMismatch or kShapeMismatch unless the inputs fit together: states, gates, lengths (if any) and timestep.
+ShapeCheck CheckGatedUnit(int num_states, int num_gates);
 
 // `next` in the rows whose sequence has not ended; in others `before`, a state, or 0 with drop_states.
 Expr KeptWhereEnded(Formula& f, std::string_view before, const Expr& next);

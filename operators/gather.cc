@@ -5,10 +5,10 @@
 #include <span>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -30,7 +30,6 @@ std::int64_t RowAt(const OpRun& run, int input, std::int64_t i, std::int64_t row
 
 std::vector<TensorInfo> GatherShapes(const ShapeQuery& query) {
   const TensorInfo& data = query.In(0);
-  ExpectType(query, 1, {DType::kInt32, DType::kInt64});
   if (data.shape.rank() == 0) {
     throw WrongInputs(query, {0}, "needs data [N, …]");
   }
@@ -58,7 +57,7 @@ const Registration gather =
     Operator("Gather")
         .Doc("Rows of a table: y[i, …] = data[indices[i], …]. An index that names no row is an error.")
         .Input("data", "[N, …], any dtype")
-        .Input("indices", "int32 or int64, any shape, from 0 to N-1")
+        .Input("indices", OfTypes({DType::kInt32, DType::kInt64}, "int32 or int64, any shape, from 0 to N-1"))
         .Output("y", "the shape of indices, then that of a row")
         .Arg("dense_gradient", false, "the gradient of data is a tensor of the shape of data, and not sparse")
         .Shapes(GatherShapes)
@@ -81,10 +80,8 @@ std::int64_t RowsNeeded(const std::vector<std::int64_t>& indices) {
 }
 
 std::vector<TensorInfo> SparseToDenseShapes(const ShapeQuery& query) {
-  ExpectType(query, 0, {DType::kInt32, DType::kInt64});
   const TensorInfo& indices = query.In(0);
   const TensorInfo& values = query.In(1);
-  ExpectFloat(query, 1);
   bool fits = values.shape.rank() >= indices.shape.rank();
   for (int i = 0; fits && i < indices.shape.rank(); ++i) fits = values.shape[i] == indices.shape[i];
   std::vector<std::int64_t> sizes = {0};
@@ -159,8 +156,8 @@ void AddSums(const OpRun& run) {
 const Registration sparse_to_dense =
     Operator("SparseToDense")
         .Doc("Adds up rows by index: y[indices[i], …] += values[i, …], starting from 0.")
-        .Input("indices", "int32 or int64 [I…], at least 0")
-        .Input("values", "[I…, R…], float or double")
+        .Input("indices", OfTypes({DType::kInt32, DType::kInt64}, "int32 or int64 [I…], at least 0"))
+        .Input("values", OfFloats("[I…, R…], float or double"))
         .OptionalInput("like", "[N, R…]: its shape is that of y. Without it, N is one more than the largest index")
         .Output("y", "[N, R…]")
         .Arg("dense_gradient", false, "copied from Gather to its gradient, where it says nothing")

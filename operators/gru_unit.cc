@@ -21,13 +21,13 @@ Operator GruUnit() {
   op.Doc(
         "State of a GRU after one step. Rows with timestep >= their length keep their state, or become 0 with "
         "drop_states.")
-      .Input("h_prev", "[1, N, D] or [N, D], state before the step")
+      .Input("h_prev", OfFloats("[1, N, D] or [N, D], state before the step"))
       .Input("gates", "[1, N, 3 D] or [N, 3 D], before their activations: reset, update, output");
   AddStepInputs(op)
       .NumberArg("forget_bias", 0, "must be 0: Caffe2 accepts any value here and ignores it")
-      .Output("h", "the shape of h_prev, state after the step")
+      .Output("h", Like("h_prev", "state after the step"))
       .Check(CheckGruUnit)
-      .Shapes(GatedUnitShapes(/*num_states=*/1, /*num_gates=*/3))
+      .CheckShapes(CheckGatedUnit(/*num_states=*/1, /*num_gates=*/3))
       .DerivedGradient({"h_prev", "gates", "seq_lengths", "timestep", "h", "dh"}, {"dh_prev", "dgates"},
                        "Gradient of GRUUnit. Computes the gates again; that of the reset gate is 0. Of rows that have "
                        "ended, the gradient of the state before is that of the state after, or 0 with drop_states.")

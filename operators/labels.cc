@@ -1,7 +1,7 @@
 #include "stepnet/operators/labels.h"
 
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 

@@ -9,7 +9,7 @@
 
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -34,7 +34,7 @@ int AxisOf(const ShapeQuery& query, int i) {
 const Registration layer_norm =
     Operator("LayerNorm")
         .Doc("Normalizes the dimensions from `axis` on to mean 0 and variance 1: y = (x - mean) / std.")
-        .Input("x", "[N, …, D, …], where D is dimension `axis`")
+        .Input("x", OfFloats("[N, …, D, …], where D is dimension `axis`"))
         .Output("y", "the shape of x")
         .Output("mean", "[N, …, 1]")
         .Output("std", "[N, …, 1], sqrt(variance + epsilon)")
@@ -42,7 +42,6 @@ const Registration layer_norm =
         .Arg("epsilon", 1e-5f, "added to the variance", AtLeast(0))
         .InPlace({{0, 0}})
         .Shapes([](const ShapeQuery& query) {
-          ExpectFloat(query, 0);
           const auto& [dtype, shape, value] = query.In(0);
           const Shape statistics = StatisticsShape(shape, AxisOf(query, 0));
           return std::vector<TensorInfo>{{.dtype = dtype, .shape = shape},
@@ -64,16 +63,13 @@ const Registration layer_norm_gradient =
     GradientOf("LayerNorm", "dx = (dy - average(dy) - y * average(dy * y)) / std. Elements of mean and x are not read.")
         .ReadsShapes({2, 4})
         .InPlace({{0, 0}})
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           ExpectFloats(query);
-          ExpectAlike(query, 0, 1);
-          ExpectAlike(query, 0, 4);
           ExpectAlike(query, 2, 3);
           const Shape statistics = StatisticsShape(query.In(0).shape, AxisOf(query, 0));
           if (query.In(3).shape != statistics) {
             throw WrongInputs(query, {3}, StrCat("needs std ", statistics, " for ", InputText(query, 0)));
           }
-          return SameAsInput(0)(query);
         })
         .Formula([](Formula& f) {
           const std::int64_t count = f.RowsFrom("dy", f.Int("axis"));

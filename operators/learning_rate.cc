@@ -35,13 +35,10 @@ const Registration iter =
             "Counts the steps of training: adds 1 to iter, in place. The net that initialises the model makes the "
             "blob. At the end of a training net it counts the steps that are done, from 0 in the first step on.")
         .Input("iter", "int64, one element, at least 0")
-        .Output("next", "the same blob")
+        .Output("next", Like("iter", "the same blob"))
         .EnforceInPlace({{0, 0}})
         .HasSideEffects()
-        .Shapes([](const ShapeQuery& query) {
-          ExpectIteration(query, 0);
-          return SameAsInput(0)(query);
-        })
+        .CheckShapes([](const ShapeQuery& query) { ExpectIteration(query, 0); })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [name = op.inputs()[0]](const OpRun& run) {
                   const std::int64_t count = CountableIterationOf(run, name);

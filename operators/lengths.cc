@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {

@@ -1,7 +1,7 @@
 // And, Or, Xor, Not: of bools, with broadcasting (core/broadcast_rule.h).
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/broadcast.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -18,12 +18,8 @@ const Registration logical_xor = Logic("Xor", "True where one of a and b is.", N
 
 const Registration logical_not = Operator("Not")
                                      .Doc("True where x is not.")
-                                     .Input("x", "bool, any shape")
-                                     .Output("y", "bool, the shape of x")
-                                     .Shapes([](const ShapeQuery& query) {
-                                       ExpectType(query, 0, {DType::kBool});
-                                       return SameAsInput(0)(query);
-                                     })
+                                     .Input("x", OfTypes({DType::kBool}, "bool, any shape"))
+                                     .Output("y", Like("x"))
                                      .InPlace({{0, 0}})
                                      .StopsGradient()
                                      .Formula([](Formula& f) { f.Out({Not(f.In("x"))}); });

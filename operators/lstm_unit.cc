@@ -15,15 +15,15 @@ Operator LstmUnit() {
   op.Doc(
         "Gates, cell and hidden state of one step of an LSTM. Rows with timestep >= their length keep their state, or "
         "become 0 with drop_states.")
-      .Input("h_prev", "[1, N, D] or [N, D], hidden state before the step")
-      .Input("c_prev", "the shape of h_prev, cell state before the step")
+      .Input("h_prev", OfFloats("[1, N, D] or [N, D], hidden state before the step"))
+      .Input("c_prev", Like("h_prev", "cell state before the step"))
       .Input("gates", "[1, N, 4 D] or [N, 4 D], before their activations: i, f, o, g");
   AddStepInputs(op)
       .NumberArg("forget_bias", 0, "added to the forget gate")
-      .Output("h", "the shape of h_prev, hidden state after the step")
-      .Output("c", "the shape of h_prev, cell state after the step")
+      .Output("h", Like("h_prev", "hidden state after the step"))
+      .Output("c", Like("h_prev", "cell state after the step"))
       .Check(CheckArity)
-      .Shapes(GatedUnitShapes(/*num_states=*/2, /*num_gates=*/4))
+      .CheckShapes(CheckGatedUnit(/*num_states=*/2, /*num_gates=*/4))
       .DerivedGradient({"h_prev", "c_prev", "gates", "seq_lengths", "timestep", "h", "c", "dh", "dc"},
                        {"dh_prev", "dc_prev", "dgates"},
                        "Gradient of LSTMUnit. Computes the gates again. Of rows that have ended, the gradient of the "

@@ -4,8 +4,8 @@
 
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/products/gemm.h"
 #include "stepnet/products/stored_weights.h"
 

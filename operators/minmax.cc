@@ -4,8 +4,8 @@
 // bits for inputs of one shape, goes through the maxima again, and would sum itself what is repeated, which nets do as
 // Caffe2's.
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/broadcast.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -43,20 +43,17 @@ Operator ExtremumGradient(const std::string& type) {
   Operator op(type + "Gradient");
   op.Doc("The gradient of each input: dy where the input is y, 0 elsewhere.")
       .Input("y", "output of " + type)
-      .Input("dy", "the shape of y")
+      .Input("dy", Like("y"))
       .Inputs("x", "the inputs of " + type + ", each of a shape that repeats over that of y")
-      .Outputs("dx", "the shape of y, one for each x")
+      .Outputs("dx", Like("y", "one for each x"))
       .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         if (op.num_outputs() == op.num_inputs() - 2) return;
         problems->push_back({.message = StrCat(op.type(), " needs an output for each input after the second; it has ",
                                                op.num_inputs(), " inputs and ", op.num_outputs(), " outputs")});
       })
-      .Shapes([](const ShapeQuery& query) {
+      .CheckShapes([](const ShapeQuery& query) {
         ExpectFloats(query);
-        ExpectAlike(query, 0, 1);
         for (int i = 2; i < query.num_inputs(); ++i) CheckRepeated(query, {}, 0, i);
-        return std::vector<TensorInfo>(query.num_inputs() - 2,
-                                       {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
       })
       .Formula([](Formula& f) {
         std::vector<FormulaOutput> dx;

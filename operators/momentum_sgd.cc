@@ -11,8 +11,8 @@
 
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/partial_vectors-inl.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
 
 #ifndef STEPNET_OPERATORS_MOMENTUM_SGD_CC_
@@ -66,32 +66,24 @@ namespace {
 HWY_EXPORT(UpdateFloat);
 HWY_EXPORT(UpdateDouble);
 
-std::vector<TensorInfo> UpdateShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  ExpectAlike(query, 0, 1);
-  ExpectRate(query, 2);
-  ExpectAlike(query, 0, 3);
-  return std::vector<TensorInfo>(3, {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
-}
-
 const Registration momentum_sgd_update =
     Operator("MomentumSGDUpdate")
         .Doc(
             "A step of gradient descent with momentum: momentum' = mu momentum + lr (grad + weight_decay param), step "
             "= momentum', param' = param - step; with nesterov step = (1 + mu) momentum' - mu momentum. mu is the "
             "argument momentum. lr is subtracted, so base_lr of LearningRate is above 0 here.")
-        .Input("grad", "any shape")
-        .Input("momentum", "the shape and type of grad; zeros before the first step")
+        .Input("grad", OfFloats("any shape"))
+        .Input("momentum", Like("grad", "zeros before the first step"))
         .Input("lr", "one float or double")
-        .Input("param", "the shape and type of grad")
-        .Output("step", "the shape of grad; what was subtracted")
-        .Output("new_momentum", "the shape of grad")
-        .Output("new_param", "the shape of grad")
+        .Input("param", Like("grad"))
+        .Output("step", Like("grad", "what was subtracted"))
+        .Output("new_momentum", Like("grad"))
+        .Output("new_param", Like("grad"))
         .Arg("momentum", 0.0f, "the part of the momentum that stays", AtLeast(0))
         .Arg("nesterov", false, "looks ahead by the momentum that the step leaves")
         .Arg("weight_decay", 0.0f, "times param it is added to grad: L2 regularisation", AtLeast(0))
         .InPlace({{0, 0}, {1, 1}, {3, 2}})
-        .Shapes(UpdateShapes)
+        .CheckShapes([](const ShapeQuery& query) { ExpectRate(query, 2); })
         .Formula([](Formula& f) {
           const Expr parameter = f.In("param"), momentum = f.In("momentum");
           const Expr rate = Cast(parameter.dtype(), f.Scalar("lr"));

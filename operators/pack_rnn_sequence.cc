@@ -2,9 +2,9 @@
 // Each is the other's gradient.
 #include <limits>
 
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {

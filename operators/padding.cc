@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {

@@ -3,8 +3,8 @@
 #include <numbers>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/fill.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {

@@ -10,11 +10,11 @@
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -143,15 +143,13 @@ Operator SumOrMean(const std::string& type, const std::string& doc, bool average
 Operator SumOrMeanGradient(const std::string& type, const std::string& doc, bool average) {
   Operator op = GradientOf(type, doc + " Elements of x and y are not read.");
   op.ReadsShapes({1, 2})
-      .Shapes([](const ShapeQuery& query) {
+      .CheckShapes([](const ShapeQuery& query) {
         ExpectFloats(query);
         const DimGroups groups = GroupsOf(query.op().Ints("axes"), query.In(1).shape);
         std::int64_t size = 1;
         for (int g = 0; g < groups.count; ++g) size *= groups.summed[g] ? 1 : groups.sizes[g];
-        if (query.In(0).shape.size() != size) {
-          throw WrongInputs(query, {0, 1}, StrCat("needs a dy of ", size, " elements"));
-        }
-        return SameAsInput(1)(query);
+        if (query.In(0).shape.size() == size) return;
+        throw WrongInputs(query, {0, 1}, StrCat("needs a dy of ", size, " elements"));
       })
       .Expands([average](Expansion& e) { ExpandGradient(e, average); })
       .Cpu([average](const OperatorCall& op) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/known_value.h"
 
 namespace stepnet {

@@ -1,19 +1,16 @@
 // ReversePackedSegs: turns each sequence of a padded batch around; what lies beyond its length stays.
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {
 namespace {
 
-std::vector<TensorInfo> ReverseShapes(const ShapeQuery& query) {
-  const TensorInfo& x = query.In(0);
-  if (x.shape.rank() < 2) {
-    throw WrongInputs(query, {0}, "needs x [T, B, …]");
-  }
-  if (query.num_inputs() > 1) CheckLengthsInfo(query, 1, x.shape[1], LengthsType::kInt32OrInt64);
-  return {{.dtype = x.dtype, .shape = x.shape}};
+void CheckSequences(const ShapeQuery& query) {
+  const Shape& x = query.In(0).shape;
+  if (x.rank() < 2) throw WrongInputs(query, {0}, "needs x [T, B, …]");
+  if (query.num_inputs() > 1) CheckLengthsInfo(query, 1, x[1], LengthsType::kInt32OrInt64);
 }
 
 // Whole sequences: the rows [B, …] of each step in reverse order.
@@ -45,8 +42,8 @@ const Registration reverse_packed_segs =
             "stays as it is. Without lengths all sequences are T long: y[t] = x[T - 1 - t].")
         .Input("x", "[T, B, …], any dtype")
         .OptionalInput("lengths", "int32 or int64 [B], from 0 to T")
-        .Output("y", "[T, B, …]")
-        .Shapes(ReverseShapes)
+        .Output("y", Like("x"))
+        .CheckShapes(CheckSequences)
         .Gradient("ReversePackedSegs", {"dy", "lengths"}, {"dx"})
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 if (op.num_inputs() == 1) return [](const OpRun& run) { ReverseSteps(run.In(0), run.Out(0)); };

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/nets/packed_layers.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {

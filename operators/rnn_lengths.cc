@@ -1,6 +1,6 @@
 // What RNN makes of the lengths of its sequences.
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -17,14 +17,11 @@ const Registration rnn_lengths =
         .Doc("Lengths of RNN as whole numbers; others, and those outside of [0, T], are faults of the run.")
         .Input("data", "[T, B, C]; its elements are not read")
         .Input("lengths", "double [B]")
-        .Output("whole", "int64 [B]")
+        .Output("whole", OfTypes({DType::kInt64}, "int64 [B]", "lengths"))
         .RequiredArg("blob", ArgumentType::kString, "what messages call the lengths")
         .Private()
         .ReadsShapes({0})
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectLengths(query);
-          return {{.dtype = DType::kInt64, .shape = query.In(1).shape}};
-        })
+        .CheckShapes(ExpectLengths)
         .StopsGradient()
         .Formula(
             [](Formula& f) {

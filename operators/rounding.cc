@@ -31,15 +31,11 @@ const Registration mod =
         .Doc(
             "y = x - divisor * (x / divisor, rounded towards 0), element by element. dx = dy, as of torch.fmod and "
             "torch.remainder.")
-        .Input("x", "any shape; float, double, float16, bfloat16, int32 or int64")
-        .Output("y", "the shape of x")
+        .Input("x", OfNumbers("any shape; float, double, float16, bfloat16, int32 or int64"))
+        .Output("y", Like("x"))
         .RequiredArg("divisor", ArgumentType::kInt, "at least 1", AtLeast(1))
         .Arg("sign_follow_divisor", false, "y is at least 0, also where x is less; else it has the sign of x")
-        .Shapes([](const ShapeQuery& query) {
-          ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});
-          CheckDivisor(query);
-          return SameAsInput(0)(query);
-        })
+        .CheckShapes(CheckDivisor)
         .InPlace({{0, 0}})
         .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
         .Formula([](Formula& f) {

@@ -7,9 +7,9 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {
@@ -89,19 +89,15 @@ Range KeptColumns(Mode mode, std::int64_t i, std::int64_t position, std::int64_t
   return {0, 0};
 }
 
-std::vector<TensorInfo> SequenceMaskShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
-  const TensorInfo& x = query.In(0);
+void CheckLengthsOfMask(const ShapeQuery& query) {
   const Mode mode = ModeArgument(query.op());
-  const Extents extents = ExtentsOf(x.shape, Layout(query.op()));
-  if (mode == Mode::kSequence || mode == Mode::kWindow) {
-    if (query.num_inputs() < 2) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat("SequenceMask with mode ", query.op().String("mode"),
-                                                      " needs lengths or centres as a second input"));
-    }
-    CheckLengthsInfo(query, 1, extents.rows);
+  const Extents extents = ExtentsOf(query.In(0).shape, Layout(query.op()));
+  if (mode != Mode::kSequence && mode != Mode::kWindow) return;
+  if (query.num_inputs() < 2) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("SequenceMask with mode ", query.op().String("mode"),
+                                                    " needs lengths or centres as a second input"));
   }
-  return {{.dtype = x.dtype, .shape = x.shape}};
+  CheckLengthsInfo(query, 1, extents.rows);
 }
 
 struct SequenceMask {
@@ -187,9 +183,10 @@ const Registration sequence_mask =
             "columns (the others). Column j of row i keeps its value where, by mode: sequence: j < lengths[i]; window: "
             "|j - centres[i]| <= radius; upper: j <= i; lower: j >= i; upperdiag: j < i; lowerdiag: j > i. "
             "Elsewhere y is fill_val.")
-        .Input("x", "[rows…, columns…], or [batches…, rows…, columns…, repeats…]; float, double, float16 or bfloat16")
+        .Input("x", OfFloats("[rows…, columns…], or [batches…, rows…, columns…, repeats…]; float, double, float16 or "
+                             "bfloat16"))
         .OptionalInput("lengths", "int32 [rows]: lengths, from 0 to the number of columns, or centres of windows")
-        .Output("y", "the shape of x")
+        .Output("y", Like("x"))
         .RequiredArg("mode", ArgumentType::kString, "which part is kept",
                      OneOf({"sequence", "window", "upper", "lower", "upperdiag", "lowerdiag"}))
         .Arg("axis", 1, "first dimension of the columns; negative counts from the end")
@@ -198,7 +195,7 @@ const Registration sequence_mask =
         .Arg("radius", 10, "of windows", Between(0, 0x1p31))
         .Arg("fill_val", -std::numeric_limits<float>::infinity(), "what is written where x is masked")
         .Arg("grad", false, "the gradient: 0 takes the place of fill_val")
-        .Shapes(SequenceMaskShapes)
+        .CheckShapes(CheckLengthsOfMask)
         .InPlace({{0, 0}})
         .Gradient([](GradientBuilder& g) {
           GradientOp op{.type = "SequenceMask", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}};

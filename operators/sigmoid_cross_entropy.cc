@@ -5,7 +5,7 @@
 
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
@@ -47,26 +47,19 @@ Expr Derivative(Variant variant, const Expr& x, const Expr& t) {
   return 0;
 }
 
-Shape RowsOf(const Shape& x) { return x.rank() > 0 ? x.Without(-1) : x; }
-
 const Registration sigmoid_cross_entropy =
     Operator("SigmoidCrossEntropyWithLogits")
         .Doc(
             "Cross entropy of sigmoid(x) with targets, the mean over the last dimension: "
             "y = mean of -(t log p + (1 - t) log(1 - p)), p = sigmoid(x).")
-        .Input("x", "[…, D]")
-        .Input("targets", "the shape of x, each from 0 to 1")
+        .Input("x", OfFloats("[…, D]"))
+        .Input("targets", Like("x", "each from 0 to 1"))
         .Output("y", "[…]")
         .Arg("log_D_trick", false, "y = mean of -(2 t - 1) log p")
         .Arg("unjoined_lr_loss", false,
              "y = mean of -(t log p + (1 - t) log(1 - p)) with a negative for every positive: (1 - t) (max(x, 0) + "
              "log(1 + exp(-|x|))) - x t")
         .Check(CheckVariant)
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectFloat(query, 0);
-          ExpectAlike(query, 0, 1);
-          return {{.dtype = query.In(0).dtype, .shape = RowsOf(query.In(0).shape)}};
-        })
         .Gradient("SigmoidCrossEntropyWithLogitsGradient", {"dy", "x", "targets"}, {"dx"})
         .Formula([](Formula& f) {
           const Expr loss = Loss(VariantOf(f.op()), f.In("x"), f.In("targets"));
@@ -75,13 +68,11 @@ const Registration sigmoid_cross_entropy =
 
 const Registration sigmoid_cross_entropy_gradient =
     GradientOf("SigmoidCrossEntropyWithLogits", "dx = dy (sigmoid(x) - t) / D, or as the arguments say.")
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectFloats(query);
-          ExpectAlike(query, 1, 2);
-          if (query.In(0).shape.size() != RowsOf(query.In(1).shape).size()) {
-            throw WrongInputs(query, {0, 1}, "needs dy of the shape of x without its last dimension");
-          }
-          return {{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
+        .CheckShapes([](const ShapeQuery& query) {
+          ExpectSameType(query, 0, 1);
+          const Shape& x = query.In(1).shape;
+          if (query.In(0).shape.size() == (x.rank() > 0 ? x.SizeTo(x.rank() - 1) : 1)) return;
+          throw WrongInputs(query, {0, 1}, "needs dy of the shape of x without its last dimension");
         })
         .Formula([](Formula& f) {
           const Expr each = f.Row("dy") / std::max<std::int64_t>(f.RowsFrom("x", -1), 1);

@@ -11,12 +11,8 @@ const Registration abs =
 
 const Registration negative = Operator("Negative")
                                   .Doc("y = -x, element by element.")
-                                  .Input("x", "any shape")
-                                  .Output("y", "the shape of x")
-                                  .Shapes([](const ShapeQuery& query) {
-                                    ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});
-                                    return SameAsInput(0)(query);
-                                  })
+                                  .Input("x", OfNumbers("any shape"))
+                                  .Output("y", Like("x"))
                                   .InPlace({{0, 0}})
                                   .Gradient("Negative", {"dy"}, {"dx"})
                                   .Formula([](Formula& f) { f.Out({-f.In("x")}); });

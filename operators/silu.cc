@@ -19,9 +19,8 @@ const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by ele
 
 const Registration swish = Operator("Swish")
                                .Doc("y = x * sigmoid(x), element by element.")
-                               .Input("x", "any shape")
-                               .Output("y", "the shape of x")
-                               .Shapes(SameFloats())
+                               .Input("x", OfFloats("any shape"))
+                               .Output("y", Like("x"))
                                .Gradient("SwishGradient", {"x", "y", "dy"}, {"dx"})
                                .Formula(XTimesSigmoid);
 

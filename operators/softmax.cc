@@ -3,17 +3,12 @@
 // exponential overflows.
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
 namespace {
 
-// As SameFloats; throws kInvalidArgument for an axis that x does not have.
-std::vector<TensorInfo> ShapesWithAxis(const ShapeQuery& query) {
-  std::vector<TensorInfo> outputs = SameFloats()(query);
-  query.In(0).shape.CanonicalAxis(query.op().Int("axis"));
-  return outputs;
-}
+// Throws kInvalidArgument for one that x, or y, does not have.
+void CheckAxis(const ShapeQuery& query) { query.In(0).shape.CanonicalAxis(query.op().Int("axis")); }
 
 Expr Softmax(const Expr& x) {
   const Expr e = Exp(x - RowMax(x));
@@ -29,10 +24,10 @@ Expr LogSoftmaxGradient(const Expr& y, const Expr& dy) { return MulAdd(Exp(y), -
 Operator Forward(const char* type, Expr (*y)(const Expr& x), const char* doc) {
   Operator op(type);
   op.Doc(doc)
-      .Input("x", "[N, D], each of them any number of sizes")
-      .Output("y", "the shape of x")
+      .Input("x", OfFloats("[N, D], each of them any number of sizes"))
+      .Output("y", Like("x"))
       .Arg("axis", 1, "sizes of x from here on make D, those before make N; negative counts from the end")
-      .Shapes(ShapesWithAxis)
+      .CheckShapes(CheckAxis)
       .Gradient(std::string(type) + "Gradient", {"y", "dy"}, {"dx"})
       .Formula([y](Formula& f) {
         f.RowsFrom("x", f.Int("axis"));
@@ -43,7 +38,7 @@ Operator Forward(const char* type, Expr (*y)(const Expr& x), const char* doc) {
 
 // By hand, because a derivative would read x, and go through the largest element as well, on which no result depends.
 Operator Gradient(const char* type, Expr (*dx)(const Expr& y, const Expr& dy), const char* doc) {
-  return std::move(GradientOf(type, doc).Shapes(ShapesWithAxis).Formula([dx](Formula& f) {
+  return std::move(GradientOf(type, doc).Formula([dx](Formula& f) {
     f.RowsFrom("y", f.Int("axis"));
     f.Out({dx(f.In("y"), f.In("dy"))});
   }));

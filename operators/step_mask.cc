@@ -6,7 +6,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
 namespace stepnet {

@@ -8,9 +8,9 @@
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -33,13 +33,11 @@ void SumOfStored(Formula& f) {
 Operator Total(const std::string& type, const std::string& doc) {
   Operator op(type);
   op.Doc(doc)
-      .Input("x", "any shape")
+      .Input("x", OfFloats("any shape"))
       .Output("y", "[], one element")
       .Arg("average", false, "1: divides by the number of elements (0 where there are none)")
-      .Shapes([](const ShapeQuery& query) {
-        ExpectFloat(query, 0);
-        return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = {}}};
-      })
+      .Shapes(
+          [](const ShapeQuery& query) { return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = {}}}; })
       .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
         return {.flops = static_cast<double>(query.In(0).shape.size()), .bytes = BytesMoved(query, outputs)};
       });

@@ -2,11 +2,11 @@
 // gradient is no formula: those sum over the last dimensions, or over all that come before.
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/declared_gradient.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/labels.h"
 
 namespace stepnet {
@@ -37,7 +37,6 @@ struct Lines {
 };
 
 std::vector<TensorInfo> TopKShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
   const TensorInfo& x = query.In(0);
   const Shape shape = x.shape.With(x.shape.CanonicalAxis(query.op().Int("axis")), query.op().Int("k"));
   return {{.dtype = x.dtype, .shape = shape},
@@ -83,7 +82,7 @@ const Registration top_k =
         .Doc(
             "The k greatest elements along a dimension, greatest first, and where they stand. Where there are fewer "
             "than k, the rest is 0 at index -1.")
-        .Input("x", "[…, A, …], float or double")
+        .Input("x", OfFloats("[…, A, …], float or double"))
         .Output("values", "[…, k, …]")
         .Output("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
         .OptionalOutput("flat_indices", "int64 [number of values]: positions in x as a whole, row by row")
@@ -96,15 +95,12 @@ const Registration top_k =
               op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) { RunTopK<T>(run, axis, k); });
         });
 
-std::vector<TensorInfo> TopKGradientShapes(const ShapeQuery& query) {
-  ExpectFloat(query, 0);
+void CheckTopKGradient(const ShapeQuery& query) {
   ExpectSameType(query, 0, 2);
-  const TensorInfo& x = query.In(2);
-  const Shape picked = x.shape.With(x.shape.CanonicalAxis(query.op().Int("axis")), query.op().Int("k"));
-  if (query.In(1).dtype != DType::kInt64 || query.In(0).shape != picked || query.In(1).shape != picked) {
-    throw WrongInputs(query, {0, 1, 2}, StrCat("needs dvalues and int64 indices ", picked));
-  }
-  return {{.dtype = x.dtype, .shape = x.shape}};
+  const Shape& x = query.In(2).shape;
+  const Shape picked = x.With(x.CanonicalAxis(query.op().Int("axis")), query.op().Int("k"));
+  if (query.In(1).dtype == DType::kInt64 && query.In(0).shape == picked && query.In(1).shape == picked) return;
+  throw WrongInputs(query, {0, 1, 2}, StrCat("needs dvalues and int64 indices ", picked));
 }
 
 template <typename T>
@@ -131,7 +127,7 @@ void RunTopKGradient(const OpRun& run, std::int64_t axis, std::int64_t k) {
 const Registration top_k_gradient =
     GradientOf("TopK", "dx = dvalues where TopK found its values, 0 elsewhere. Elements of x are not read.")
         .ReadsShapes({2})
-        .Shapes(TopKGradientShapes)
+        .CheckShapes(CheckTopKGradient)
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return FloatKernel(op, [axis = op.Int("axis"), k = op.Int("k")]<typename T>(const OpRun& run) {
                   RunTopKGradient<T>(run, axis, k);
@@ -144,12 +140,11 @@ template <typename ComesFirst>
 Operator ArgOperator(const char* type, const char* doc, ComesFirst comes_first) {
   return Operator(type)
       .Doc(doc)
-      .Input("x", "[…, A, …], float or double, A at least 1")
+      .Input("x", OfFloats("[…, A, …], float or double, A at least 1"))
       .Output("indices", "int64 [..., 1, …], or [..., …] without keepdims")
       .Arg("axis", -1, kAxisDoc)
       .Arg("keepdims", true, "the dimension stays, with size 1")
       .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-        ExpectFloat(query, 0);
         const Shape& x = query.In(0).shape;
         const int axis = x.CanonicalAxis(query.op().Int("axis"));
         const Shape shape = query.op().Bool("keepdims") ? x.With(axis, 1) : x.Without(axis);
@@ -189,12 +184,11 @@ const Registration arg_min =
 const Registration accuracy =
     Operator("Accuracy")
         .Doc("The share of rows whose label is among the top_k classes of greatest prediction.")
-        .Input("x", "[N, D] predictions, float or double")
+        .Input("x", OfFloats("[N, D] predictions, float or double"))
         .Input("labels", "int32 or int64 [N], from 0 to D-1")
         .Output("accuracy", "[]; 0 where there are no rows")
         .Arg("top_k", 1, "how many guesses are allowed", AtLeast(1))
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          ExpectFloat(query, 0);
           const Shape& x = query.In(0).shape;
           if (x.rank() != 2) {
             throw WrongInputs(query, {0}, "needs x [N, D]");

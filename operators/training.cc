@@ -1,6 +1,6 @@
 #include "stepnet/operators/training.h"
 
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {

@@ -4,9 +4,9 @@
 #include <span>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {

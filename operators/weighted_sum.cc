@@ -3,18 +3,17 @@
 #include <iterator>
 
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 namespace stepnet {
 namespace {
 
-std::vector<TensorInfo> WeightedSumShapes(const ShapeQuery& query) {
+void CheckPairs(const ShapeQuery& query) {
   ExpectFloats(query);
   for (int i = 0; i < query.num_inputs(); i += 2) {
-    ExpectAlike(query, 0, i);
+    ExpectSameShape(query, 0, i);
     ExpectOneElement(query, i + 1, "weights");
   }
-  return SameAsInput(0)(query);
 }
 
 // dx_i = w_i dy; dw_i is the sum of dy x_i.
@@ -48,14 +47,14 @@ const Registration weighted_sum =
         .Input("x0", "any shape")
         .Input("w0", "one element, of the type of x0")
         .OptionalInputs("x_and_w", "x1, w1, x2, w2, …: as x0 and w0")
-        .Output("y", "the shape of x0")
+        .Output("y", Like("x0"))
         .Arg("grad_on_w", false, "the weights have gradients too")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_inputs() % 2 == 0) return;
           problems->push_back({.message = StrCat("WeightedSum has ", op.num_inputs(),
                                                  " inputs, needs pairs of a tensor and a weight")});
         })
-        .Shapes(WeightedSumShapes)
+        .CheckShapes(CheckPairs)
         .InPlace({{0, 0}})
         .Gradient(WeightedSumGradient)
         .Formula([](Formula& f) {

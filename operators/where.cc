@@ -6,11 +6,11 @@
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/target.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -51,15 +51,13 @@ std::vector<TensorInfo> WhereShapes(const ShapeQuery& query) {
   return {{.dtype = x.dtype, .shape = shape}};
 }
 
-std::vector<TensorInfo> WhereGradientShapes(const ShapeQuery& query) {
-  ExpectType(query, 1, {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16});
+void CheckWhereGradient(const ShapeQuery& query) {
   ExpectCondition(query);
   if (query.op().Bool("broadcast_on_rows")) {
     ExpectConditionOfRows(query);
   } else {
     CheckRepeated(query, {}, 1, 0);
   }
-  return std::vector<TensorInfo>(2, {.dtype = query.In(1).dtype, .shape = query.In(1).shape});
 }
 
 // Where rows are chosen nothing is repeated, nor is an input that the output overwrites.
@@ -167,11 +165,11 @@ const Registration where_gradient =
     Operator("WhereGradient")
         .Doc("dx = dz where the condition holds and 0 elsewhere; dy = dz where it does not.")
         .Input("condition", "as in Where")
-        .Input("dz", "the shape of z")
-        .Output("dx", "the shape of dz")
-        .Output("dy", "the shape of dz")
+        .Input("dz", OfTypes({DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16}, "the shape of z"))
+        .Output("dx", Like("dz"))
+        .Output("dy", Like("dz"))
         .Arg("broadcast_on_rows", false, "as in Where")
-        .Shapes(WhereGradientShapes)
+        .CheckShapes(CheckWhereGradient)
         .Formula([](Formula& f) {
           const Expr condition = Condition(f, "dz");
           const Expr dz = f.In("dz");

@@ -224,6 +224,7 @@ std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
                   StrCat("makes a row of the dimensions from ", rows_from_, " on, and of those from ", from, " on"));
   }
   rows_from_ = from;
+  rows_of_ = InputOf(input);
   return shape.SizeFrom(from);
 }
 

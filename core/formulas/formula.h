@@ -90,7 +90,8 @@ class Formula {
 
   // Makes the dimensions from `axis` on a row, all of them as one, where otherwise the last one is: of this input and
   // those that are read with it. A negative axis counts from the end; one that the input does not have makes each
-  // element a row. Returns how many elements a row has. The shape rule has to say then what shapes the outputs have.
+  // element a row. Returns how many elements a row has. An output with an element for each has the shape of this input,
+  // unless more is computed over.
   std::int64_t RowsFrom(std::string_view input, std::int64_t axis);
 
   bool Has(std::string_view name) const;      // whether the operator has this optional input
@@ -176,6 +177,7 @@ class Formula {
   mutable bool asks_for_output_ = false;
   std::vector<Expr> requirements_;
   int rows_from_ = -1;              // the dimension from which on all are one row; -1: the last
+  int rows_of_ = kAbsent;           // the input that it is said of
   std::optional<Shape> over_;       // the shape that it says itself
   bool draws_ = false;              // random numbers
   std::map<Read, size_t> further_;  // where in reads_ those are that come behind those of the inputs

@@ -124,10 +124,11 @@ struct FormulaShapes {
 
   std::vector<TensorInfo> operator()(const ShapeQuery& query) const {
     std::vector<TensorInfo> outputs = OfDeclaration(query);
-    if (declared.shapes && has_kernel && !FormulaApplies(query, outputs)) return outputs;
+    const bool is_said = !outputs.empty();
+    if (is_said && has_kernel && !FormulaApplies(query, outputs)) return outputs;
     const std::shared_ptr<const FormulaProgram> made = FindFormula(query, kWholeOperator, outputs);
     declared.CheckAgainst(made->formula(), query);
-    return declared.shapes ? outputs : made->formula().infos;
+    return is_said ? outputs : made->formula().infos;
   }
   std::vector<TensorInfo> OfDeclaration(const ShapeQuery& query) const {
     return declared.shapes ? declared.shapes(query) : std::vector<TensorInfo>();

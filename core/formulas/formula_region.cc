@@ -143,6 +143,11 @@ class FormulaCompiler {
     result_.infos.push_back(is_declared ? declared_[i] : info);
   }
 
+  // Whether the input whose dimensions make rows has an element for each that is computed.
+  bool HasShapeOfRows() const {
+    return formula_.rows_of_ >= 0 && layout_.WithRows(query_.In(formula_.rows_of_).shape) == shape_;
+  }
+
   // The shape of an output that has no shape of its own.
   Shape PlaceOutput(Kind of, std::int64_t blocks, RegionOutput* output, Strides* strides) const {
     switch (of) {
@@ -159,6 +164,7 @@ class FormulaCompiler {
         return Shape({layout_.NumColumns()});
     }
     *strides = layout_.StridesOfRows(blocks);
+    if (of == Kind::kElements && HasShapeOfRows()) return query_.In(formula_.rows_of_).shape;
     return shape_.rank() == 0 ? shape_ : shape_.With(shape_.rank() - 1, blocks * layout_.NumColumns());
   }
 

@@ -33,6 +33,7 @@ const Registration wrong[] = {
     OfX("test.DoubledOutputs").Output("y", "again").Formula(Twice),
     OfX("test.DoubledArguments").Arg("a", 1, "a").Arg("a", 2.0f, "a").Formula(Twice),
     OfX("test.DerivedOfNothing").DerivedGradient({"x", "dy"}, {"dx"}).Shapes(SameAsInput(0)).Cpu(Nothing),
+    OfX("test.LikeNothing").Input("w", Like("v")).Formula(Twice),
     OfX("test.InPlaceOutput").InPlace({{0, 3}}).Formula(Twice),
     OfX("test.InPlaceInput").InPlace({{0, 0}, {5, 0}}).Formula(Twice),
     OfX("test.EnforcedInPlace").EnforceInPlace({{-1, 0}}).Formula(Twice),
@@ -62,6 +63,7 @@ TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
       {"test.DerivedOfNothing",
        "test.DerivedOfNothing declares a gradient that follows from its formula, and no formula: add .Formula, or "
        "declare the gradient operator by .Gradient and a registration of its own"},
+      {"test.LikeNothing", "test.LikeNothing says that \"w\" is like \"v\", which is no input: name one of its inputs"},
       {"test.InPlaceOutput", "test.InPlaceOutput names output 3 in .InPlace, its declaration has 1, counted from 0"},
       {"test.InPlaceInput", "test.InPlaceInput names input 5 in .InPlace, its declaration has 1, counted from 0"},
       {"test.EnforcedInPlace",

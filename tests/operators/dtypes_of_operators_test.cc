@@ -4,7 +4,7 @@
 #include "op_test.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_sample.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {

@@ -43,7 +43,7 @@ TEST(Tanh, RefusesBadInput) {
               "  at op 0 `output0 = Tanh(x)` with x int32 [1]\n"
               "  in net \"test\"");
   ExpectError([] { OpTest("TanhGradient").Random("y", {2}, 1).Random("dy", {3}, 2).Run(); },
-              "…TanhGradient needs inputs of one shape and type; y is float [2] and dy is float [3]\n");
+              "…TanhGradient needs inputs of one shape; y is float [2] and dy is float [3]\n");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/operators/elementwise.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
@@ -135,9 +134,9 @@ TEST(FormulaText, IsThatOfInputsThatHoldShapes) {
 }
 
 // A product, and a gradient of it.
-Operator Product(const char* type, const char* gradient) {
+Operator Product(const char* type, const char* gradient, FormalInfo w) {
   Operator op(type);
-  op.Private().Input("x", "any shape").Input("w", "any shape").Output("y", "the shape of both, repeated");
+  op.Private().Input("x", "any shape").Input("w", std::move(w)).Output("y", "the shape of both, repeated");
   op.Gradient(gradient, {"x", "w", "dy"}, {"dx", "dw"}).Formula([](Formula& f) { f.Out({f.In("x") * f.In("w")}); });
   return op;
 }
@@ -147,9 +146,9 @@ Operator ProductGradient(const char* type, const char* of) {
   op.Output("dx", "the shape of x").Output("dw", "the shape of w").Formula(DerivativeOf(of));
   return op;
 }
-const Registration products[] = {Product("test.Repeats", "test.RepeatsGradient"),
+const Registration products[] = {Product("test.Repeats", "test.RepeatsGradient", "any shape"),
                                  ProductGradient("test.RepeatsGradient", "test.Repeats"),
-                                 Product("test.OfOneShape", "test.OfOneShapeGradient").Shapes(SameFloats()),
+                                 Product("test.OfOneShape", "test.OfOneShapeGradient", Like("x")),
                                  ProductGradient("test.OfOneShapeGradient", "test.OfOneShape")};
 
 TEST(FormulaText, SaysWhichGradientsAreSummed) {

@@ -27,6 +27,8 @@ void ExpectFloat(const ShapeQuery& query, int i);
 void ExpectFloats(const ShapeQuery& query);
 // Throws kTypeMismatch unless inputs i and j are of one type.
 void ExpectSameType(const ShapeQuery& query, int i, int j);
+// Throws kShapeMismatch unless inputs i and j are of one shape.
+void ExpectSameShape(const ShapeQuery& query, int i, int j);
 // Throws kTypeMismatch or kShapeMismatch unless input j is of the type and shape of input i.
 void ExpectAlike(const ShapeQuery& query, int i, int j);
 

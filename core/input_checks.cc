@@ -1,4 +1,4 @@
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/core/input_checks.h"
 
 #include <algorithm>
 #include <utility>
@@ -76,10 +76,14 @@ void ExpectSameType(const ShapeQuery& query, int i, int j) {
   throw WrongInputs(query, {i, j}, "needs inputs of one type", ErrorCode::kTypeMismatch);
 }
 
-void ExpectAlike(const ShapeQuery& query, int i, int j) {
-  ExpectSameType(query, i, j);
+void ExpectSameShape(const ShapeQuery& query, int i, int j) {
   if (query.In(i).shape == query.In(j).shape) return;
   throw WrongInputs(query, {i, j}, "needs inputs of one shape");
+}
+
+void ExpectAlike(const ShapeQuery& query, int i, int j) {
+  ExpectSameType(query, i, j);
+  ExpectSameShape(query, i, j);
 }
 
 void ExpectOneElement(const ShapeQuery& query, int i, const char* what) {
