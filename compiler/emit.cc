@@ -122,9 +122,9 @@ class Emitter {
 
   // Notes whether each step has memory of its own for operand `number`, and much of it.
   void NoteMoving(const InstructionOperand& operand, int number, RegionNodeKernelSpec* spec) const {
-    constexpr std::int64_t kMinBytes = 16 << 10;
     const Slot& slot = plan_.slots[operand.slot];
-    const bool is_moving = !operand.shape_alone && slot.ring_rows == 0 && slot.row_bytes >= kMinBytes;
+    const bool is_moving =
+        !operand.shape_alone && slot.ring_rows == 0 && slot.row_bytes >= target_.regions.min_moving_bytes;
     if (!is_moving || number >= 64) return;
     spec->moving |= std::uint64_t{1} << number;
     spec->moving_bytes += slot.row_bytes;

@@ -108,12 +108,10 @@ bool IsPartOfRegions(const Instruction& instruction) {
   });
 }
 
-// A large second cache keeps what else a loop reads again when such weights are out of it. Over time, where steps pack
-// them, too, lstm.cell takes 0.92 of its time on two threads with (B, H) = (32, 256), 0.85 with (16, 512), on a Xeon
-// with 2 MB (docs/performance.md).
+// Where the second cache is that large, what else a loop reads again stays in it when such weights are out of the loop.
 bool LeavesRoomOverTime(std::int64_t rows, const Target& target) {
-  constexpr std::int64_t kLargeCache = 2 << 20;
-  return SecondCacheBytes(target) >= kLargeCache && rows * target.min_chunk_steps <= target.max_rows_to_pack;
+  return SecondCacheBytes(target) >= target.large_second_cache_bytes &&
+         rows * target.min_chunk_steps <= target.max_rows_to_pack;
 }
 
 // One step reads packed weights as fast as many at once would, and what it gives stays in the cache. Where memory is

@@ -296,21 +296,18 @@ std::vector<int> CapturedSizes(const ForwardOperator& forward) {
 }
 
 std::int64_t NumBetterRecomputed(const ForwardPlan& plan, std::int64_t num_steps) {
-  // Bytes that all steps keep from which on it pays: beyond the last cache, and beyond the caches of a core where a
-  // value is computed again as fast as it is read from there, in bytes a microsecond.
-  constexpr std::int64_t kMinBytes = 16 << 20, kMinBytesOfFast = 1 << 20;
-  constexpr double kFastBytesForTime = 20e3;
+  const Target& target = *plan.steps->target;
   std::int64_t count = 0, num_fast = 0, bytes = 0, bytes_of_fast = 0;
   for (const RecomputedValue& value : plan.recomputable) {
     if (!value.follows_from_less) break;  // they are the first ones, those that are computed fast before others
     ++count;
     bytes += value.bytes;
-    if (value.BytesForTime() < kFastBytesForTime) continue;
+    if (value.BytesForTime() < target.fast_bytes_per_microsecond) continue;
     num_fast = count;
     bytes_of_fast = bytes;
   }
-  if (count > 0 && num_steps >= kMinBytes / bytes) return count;
-  return num_fast > 0 && num_steps >= kMinBytesOfFast / bytes_of_fast ? num_fast : 0;
+  if (count > 0 && num_steps >= target.min_bytes_to_recompute / bytes) return count;
+  return num_fast > 0 && num_steps >= target.min_bytes_to_recompute_fast / bytes_of_fast ? num_fast : 0;
 }
 
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,

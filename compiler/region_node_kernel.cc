@@ -307,11 +307,9 @@ void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const
 }
 
 // As RegionProgram::Run has it: nothing unless what steps have of their own is more, up to this step, than caches hold.
-// Below that many bytes it takes up to a tenth longer to ask for them, and above up to a third less
-// (docs/performance.md, Regions, has the gain).
 std::uint64_t RegionNodeKernel::MovingOf(const ForShapes& shapes, const OpRun& run) const {
-  constexpr std::int64_t kFarBytes = 12 << 20;
-  const bool is_far = shapes.moving != 0 && run.step() > 0 && spec_.moving_bytes >= kFarBytes / run.step();
+  const bool is_far =
+      shapes.moving != 0 && run.step() > 0 && spec_.moving_bytes >= kCpuTarget.regions.far_moving_bytes / run.step();
   return is_far ? shapes.moving : 0;
 }
 

@@ -9,7 +9,8 @@
 // and blocks of products (products/gemm.h). They are the same on every machine, however they were found. A Target
 // decides which plan is made; a plan gives the same bits wherever it runs. How many rows and vectors an inner loop
 // takes in registers (panel_product.cc, gemv.cc) does not belong here either: that goes by the instruction
-// set that the loop is compiled for.
+// set that the loop is compiled for. What the processor that runs says itself is asked there: how large its caches are
+// (core/machine_limits.h), and who made it (gains_by_asking in core/regions/region_kernels.h).
 //
 // Figures come from the machines that docs/performance.md names, and from what their comments name: a benchmark of
 // bench/, or scripts/bench_executors, which compares whole runs. "Chosen" is what nobody measured.
@@ -61,6 +62,11 @@ struct RegionSizes {
   std::int64_t filled_cache_bytes = 44 << 10;
   std::int64_t far_bytes = 2 << 20;
   std::int64_t bytes_ahead = 512;
+  // What each step of a loop has of its own, in tensors of so many bytes a step at least: where the steps so far have
+  // more of it than caches hold, blocks ask for the next one. Below, that takes up to a tenth longer, and above up to a
+  // third less (docs/performance.md, Regions).
+  std::int64_t min_moving_bytes = 16 << 10;
+  std::int64_t far_moving_bytes = 12 << 20;
 };
 
 struct Target {
@@ -77,6 +83,10 @@ struct Target {
   double near_bytes_per_microsecond = 160e3;
   double far_bytes_per_microsecond = 12e3;
   std::int64_t second_cache_bytes = 0;
+  // A second cache of so many bytes keeps what else a loop reads again when weights of few rows are read out of it over
+  // time. There, where steps pack them, too, lstm.cell takes 0.92 of its time on two threads with (B, H) = (32, 256),
+  // 0.85 with (16, 512), on a Xeon with 2 MB (docs/performance.md).
+  std::int64_t large_second_cache_bytes = 2 << 20;
   // Bytes of a line of the caches.
   std::int64_t cache_line_bytes = 64;
   // Microseconds of a call of a kernel that does nothing: twice what bench, Overhead, finds.
@@ -234,6 +244,13 @@ struct Target {
   // as they do, a tenth of a second or some. Chosen.
   std::int64_t max_operators_of_graph = 50'000;
 
+  // Bytes that the steps of a run keep of what follows from less, from which on steps back compute it again instead:
+  // beyond the last cache, and beyond the caches of a core of what they compute as fast as it is read from there, in
+  // bytes a microsecond (docs/performance.md, Regions).
+  std::int64_t min_bytes_to_recompute = 16 << 20;
+  std::int64_t min_bytes_to_recompute_fast = 1 << 20;
+  double fast_bytes_per_microsecond = 20e3;
+
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.
   std::int64_t ring_rows = 4;
@@ -242,6 +259,9 @@ struct Target {
   // whose rows of ten elements took up to 70 ns longer with calls.
   std::int64_t min_run_for_call = 64;
 
+  // Tensors of so many bytes ask for large pages: two of those of most machines, as what is smaller may have none that
+  // is whole. docs/performance.md has the gain.
+  std::int64_t min_large_page_bytes = 4 << 20;
   // Bytes of tensors that are read from a file from which on a thread takes their memory from the system meanwhile;
   // below, it costs more than it saves. And the bytes that it takes at once, which whoever stops it waits for: they
   // take a millisecond. Chosen; docs/performance.md has what the thread saves.

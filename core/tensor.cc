@@ -51,9 +51,6 @@ void Charge(std::int64_t bytes, DType dtype, const Shape& shape) {
   }
 }
 
-// Two large pages of most machines: what is smaller may have none that is whole.
-constexpr std::int64_t kMinLargePageBytes = 4 << 20;
-
 }  // namespace
 
 class Storage {
@@ -78,7 +75,7 @@ class Storage {
       throw Error(ErrorCode::kOutOfMemory,
                   StrCat("the system refused ", bytes_, " bytes for a tensor ", dtype, " ", shape));
     }
-    if (bytes_ >= kMinLargePageBytes) AskForLargePages(data_, bytes_);
+    if (bytes_ >= kCpuTarget.min_large_page_bytes) AskForLargePages(data_, bytes_);
     if (dtype_ == DType::kString) {
       for (std::int64_t i = 0; i < count_; ++i) new (static_cast<std::string*>(data_) + i) std::string();
     } else {
