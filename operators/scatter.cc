@@ -6,11 +6,11 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/declared_gradient.h"
+#include "stepnet/core/input_checks.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
