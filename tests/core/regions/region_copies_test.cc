@@ -43,15 +43,15 @@ TEST(RegionCopies, SpreadsOneValueOverEachRow) {
 
 template <typename T>
 void ExpectCopied(const BlockRows& rows) {
-  const std::int64_t step = rows.row_step / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t row_stride = rows.row_stride / static_cast<std::int64_t>(sizeof(T));
   std::vector<T> memory(2000), block(static_cast<size_t>(rows.rows * rows.columns + kGuard), T{99});
   for (std::int64_t i = 0; i < std::ssize(memory); ++i) memory[i] = Number<T>(i);
-  const auto at = [&](std::int64_t i) { return i / rows.columns * step + i % rows.columns * rows.stride; };
+  const auto at = [&](std::int64_t i) { return i / rows.columns * row_stride + i % rows.columns * rows.stride; };
   LoadRows(reinterpret_cast<const char*>(memory.data()), reinterpret_cast<char*>(block.data()), rows);
   for (std::int64_t i = 0; i < std::ssize(block); ++i) {
     ASSERT_EQ(block[i], i < rows.rows * rows.columns ? memory[at(i)] : T{99}) << i;
   }
-  if (rows.row_step == 0) return;  // several elements would be written to one place
+  if (rows.row_stride == 0) return;  // several elements would be written to one place
   std::vector<T> stored(memory.size(), T{99}), wanted(stored);
   for (std::int64_t i = 0; i < rows.rows * rows.columns; ++i) wanted[at(i)] = block[i];
   StoreRows(reinterpret_cast<const char*>(block.data()), reinterpret_cast<char*>(stored.data()), rows);
@@ -64,13 +64,14 @@ TEST(RegionCopies, LoadsAndStoresRowsOfAnySteps) {
       for (const std::int64_t stride : {1, 2}) {
         for (const std::int64_t beyond : {0, 5}) {  // of a row in memory
           for (const bool repeats : {false, true}) {
-            const std::int64_t step = repeats ? 0 : columns * stride + beyond;
-            SCOPED_TRACE(testing::Message() << columns << " columns, stride " << stride << ", step " << step);
+            const std::int64_t row_stride = repeats ? 0 : columns * stride + beyond;
+            SCOPED_TRACE(testing::Message()
+                         << columns << " columns, stride " << stride << ", from row to row " << row_stride);
             const BlockRows rows{.rows = 7, .columns = columns, .stride = stride};
             const auto of = [&](std::int64_t bytes) {
               BlockRows of_bytes = rows;
               of_bytes.bytes = bytes;
-              of_bytes.row_step = step * bytes;
+              of_bytes.row_stride = row_stride * bytes;
               return of_bytes;
             };
             ExpectCopied<std::int16_t>(of(2));
