@@ -7,7 +7,6 @@
 #include <array>
 #include <span>
 
-#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
@@ -249,7 +248,11 @@ const Registration slice =
         .Check(CheckBy([](const OperatorCall& op) { CheckBoundsGiven(op, op.num_inputs() - 1); }))
         .Shapes(SliceShapes)
         .Expands(ExpandSlice)
-        .Gradient("SliceGradient", {"x", "starts", "ends", "dy"}, {"dx"})
+        .Gradient([](GradientBuilder& g) {
+          GradientOp op{.type = "SliceGradient", .inputs = g.op().inputs(), .outputs = {g.GI(0)}};
+          op.inputs.push_back(g.GO(0));
+          g.Add(std::move(op));
+        })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [arguments = SliceArguments(op)](const OpRun& run) {
             WithBounds(run, run.num_inputs() == 3, arguments, [&](auto starts, auto ends) {
@@ -264,8 +267,20 @@ const Registration slice =
         });
 
 const Registration slice_gradient =
-    GradientOf("Slice", "dx = dy where Slice took elements of x, 0 elsewhere.")
-        .Check(CheckBy([](const OperatorCall& op) { CheckBoundsGiven(op, op.num_inputs() - 2); }))
+    Operator("SliceGradient")
+        .Doc("dx = dy where Slice took elements of x, 0 elsewhere. Inputs: x, dy; or x, starts, ends, dy.")
+        .Inputs("inputs", "x any shape, starts and ends as in Slice, dy the shape of y")
+        .Output("dx", "the shape of x")
+        .Arg("starts", std::vector<std::int64_t>{}, "as in Slice")
+        .Arg("ends", std::vector<std::int64_t>{}, "as in Slice")
+        .Arg("steps", std::vector<std::int64_t>{}, "as in Slice")
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+          if (op.num_inputs() != 2 && op.num_inputs() != 4) {
+            problems->push_back({.message = StrCat("SliceGradient takes 2 or 4 inputs, has ", op.num_inputs())});
+          } else {
+            CheckBy([](const OperatorCall& slice) { CheckBoundsGiven(slice, slice.num_inputs() - 2); })(op, problems);
+          }
+        })
         .Shapes(SliceGradientShapes)
         .Expands(ExpandSliceGradient)
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {

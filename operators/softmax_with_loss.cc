@@ -10,7 +10,6 @@
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/input_checks.h"
 #include "stepnet/core/operator.h"
@@ -35,7 +34,9 @@ struct LossArgs {
   double scale;
 };
 
-void CheckInputs(const ShapeQuery& query) {
+// Checks inputs 0 (x), 1 (labels) and, where has_weights, 2.
+void CheckInputs(const ShapeQuery& query, bool has_weights) {
+  ExpectFloat(query, 0);
   const LossArgs args(query.op());
   const Rows rows = args.RowsOf(query.In(0).shape);
   if (!args.label_prob) {
@@ -43,7 +44,7 @@ void CheckInputs(const ShapeQuery& query) {
   } else {
     ExpectAlike(query, 0, 1);
   }
-  if (query.num_inputs() < 3) return;
+  if (!has_weights) return;
   ExpectSameType(query, 0, 2);
   if (query.In(2).shape.size() != rows.count) {
     throw WrongInputs(query, {2}, StrCat("on ", rows.count, " rows needs as many weights"));
@@ -160,25 +161,40 @@ void RunBackward(const LossArgs& args, const OpRun& run) {
   }
 }
 
+Operator WithArguments(Operator op) {
+  return std::move(op.Arg("axis", 1, "first dimension of the classes; negative counts from the end")
+                       .Arg("label_prob", false, "labels are probabilities")
+                       .Arg("scale", 1.0f, "factor of the loss", AtLeast(0)));
+}
+
+constexpr const char* kLabelsDoc =
+    "int32 or int64 [N…], from 0 to D-1; with label_prob the shape and dtype of x, rows that add up to 1";
+
 const Registration softmax_with_loss =
-    Operator("SoftmaxWithLoss")
+    WithArguments(Operator("SoftmaxWithLoss"))
         .Doc(
             "Softmax over each row of x, and the mean of minus the logarithm of the probability of its label, "
             "weighted by w. Rows of weight 0 count for nothing.")
-        .Input("x", OfFloats("[N…, D…], the dimensions from axis on being the classes; float or double"))
-        .Input("labels",
-               "int32 or int64 [N…], from 0 to D-1; with label_prob the shape and dtype of x, rows that add up to 1")
+        .Input("x", "[N…, D…], the dimensions from axis on being the classes; float or double")
+        .Input("labels", kLabelsDoc)
         .OptionalInput("weights", "[N…], of the dtype of x")
         .Output("softmax", "the shape of x")
         .Output("loss", "[]; 0 where all weights are 0")
-        .Arg("axis", 1, "first dimension of the classes; negative counts from the end")
-        .Arg("label_prob", false, "labels are probabilities")
-        .Arg("scale", 1.0f, "factor of the loss", AtLeast(0))
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          CheckInputs(query);
+          CheckInputs(query, query.num_inputs() > 2);
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}, {.dtype = query.In(0).dtype, .shape = {}}};
         })
-        .Gradient("SoftmaxWithLossGradient", {"x", "labels", "weights", "softmax", "dloss"}, {"dx"})
+        .Gradient([](GradientBuilder& g) {
+          if (g.HasGO(0)) {
+            throw Error(ErrorCode::kInvalidNet,
+                        StrCat("something differentiates \"", g.O(0),
+                               "\"; SoftmaxWithLoss has a gradient through its loss alone (Softmax has one)"));
+          }
+          GradientOp op{.type = "SoftmaxWithLossGradient", .inputs = g.op().inputs(), .outputs = {g.GI(0)}};
+          op.inputs.push_back(g.O(0));
+          op.inputs.push_back(g.GO(1));
+          g.Add(std::move(op));
+        })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return FloatKernel(op,
                                    [args = LossArgs(op)]<typename T>(const OpRun& run) { RunForward<T>(args, run); });
@@ -186,9 +202,28 @@ const Registration softmax_with_loss =
               .checks_values = true});
 
 const Registration softmax_with_loss_gradient =
-    GradientOf("SoftmaxWithLoss",
-               "dx = (softmax - label) * w_i * scale * dloss / sum of w, label being 1 at the label and 0 elsewhere. "
-               "Elements of x are not read.")
+    WithArguments(Operator("SoftmaxWithLossGradient"))
+        .Doc(
+            "dx = (softmax - label) * w_i * scale * dloss / sum of w, label being 1 at the label and 0 elsewhere. "
+            "Inputs: x, labels, softmax, dloss; or x, labels, weights, softmax, dloss.")
+        .Input("x", "as in SoftmaxWithLoss; only its shape matters")
+        .Input("labels", kLabelsDoc)
+        .Inputs("others", "weights [N…] where there are any; softmax, the shape of x; dloss []")
+        .Output("dx", "the shape of x")
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+          if (op.num_inputs() != 4 && op.num_inputs() != 5) {
+            problems->push_back(
+                {.message = StrCat("SoftmaxWithLossGradient takes 4 or 5 inputs, has ", op.num_inputs())});
+          }
+        })
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          const int last = query.num_inputs() - 1;
+          CheckInputs(query, last == 4);
+          ExpectAlike(query, 0, last - 1);
+          ExpectSameType(query, 0, last);
+          ExpectOneElement(query, last, "dloss");
+          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
+        })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return FloatKernel(op,
                                    [args = LossArgs(op)]<typename T>(const OpRun& run) { RunBackward<T>(args, run); });
