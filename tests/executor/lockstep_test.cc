@@ -207,6 +207,12 @@ TEST(Lockstep, AFailureOrACancellationEndsTheRunAndTheNextOneWorks) {
   }
 }
 
+// y = x, the share of the run's part.
+void CopyShare(const OpRun& run) {
+  const auto [begin, end] = run.Share(run.In(0).size());
+  std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+}
+
 std::thread::id calling_thread;
 std::atomic<int> parts_of_helpers = 0;
 
@@ -216,8 +222,7 @@ RunFn MakeSlowInHelpers(const OperatorCall&) {
       ++parts_of_helpers;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    const auto [begin, end] = run.Share(run.In(0).size());
-    std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+    CopyShare(run);
   };
 }
 
@@ -249,8 +254,7 @@ std::atomic<bool> has_given_up = false;
 // Part 0 of each step ends when the others have, unless one has waited for seconds.
 RunFn MakeLastInFirst(const OperatorCall&) {
   return [](const OpRun& run) {
-    const auto [begin, end] = run.Share(run.In(0).size());
-    std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+    CopyShare(run);
     const std::int64_t others = (run.step() + 1) * (run.parts() - 1);
     if (run.part() > 0) ++parts_done;
     const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -290,8 +294,7 @@ std::vector<std::pair<std::int64_t, int>> parts_of_caller;  // step and part
 
 RunFn MakeNotesParts(const OperatorCall&) {
   return [](const OpRun& run) {
-    const auto [begin, end] = run.Share(run.In(0).size());
-    std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+    CopyShare(run);
     if (std::this_thread::get_id() == calling_thread) parts_of_caller.emplace_back(run.step(), run.part());
   };
 }
