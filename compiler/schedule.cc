@@ -218,7 +218,7 @@ double BytesOfShared(const Instruction& instruction) {
 double BytesPerMicrosecondOfShared(double bytes, const Target& target) {
   if (bytes <= static_cast<double>(SecondCacheBytes(target))) return target.near_bytes_per_microsecond;
   const double far = target.far_bytes_per_microsecond;
-  const bool is_beyond_caches = bytes > static_cast<double>(ThirdCacheBytes()) / 2;  // something else is there, too
+  const bool is_beyond_caches = bytes >= static_cast<double>(ThirdCacheBytes()) / 2;  // something else is there, too
   return is_beyond_caches ? far : std::max(far, SharedBytesPerMicrosecond() / 2);
 }
 

@@ -147,7 +147,7 @@ TEST(MakeSchedule, ThreadsTakeRowsOfTheBatchWhereTheyReadWhatRowsShareInTime) {
       .near_bytes_per_microsecond = kSlow / 100, .far_bytes_per_microsecond = kFast, .second_cache_bytes = kSecond};
   EXPECT_EQ(SharingOfRows(kSecond, kOnlyNear), Sharing::kBatch);
   EXPECT_NE(SharingOfRows(kSecond, kOnlyFar), Sharing::kBatch);
-  const std::int64_t of_third = ThirdCacheBytes() / 2, beyond = 1000 * ThirdCacheBytes();
+  const std::int64_t of_third = ThirdCacheBytes() / 4, beyond = 1000 * ThirdCacheBytes();
   EXPECT_NE(SharingOfRows(beyond, kOnlyNear), Sharing::kBatch);
   EXPECT_EQ(SharingOfRows(beyond, kOnlyFar), Sharing::kBatch);
   EXPECT_EQ(SharingOfRows(of_third, kOnlyFar), Sharing::kBatch);
