@@ -3,10 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <barrier>
 #include <chrono>
+#include <fstream>
 #include <limits>
+#include <new>
+#include <system_error>
+#include <thread>
 #include <vector>
 
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/core/vector_math.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -78,6 +85,14 @@ std::int64_t CacheBytes(int name, std::int64_t usual) {
   return bytes > 0 ? bytes : usual;
 }
 
+// The size in a file of the kernel, as "32768K"; 0 where there is none.
+std::int64_t CacheBytesOfKernel(const char* path) {
+  std::ifstream file(path);
+  std::int64_t size = 0;
+  char unit = 0;
+  return file >> size >> unit && unit == 'K' ? size << 10 : 0;
+}
+
 HWY_EXPORT(MultiplyAndAdd);
 HWY_EXPORT(AddUp);
 
@@ -106,6 +121,43 @@ double ReadRate(std::int64_t bytes) {
     for (std::int64_t i = 0; i < times; ++i) result = result + HWY_DYNAMIC_DISPATCH(AddUp)(data.data(), count);
   });
   return static_cast<double>(times * bytes) / time;
+}
+
+// The same for several threads that read it at the same time: that of the slowest one.
+double ReadRateOfThreads(std::int64_t bytes, int num_threads) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRuns = 6;  // the first one brings the bytes into the cache
+  const std::vector<float> data(static_cast<size_t>(bytes) / sizeof(float), 1.0F);
+  std::vector<std::array<double, kRuns>> times(static_cast<size_t>(num_threads));
+  std::barrier together(num_threads);
+  const auto read = [&](std::array<double, kRuns>* times_of_thread) {
+    volatile float result = 0;
+    for (double& time : *times_of_thread) {
+      together.arrive_and_wait();
+      const Clock::time_point begin = Clock::now();
+      result = result + HWY_DYNAMIC_DISPATCH(AddUp)(data.data(), static_cast<std::int64_t>(data.size()));
+      time = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    others.reserve(times.size());
+    for (size_t t = 1; t < times.size(); ++t) {
+      try {
+        others.emplace_back(read, &times[t]);
+      } catch (const std::system_error&) {
+        together.arrive_and_drop();  // it reads without those that the system does not give
+      }
+    }
+    read(&times[0]);
+  }
+  double min_time = std::numeric_limits<double>::infinity();
+  for (int run = 1; run < kRuns; ++run) {
+    double slowest = 0;
+    for (const std::array<double, kRuns>& of_thread : times) slowest = std::max(slowest, of_thread[run]);
+    min_time = std::min(min_time, slowest);
+  }
+  return static_cast<double>(bytes) / min_time;
 }
 
 double FlopRate() {
@@ -145,7 +197,11 @@ std::int64_t SecondCacheBytes() {
   return bytes;
 }
 std::int64_t ThirdCacheBytes() {
-  static const std::int64_t bytes = CacheBytes(_SC_LEVEL3_CACHE_SIZE, 16 << 20);
+  static const std::int64_t bytes = [] {
+    // The C library adds up those of a processor that has several.
+    const std::int64_t of_one = CacheBytesOfKernel("/sys/devices/system/cpu/cpu0/cache/index3/size");
+    return of_one > 0 ? of_one : CacheBytes(_SC_LEVEL3_CACHE_SIZE, 16 << 20);
+  }();
   return bytes;
 }
 
@@ -165,6 +221,17 @@ MachineLimits MeasureMachineLimits() {
   for (size_t i = 0; i < limits.caches.size(); ++i) limits.caches[i].bytes_per_microsecond = ReadRate(read[i]);
   limits.functions = FunctionRates();
   return limits;
+}
+
+double SharedBytesPerMicrosecond() {
+  static const double rate = [] {
+    try {
+      return ReadRateOfThreads(2 * SecondCacheBytes(), std::min(NumCores(), kCpuTarget.max_threads));
+    } catch (const std::bad_alloc&) {
+      return 0.0;
+    }
+  }();
+  return rate;
 }
 
 }  // namespace stepnet

@@ -10,7 +10,7 @@
 
 namespace stepnet {
 
-// Caches of a core, but for the third, which cores share: what the system says, or what is usual.
+// Caches of a core, but for the third, one of those that cores share: what the system says, or what is usual.
 std::int64_t FirstCacheBytes();
 std::int64_t SecondCacheBytes();
 std::int64_t ThirdCacheBytes();
@@ -43,5 +43,10 @@ struct MachineLimits {
 
 // Measures the core that calls, which takes some ten milliseconds. Beside other work it finds less.
 MachineLimits MeasureMachineLimits();
+
+// What a core reads in a microsecond, while all cores read the same, of bytes that lie in the cache that they share and
+// that no second cache holds. Measured when somebody asks for the first time, on as many threads as there are cores,
+// which takes milliseconds; beside other work it finds less. 0 where there are no threads or no memory for that.
+double SharedBytesPerMicrosecond();
 
 }  // namespace stepnet

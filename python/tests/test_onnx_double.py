@@ -115,14 +115,15 @@ def test_every_operator_is_tried():
 @pytest.mark.skipif(
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 32), reason="the page lists what onnxruntime 1.32 lacks"
 )
-def test_onnxruntime_has_all_operators_of_double_but_those_that_the_page_names(arrays, tmp_path):
+@pytest.mark.parametrize("opset", [18, 20, 22, 24])
+def test_onnxruntime_has_all_operators_of_double_but_those_that_the_page_names(opset, arrays, tmp_path):
     missing = set()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     for op_type, text in NETS.items():
         net = stepnet.load(text)
         inputs = {name: arrays[name] for name in net.inputs}
-        stepnet.onnx.export(net, tmp_path / "net.onnx", inputs=inputs)
+        stepnet.onnx.export(net, tmp_path / "net.onnx", inputs=inputs, opset=opset)
         try:
             session = onnxruntime.InferenceSession(tmp_path / "net.onnx", options, providers=["CPUExecutionProvider"])
         except Exception as error:
@@ -136,6 +137,34 @@ def test_onnxruntime_has_all_operators_of_double_but_those_that_the_page_names(a
     page = (ROOT / "docs" / "onnx.md").read_text()
     (named,) = re.findall(r"In `float64` onnxruntime has no ([^:]*):", page)
     assert missing == set(re.findall(r"`(\w+)`", named))
+
+
+def log_of_sum(x):
+    return numpy.maximum(x, 0) + numpy.log1p(numpy.exp(-numpy.abs(x)))
+
+
+FUNCTIONS = {
+    "Elu": lambda x: numpy.where(x < 0, numpy.expm1(numpy.minimum(x, 0)), x),
+    "Selu": lambda x: 1.0507 * numpy.where(x < 0, 1.6732 * numpy.expm1(numpy.minimum(x, 0)), x),
+    "Softplus": lambda x: log_of_sum(x),
+    "Softsign": lambda x: x / (1 + numpy.abs(x)),
+    "Mish": lambda x: x * numpy.tanh(log_of_sum(x)),
+}
+
+
+@pytest.mark.parametrize("op_type", FUNCTIONS)
+def test_functions_that_are_composed_are_exact(op_type, tmp_path):
+    magnitudes = numpy.array([0, 1e-300, 1e-20, 1e-9, 0.1, 1, 3, 30, 37, 700, 1e4, 1e300])
+    x = numpy.concatenate([magnitudes, -magnitudes, [numpy.inf, -numpy.inf, numpy.nan]])
+    if op_type in ("Softsign", "Mish"):
+        x = x[~numpy.isinf(x)]
+    arguments = {"alpha": 1.6732, "scale": 1.0507} if op_type == "Selu" else {}
+    net = stepnet.load(of(op_type, "x", **arguments))
+    stepnet.onnx.export(net, tmp_path / "net.onnx", inputs={"x": x})
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+    (got,) = session.run(None, {"x": x})
+    numpy.testing.assert_allclose(got, FUNCTIONS[op_type](x), rtol=2e-6 if op_type == "Selu" else 1e-14, atol=0)
+    numpy.testing.assert_allclose(got, net(x=x)[0], rtol=1e-14, atol=0)
 
 
 def third(x):

@@ -6,6 +6,7 @@
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/machine_limits.h"
 #include "stepnet/core/op_run.h"
 
 namespace stepnet {
@@ -119,6 +120,38 @@ TEST(MakeSchedule, LetsThreadsShareEachPieceOfARunOfFewPieces) {
   EXPECT_EQ(schedule.StepsOfLastPieces(41), 9) << "two pieces are left, of 8 steps and of one";
   EXPECT_EQ(schedule.StepsOfLastPieces(24), 0);
   EXPECT_EQ(schedule.For(24)->StepsOfLastPieces(24), 0);
+}
+
+// How two threads share a loop of one instruction, 16 rows that all read `bytes`, which takes seconds.
+Sharing SharingOfRows(std::int64_t bytes, const Target& target) {
+  constexpr std::int64_t kRows = 16;
+  const TensorInfo weights{.dtype = DType::kUInt8, .shape = Shape({bytes})};
+  const TensorInfo rows{.dtype = DType::kUInt8, .shape = Shape({kRows})};
+  StepPlan plan{.target = &target};
+  plan.slots = {{.base = 0, .bytes = bytes}, {.base = 1, .row_bytes = kRows, .bytes = kRows}};
+  plan.instructions = {{.inputs = {{.slot = 0, .info = weights}},
+                        .outputs = {{.slot = 1, .info = rows, .has_batch = true}},
+                        .cost = {.flops = 1e12, .bytes = static_cast<double>(bytes) + kRows},
+                        .max_parts = 2,
+                        .batch_rows = kRows}};
+  plan.stages = {{.begin = 0, .end = 1}};
+  return MakeSchedule(plan, plan.stages[0], 2).sharing;
+}
+
+TEST(MakeSchedule, ThreadsTakeRowsOfTheBatchWhereTheyReadWhatRowsShareInTime) {
+  constexpr std::int64_t kSecond = 1 << 20;
+  constexpr double kFast = 1e12, kSlow = 1;
+  constexpr Target kOnlyNear = {
+      .near_bytes_per_microsecond = kFast, .far_bytes_per_microsecond = kSlow, .second_cache_bytes = kSecond};
+  constexpr Target kOnlyFar = {
+      .near_bytes_per_microsecond = kSlow / 100, .far_bytes_per_microsecond = kFast, .second_cache_bytes = kSecond};
+  EXPECT_EQ(SharingOfRows(kSecond, kOnlyNear), Sharing::kBatch);
+  EXPECT_NE(SharingOfRows(kSecond, kOnlyFar), Sharing::kBatch);
+  const std::int64_t of_third = ThirdCacheBytes() / 4, beyond = 1000 * ThirdCacheBytes();
+  EXPECT_NE(SharingOfRows(beyond, kOnlyNear), Sharing::kBatch);
+  EXPECT_EQ(SharingOfRows(beyond, kOnlyFar), Sharing::kBatch);
+  EXPECT_EQ(SharingOfRows(of_third, kOnlyFar), Sharing::kBatch);
+  EXPECT_EQ(SharingOfRows(of_third, kOnlyNear), Sharing::kBatch) << "what was measured is slower than a byte in 1 us";
 }
 
 }  // namespace

@@ -36,5 +36,12 @@ TEST(MachineLimits, AreMeasured) {
   }
 }
 
+TEST(MachineLimits, SharedBytesAreMeasuredOnce) {
+  const double rate = SharedBytesPerMicrosecond();
+  EXPECT_GT(rate, 10);
+  EXPECT_TRUE(std::isfinite(rate));
+  EXPECT_EQ(SharedBytesPerMicrosecond(), rate);
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -107,34 +107,63 @@ def gelu(call: Call) -> Sequence[str]:
     return [call.emit("Mul", half, call.emit("Add", erf, call.number(1)))]
 
 
-def are_floats(*values: float) -> bool:
-    """Whether attributes of ONNX, which are float32, can be these numbers, as those of a cell in float64 need not."""
-    return all(float(numpy.float32(value)) == value for value in values)
+# What follows is composed in float64, of which onnxruntime has these operators in opset 18 alone, and of which attributes
+# of ONNX, which are float32, cannot hold all numbers.
 
 
-def slope_below(call: Call, alpha: float, y: str) -> str:
-    """y, times alpha where the input is below 0."""
+def slope_below(call: Call, y: str) -> str:
+    """The first input where that is at least 0, elsewhere y, times alpha."""
     x = call.names[0]
-    return call.emit("Where", call.emit("Less", x, call.number(0)), call.emit("Mul", y, call.number(alpha)), y)
+    return call.emit("Where", call.emit("Less", x, call.number(0)), call.emit("Mul", y, call.number(call["alpha"])), x)
+
+
+def exp_below(call: Call) -> str:
+    """exp(x) - 1 where x is below 0, by the half angle of tanh, which is exact near 0; elsewhere 0."""
+    below = call.emit("Min", call.names[0], call.number(0))
+    half = call.emit("Tanh", call.emit("Mul", below, call.number(0.5)))
+    return call.emit("Div", call.emit("Add", half, half), call.emit("Sub", call.number(1), half))
+
+
+def softplus(call: Call) -> str:
+    """max(x, 0) + log(1 + exp(-|x|)). The logarithm is exact where little is added to 1: W. Kahan, in N. Higham, Accuracy and
+    Stability of Numerical Algorithms, 2nd edition, section 1.14.1."""
+    x = call.names[0]
+    y = call.emit("Exp", call.emit("Neg", call.emit("Abs", x)))
+    total = call.emit("Add", y, call.number(1))
+    added = call.emit("Sub", total, call.number(1))
+    log = call.emit("Div", call.emit("Mul", call.emit("Log", total), y), added)
+    log = call.emit("Where", call.emit("Equal", added, call.number(0)), y, log)
+    return call.emit("Add", call.emit("Max", x, call.number(0)), log)
+
+
+@operator("Mish", "Softplus", "Softsign")
+def smooth(call: Call) -> Sequence[str]:
+    x = call.names[0]
+    if call.dtype != "float64":
+        return same(call)
+    if call.type == "Softsign":
+        return [call.emit("Div", x, call.emit("Add", call.emit("Abs", x), call.number(1)))]
+    y = softplus(call)
+    return [y if call.type == "Softplus" else call.emit("Mul", x, call.emit("Tanh", y))]
 
 
 @operator("LeakyRelu")
 def leaky_relu(call: Call) -> Sequence[str]:
-    if not are_floats(call["alpha"]):
-        return [slope_below(call, call["alpha"], call.names[0])]
+    if call.dtype == "float64":
+        return [slope_below(call, call.names[0])]
     return [call.emit("LeakyRelu", call.names[0], alpha=call["alpha"])]
 
 
 @operator("Elu")
 def elu(call: Call) -> Sequence[str]:
-    if not are_floats(call["alpha"]):
-        return [slope_below(call, call["alpha"], call.emit("Elu", call.names[0]))]
+    if call.dtype == "float64":
+        return [slope_below(call, exp_below(call))]
     return [call.emit("Elu", call.names[0], alpha=call["alpha"])]
 
 
 @operator("HardSigmoid")
 def hard_sigmoid(call: Call) -> Sequence[str]:
-    if not are_floats(call["alpha"], call["beta"]):
+    if call.dtype == "float64":
         line = call.emit("Add", call.emit("Mul", call.names[0], call.number(call["alpha"])), call.number(call["beta"]))
         return [call.emit("Clip", line, call.number(0), call.number(1))]
     return [call.emit("HardSigmoid", call.names[0], alpha=call["alpha"], beta=call["beta"])]
@@ -142,9 +171,8 @@ def hard_sigmoid(call: Call) -> Sequence[str]:
 
 @operator("Selu")
 def selu(call: Call) -> Sequence[str]:
-    if not are_floats(call["alpha"], call["scale"]):
-        y = slope_below(call, call["alpha"], call.emit("Elu", call.names[0]))
-        return [call.emit("Mul", y, call.number(call["scale"]))]
+    if call.dtype == "float64":
+        return [call.emit("Mul", slope_below(call, exp_below(call)), call.number(call["scale"]))]
     return [call.emit("Selu", call.names[0], alpha=call["alpha"], gamma=call["scale"])]
 
 
@@ -336,7 +364,7 @@ def normalized(call: Call, axis: int) -> str:
 def layer_norm(call: Call) -> Sequence[str]:
     x = call.inputs[0]
     axis = x.axis(call["axis"])
-    is_named = are_floats(call["epsilon"])
+    is_named = call.dtype != "float64"  # which attributes cannot hold
     y = normalized(call, axis) if is_named else ""
     if is_named and not (call.wants(1) or call.wants(2)):
         return [y]
