@@ -109,6 +109,11 @@ def check_message(message: Message, path: Origin) -> None:
                 check_message(each, path)
 
 
+def bodies_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs that a node has as attributes, as the body of a Scan."""
+    return [each.g for each in node.attribute if each.HasField("g")]
+
+
 def opset_of(model: onnx.ModelProto) -> int:
     return max((each.version for each in model.opset_import if each.domain in STANDARD), default=0)
 
