@@ -67,10 +67,6 @@ def read_model(source: Source, path: Origin) -> onnx.ModelProto:
     if not model.HasField("graph") or not model.opset_import:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
     check_message(model, path)
-    if model.functions:
-        raise fault(
-            path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)"
-        )
     version = opset_of(model)
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
         raise fault(path, f"the model is of opset {version}; those from {OLDEST_OPSET} to {NEWEST_OPSET} are read")
