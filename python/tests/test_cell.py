@@ -160,6 +160,22 @@ def test_no_steps_and_no_batch_give_no_elements(lstm):
     assert lstm(params, x=numpy.zeros((2, 0, 5), "float32")).h.shape == (2, 0, 4)
 
 
+@pytest.mark.parametrize("name", ["elman", "gru", "lstm", "layer_norm_lstm", "causal_conv", "delta_net", "slstm"])
+@pytest.mark.parametrize("opt_level", [0, 2])
+def test_gradients_of_no_batch_are_zero(cells, name, opt_level):
+    """And are added as such: steps that compute nothing are not run."""
+    cell = stepnet.cell(cells / f"{name}.cell", opt_level=opt_level)
+    params = cell.init()
+    x = numpy.zeros((50, 0, int(cell.inputs[0].shape.strip("[]").split(", ")[2])), "float32")
+    value, gradients = cell.value_and_grad(params, cell.outputs[0], x=x)
+    assert value == 0 and gradients.params.keys() == params.keys()
+    for parameter, gradient in gradients.params.items():
+        assert gradient.shape == params[parameter].shape and not gradient.any()
+    sums = {parameter: numpy.full_like(each, 2) for parameter, each in params.items()}
+    cell.value_and_grad(params, cell.outputs[0], x=x, gradient_requests=dict.fromkeys(params, "add"), into=sums)
+    assert all((each == 2).all() for each in sums.values())
+
+
 def test_initial_states_may_be_given_or_left_out(lstm, random):
     params = lstm.init()
     x = random.normal(size=(4, 3, 5)).astype("float32")
