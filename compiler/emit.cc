@@ -78,11 +78,11 @@ class Emitter {
     plan_.does_nothing = DoesNothing();
     plan_.is_copied.assign(plan_.num_bases, false);
     for (const RowMove& move : graph_.before) {
-      AddMove(move, &plan_.before);
+      plan_.before.push_back(EmitRows(move));
       if (move.kind == RowMove::Kind::kLend) plan_.is_copied[move.to.base] = true;
     }
     for (const RowMove& move : graph_.after) {
-      AddMove(move, &plan_.after);
+      plan_.after.push_back(EmitRows(move));
       plan_.gives |= move.kind == RowMove::Kind::kGive;
     }
     return std::move(plan_);
@@ -368,10 +368,11 @@ class Emitter {
   }
 
   // Nobody watches a draft.
-  void AddMove(RowMove move, std::vector<PlannedMove>* moves) const {
-    const std::string text = is_draft_ ? "" : RowMoveText(move);
+  Instruction EmitRows(RowMove move) const {
+    Instruction instruction{.text = is_draft_ ? "" : RowMoveText(move), .type = RowMoveName(move.kind)};
     if (const int sum = std::exchange(move.to.sum, -1); sum >= 0) move.to.base = plan_.slots[sum].base;
-    moves->push_back({.move = std::move(move), .type = RowMoveName(move.kind), .text = text});
+    instruction.rows = std::move(move);
+    return instruction;
   }
 
   const StepGraph& graph_;

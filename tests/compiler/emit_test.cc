@@ -259,7 +259,7 @@ TEST(Emit, MovesAroundTheLoopStandInTheirOrder) {
             "  5: h_init_grad = zero\n");
   EXPECT_EQ(MovesAfterText(plan), "after the last step:\n  6: h_init_grad += h[0:1]\n");
   EXPECT_EQ(plan.before[1].type, "lend");
-  EXPECT_EQ(plan.before[2].move.kind, RowMove::Kind::kZero);
+  EXPECT_EQ(plan.before[2].rows->kind, RowMove::Kind::kZero);
   EXPECT_EQ(plan.is_copied, (std::vector<bool>{false, false, true, false, false, false}));
 }
 
