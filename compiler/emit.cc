@@ -347,12 +347,15 @@ class Emitter {
     return true;
   }
 
-  // Whether an output changes an element of memory that others than the plan read.
+  // Whether an output changes an element of memory that others than the plan read, as the steps back do what is
+  // computed once for all steps, but for packed weights.
   bool Shows(const StepNode& node, size_t output) const {
     if (node.outputs[output] == kNoValue) return false;
     const StepValue& value = graph_.values[node.outputs[output]];
     const Home& home = graph_.homes[value.home];
-    const bool is_others = home.kind == Home::Kind::kOutside || home.kind == Home::Kind::kDynamic || home.kept;
+    const bool is_once = home.kind == Home::Kind::kOnce && node.kind != StepNode::Kind::kPack;
+    const bool is_others =
+        home.kind == Home::Kind::kOutside || home.kind == Home::Kind::kDynamic || home.kept || is_once;
     return value.info.shape.size() > 0 && is_others && !(value.added && IsOfNoElements(node, output));
   }
 

@@ -315,16 +315,18 @@ TEST(Lockstep, EveryOtherStepBeginsWithTheLastPart) {
                            .min_cut_microseconds = 1e-9};
   const NetDef def = Lstm({ParseOp("copy = test.NotesParts(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
   calling_thread = std::this_thread::get_id();
-  parts_of_caller.clear();
-  const Shared shared = RunOn(2, def, 4, 64, &kCut);
-  ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
   int pairs = 0;
-  for (size_t i = 1; i < parts_of_caller.size(); ++i) {
-    const auto [step, part] = parts_of_caller[i];
-    const auto [step_before, before] = parts_of_caller[i - 1];
-    if (step != step_before || std::max(part, before) >= 3) continue;  // three of the parts are the helper's
-    EXPECT_EQ(before < part, step % 2 == 0) << "parts " << before << " and " << part << " of step " << step;
-    ++pairs;
+  for (int run = 0; run < 100 && pairs == 0; ++run) {  // on a busy machine the helper may do most parts of the caller
+    parts_of_caller.clear();
+    const Shared shared = RunOn(2, def, 4, 64, &kCut);
+    ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
+    for (size_t i = 1; i < parts_of_caller.size(); ++i) {
+      const auto [step, part] = parts_of_caller[i];
+      const auto [step_before, before] = parts_of_caller[i - 1];
+      if (step != step_before || std::max(part, before) >= 3) continue;  // three of the parts are the helper's
+      EXPECT_EQ(before < part, step % 2 == 0) << "parts " << before << " and " << part << " of step " << step;
+      ++pairs;
+    }
   }
   EXPECT_GT(pairs, 0);
 }
