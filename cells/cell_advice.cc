@@ -58,6 +58,7 @@ const std::map<std::string, const char*>& OtherNames() {
                                                            {"oneslike", "ConstantFill"},
                                                            {"permute", "Transpose"},
                                                            {"repeat", "Tile"},
+                                                           {"sigma", "Sigmoid"},
                                                            {"square", "Sqr"},
                                                            {"subtract", "Sub"},
                                                            {"sum", "ReduceSum"},
@@ -89,6 +90,8 @@ const std::map<std::string, const char*>& Recipes() {
       {"groupnorm",
        "of G groups of x, [1, B, H], it is Reshape(LayerNorm(Reshape(x, shape=[1, -1, G, H/G]), axis=-1), shape=[1, "
        "-1, H])"},
+      {"einsum", "products are a @ b with a parameter [K, N], and BatchMatMul(a, b) of the matrices of each item"},
+      {"logsigmoid", "it is -Softplus(-x)"},
       {"norm", "ReduceL2(x, axes=[-1]) gives the norm along the last dimension"},
       {"rmsnorm", "it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)"},
       {"sign", "it is Cast(GT(x, 0), to=\"float\") - Cast(LT(x, 0), to=\"float\")"},

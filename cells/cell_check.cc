@@ -341,6 +341,14 @@ class CellChecker {
                        state.zoneout());
       const std::string& initial = state.initial();
       const std::optional<float> number = FloatOf(initial);
+      const float zoneout = state.has_zoneout() ? state.zoneout() : cell_.options().zoneout();
+      if (number && std::isinf(*number) && zoneout > 0) {
+        report(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
+               StrCat("starts at ", initial,
+                      ", of which zoneout keeps a part in every step when not training; start it at a number as -1e30, "
+                      "or leave it out: state ",
+                      state.name(), " initial=", initial, " zoneout=0"));
+      }
       if (initial != "given" && initial != "learned" && (!number || std::isnan(*number))) {
         report(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
                StrCat("has the initial value \"", initial,

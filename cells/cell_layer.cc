@@ -194,9 +194,9 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   return op;
 }
 
-// Zoneout, then what holds back where the mask is false. Source: D. Krueger et al., Zoneout, 2016, eq. 2 and 3: an
-// element keeps its value with probability z while training, and moves by 1 - z of its way otherwise. Dropout scales
-// what it keeps by 1 / (1 - z), so that one formula says both.
+// Zoneout, then what holds back where the mask is false. Source: D. Krueger et al., Zoneout, 2016, eq. 2 and 3: while
+// training, an element keeps its value with probability z, which the mask of a Dropout says; otherwise it moves by 1 -
+// z of its way.
 void CellLayer::WriteStateUpdate(int i) {
   const CellState& state = cell().state(i);
   const std::string& computed = renamed_.at(state.name());
@@ -205,17 +205,18 @@ void CellLayer::WriteStateUpdate(int i) {
   std::string updated = computed;
   if (zoneout > 0) {
     const std::string previous = NewestRow(i, read_[i]);
-    std::string change = names_.Unused(InStep(state.name() + "_change"));
-    AddOp(&step_, "Sub", {computed, previous}, {change});
+    const auto name = [&](const char* suffix) { return names_.Unused(InStep(state.name() + suffix)); };
+    updated = mask_.empty() ? next_[i] : name("_zoned");
     if (context_.use->training) {
-      const std::string drawn = names_.Unused(change + "_drawn");
-      AddOp(&step_, "Dropout", {change}, {drawn, names_.Unused(drawn + "_mask")}).Float("ratio", zoneout);
-      change = drawn;
+      const std::string moves = name("_moves");
+      AddOp(&step_, "Dropout", {computed}, {name("_drawn"), moves}).Float("ratio", zoneout);
+      AddOp(&step_, "Where", {moves, computed, previous}, {updated});
+    } else {
+      const std::string change = name("_change"), part = name("_part");
+      AddOp(&step_, "Sub", {computed, previous}, {change});
+      AddOp(&step_, "Scale", {change}, {part}).Float("scale", 1 - zoneout);
+      AddOp(&step_, "Add", {previous, part}, {updated});
     }
-    const std::string part = names_.Unused(change + "_part");
-    AddOp(&step_, "Scale", {change}, {part}).Float("scale", 1 - zoneout);
-    updated = mask_.empty() ? next_[i] : names_.Unused(InStep(state.name() + "_zoned"));
-    AddOp(&step_, "Add", {previous, part}, {updated});
   }
   if (cell().output_size() > 0 && cell().output(0).blob() == state.name()) computed_ = updated;
   if (mask_.empty()) return;

@@ -18,9 +18,9 @@ const std::set<std::string>& FiniteTypes() {
       "ReduceL2", "ReduceMean", "ReduceSum", "Scale", "Sqr", "Sub", "Sum", "SumElements", "SumReduceLike",
       "WeightedSum",
       // functions
-      "Abs", "Clip", "Cos", "Elu", "Erf", "GRUUnit", "Gelu", "HardSigmoid", "LSTMStateClip", "LSTMUnit", "LeakyRelu",
-      "LogSoftmax", "Max", "Min", "Mish", "ReduceMax", "ReduceMin", "Relu", "Selu", "Sigmoid", "Sign", "Silu", "Sin",
-      "Softmax", "Softplus", "Softsign", "Swish", "Tanh",
+      "Abs", "Asinh", "Atan", "Clip", "Cos", "Elu", "Erf", "GRUUnit", "Gelu", "HardSigmoid", "LSTMStateClip",
+      "LSTMUnit", "LeakyRelu", "LogSoftmax", "Max", "Min", "Mish", "ReduceMax", "ReduceMin", "Relu", "Selu", "Sigmoid",
+      "Sign", "Silu", "Sin", "Softmax", "Softplus", "Softsign", "Swish", "Tanh",
       // what moves and chooses elements
       "Alias", "Cast", "Concat", "Copy", "Dropout", "ExpandDims", "Flatten", "FlattenToVec", "Gather", "Reshape",
       "ResizeLike", "Slice", "Split", "Squeeze", "Tile", "TopK", "Transpose", "Where",

@@ -6,6 +6,7 @@
 #include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/joined_regions.h"
+#include "stepnet/compiler/linearity.h"
 #include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/compiler/unit_parts.h"
@@ -77,11 +78,11 @@ class Emitter {
     plan_.does_nothing = DoesNothing();
     plan_.is_copied.assign(plan_.num_bases, false);
     for (const RowMove& move : graph_.before) {
-      AddMove(move, &plan_.before);
+      plan_.before.push_back(EmitRows(move));
       if (move.kind == RowMove::Kind::kLend) plan_.is_copied[move.to.base] = true;
     }
     for (const RowMove& move : graph_.after) {
-      AddMove(move, &plan_.after);
+      plan_.after.push_back(EmitRows(move));
       plan_.gives |= move.kind == RowMove::Kind::kGive;
     }
     return std::move(plan_);
@@ -336,18 +337,42 @@ class Emitter {
   }
 
   bool DoesNothing() const {
-    return std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
-      return !instruction.by_blobs && !instruction.has_side_effects && !instruction.checks_values &&
-             std::ranges::all_of(instruction.outputs,
-                                 [](const InstructionOperand& out) { return out.info.shape.size() == 0; });
-    });
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Instruction& instruction = plan_.instructions[n];
+      if (instruction.by_blobs || instruction.has_side_effects || instruction.checks_values) return false;
+      for (size_t o = 0; o < graph_.nodes[n].outputs.size(); ++o) {
+        if (Shows(graph_.nodes[n], o)) return false;
+      }
+    }
+    return true;
+  }
+
+  // Whether an output changes an element of memory that others than the plan read.
+  bool Shows(const StepNode& node, size_t output) const {
+    if (node.outputs[output] == kNoValue) return false;
+    const StepValue& value = graph_.values[node.outputs[output]];
+    const Home& home = graph_.homes[value.home];
+    const bool is_others = home.kind == Home::Kind::kOutside || home.kind == Home::Kind::kDynamic || home.kept;
+    return value.info.shape.size() > 0 && is_others && !(value.added && IsOfNoElements(node, output));
+  }
+
+  // Whether an output is linear in an input without elements, as a product of no rows is, and so is 0.
+  bool IsOfNoElements(const StepNode& node, size_t output) const {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (graph_.values[node.inputs[i]].info.shape.size() > 0) continue;
+      std::vector<Linearity> inputs(node.inputs.size(), Linearity::kSame);
+      inputs[i] = Linearity::kLinear;
+      if (LinearityOf(graph_, node, inputs)[output] == Linearity::kLinear) return true;
+    }
+    return false;
   }
 
   // Nobody watches a draft.
-  void AddMove(RowMove move, std::vector<PlannedMove>* moves) const {
-    const std::string text = is_draft_ ? "" : RowMoveText(move);
+  Instruction EmitRows(RowMove move) const {
+    Instruction instruction{.text = is_draft_ ? "" : RowMoveText(move), .type = RowMoveName(move.kind)};
     if (const int sum = std::exchange(move.to.sum, -1); sum >= 0) move.to.base = plan_.slots[sum].base;
-    moves->push_back({.move = std::move(move), .type = RowMoveName(move.kind), .text = text});
+    instruction.rows = std::move(move);
+    return instruction;
   }
 
   const StepGraph& graph_;

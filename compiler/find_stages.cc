@@ -390,10 +390,10 @@ class StageOrder {
 std::string BrokenOrder(const StepPlan& plan) {
   // What writes the first term in place of zeros adds it, as far as the order of terms is asked.
   std::vector<bool> is_written_first(plan.slots.size(), false);
-  for (const PlannedMove& move : plan.before) {
-    for (size_t s = 0; s < plan.slots.size() && move.move.only_without_steps; ++s) {
+  for (const Instruction& zero : plan.before) {
+    for (size_t s = 0; s < plan.slots.size() && zero.rows->only_without_steps; ++s) {
       const bool is_tensor = plan.slots[s].storage_class != StorageClass::kDynamic;
-      if (is_tensor && plan.slots[s].base == move.move.to.base) is_written_first[s] = true;
+      if (is_tensor && plan.slots[s].base == zero.rows->to.base) is_written_first[s] = true;
     }
   }
   const auto is_term = [&](const InstructionOperand& output) { return output.added || is_written_first[output.slot]; };

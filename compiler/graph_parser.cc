@@ -404,7 +404,6 @@ class GraphParser {
     Slot slot = ReadPlace(line);
     slot.blob = value.blob;
     graph_.num_bases = std::max(graph_.num_bases, slot.base + 1);
-    slot.dtype = value.info.dtype;
     slot.bytes = value.dynamic ? 0 : value.info.size_bytes();
     // Else another result follows: names do not begin with digits.
     if (LineReader ahead = line; ahead.Skip(", ") && ahead.AtNumber()) {

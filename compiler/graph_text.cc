@@ -91,16 +91,10 @@ class GraphPrinter {
   std::string RowMovesText(const char* title, const std::vector<RowMove>& moves) const {
     std::string text = moves.empty() ? "" : StrCat("  ", title, ":\n");
     for (const RowMove& move : moves) {
-      const bool adds = move.kind == RowMove::Kind::kAdd;
-      text += StrCat("  ", RowsText(move.to), graph_.in_turns.contains(move.to.base) ? " in turns" : "",
-                     adds ? " += " : " = ");
-      switch (move.kind) {
-        case RowMove::Kind::kCopy:
-        case RowMove::Kind::kAdd: text += RowsText(move.from) + LentText(move.from.base); break;
-        case RowMove::Kind::kGive: text += StrCat(RowMoveName(move.kind), " ", RowsText(move.from)); break;
-        default: text += RowMoveName(move.kind); break;
-      }
-      text += move.only_without_steps ? ", in runs of no steps\n" : "\n";
+      const std::string to = RowsText(move.to) + (graph_.in_turns.contains(move.to.base) ? " in turns" : "");
+      const char* const lent = move.kind == RowMove::Kind::kGive ? "" : LentText(move.from.base);
+      const std::string from = move.HasSource() ? RowsText(move.from) + lent : "";
+      text += StrCat("  ", RowMoveText(move, to, from), move.only_without_steps ? ", in runs of no steps\n" : "\n");
     }
     return text;
   }

@@ -426,8 +426,7 @@ class Importer {
                                      .storage_class = StorageClass::kLinked,
                                      .base = output.base,
                                      .row_bytes = bytes,
-                                     .bytes = bytes,
-                                     .dtype = info.dtype}});
+                                     .bytes = bytes}});
     return graph_.AddValue({.blob = output.name,
                             .outside = true,
                             .info = std::move(info),

@@ -7,7 +7,7 @@
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
-#include "stepnet/compiler/verify_graph.h"
+#include "stepnet/compiler/verify_stages.h"
 #include "stepnet/core/executor_registry.h"
 #include "stepnet/core/thread_pool.h"
 

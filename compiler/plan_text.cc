@@ -48,11 +48,11 @@ std::string InstructionText(const Instruction& instruction) {
   return text;
 }
 
-std::string MovesText(const char* title, const std::vector<PlannedMove>& moves, size_t first_number) {
+std::string MovesText(const char* title, const std::vector<Instruction>& moves, size_t first_number) {
   std::string text = moves.empty() ? "" : StrCat(title, ":\n");
   for (size_t i = 0; i < moves.size(); ++i) {
     text += StrCat("  ", first_number + i, ": ", PrintableLine(moves[i].text),
-                   moves[i].move.only_without_steps ? ", in runs of no steps\n" : "\n");
+                   moves[i].rows->only_without_steps ? ", in runs of no steps\n" : "\n");
   }
   return text;
 }

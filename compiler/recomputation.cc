@@ -12,8 +12,7 @@ Home RowsOf(const std::string& blob, int base, const TensorInfo& info) {
                    .storage_class = StorageClass::kLinked,
                    .base = base,
                    .row_bytes = info.size_bytes(),
-                   .bytes = info.size_bytes(),
-                   .dtype = info.dtype}};
+                   .bytes = info.size_bytes()}};
 }
 
 StepGraph PartOf(const ForwardRun& forward) {

@@ -21,8 +21,7 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row) {
                             .base = base,
                             .offset = link.offset,
                             .row_bytes = row_bytes,
-                            .bytes = row_bytes * link.window,
-                            .dtype = dtype}},
+                            .bytes = row_bytes * link.window}},
           .info = info};
 }
 
@@ -31,8 +30,7 @@ BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
                    .slot = {.blob = blob,
                             .storage_class = StorageClass::kShared,
                             .base = base,
-                            .bytes = info.size_bytes(),
-                            .dtype = info.dtype}},
+                            .bytes = info.size_bytes()}},
           .info = info};
 }
 

@@ -30,17 +30,15 @@ const char* RowMoveName(RowMove::Kind kind) {
   return "unknown";
 }
 
-std::string RowMoveText(const RowMove& move) {
-  const std::string to = RowsText(move.to);
+std::string RowMoveText(const RowMove& move) { return RowMoveText(move, RowsText(move.to), RowsText(move.from)); }
+
+std::string RowMoveText(const RowMove& move, const std::string& to, const std::string& from) {
   switch (move.kind) {
-    case RowMove::Kind::kCopy: return to + " = " + RowsText(move.from);
-    case RowMove::Kind::kAdd: return to + " += " + RowsText(move.from);
-    case RowMove::Kind::kZero: return to + " = zero";
-    case RowMove::Kind::kNumbers: return to + " = numbers";
-    case RowMove::Kind::kLend: return to + " = lend";
-    case RowMove::Kind::kGive: return to + " = give " + RowsText(move.from);
+    case RowMove::Kind::kCopy: return to + " = " + from;
+    case RowMove::Kind::kAdd: return to + " += " + from;
+    case RowMove::Kind::kGive: return to + " = give " + from;
+    default: return to + " = " + RowMoveName(move.kind);
   }
-  return to;
 }
 
 }  // namespace stepnet

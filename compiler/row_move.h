@@ -49,7 +49,8 @@ struct RowMove {
 std::string RowRangeText(const BaseRows& rows);
 // "copy", "add", "zero", "numbers", "lend", "give".
 const char* RowMoveName(RowMove::Kind kind);
-// "hidden[0:1] = hidden_init".
+// "hidden[0:1] = hidden_init"; or, by other texts of its rows, "^h at 0[0:1] = ^h_init at 2 lent".
 std::string RowMoveText(const RowMove& move);
+std::string RowMoveText(const RowMove& move, const std::string& to, const std::string& from);
 
 }  // namespace stepnet

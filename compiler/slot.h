@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "stepnet/core/tensor.h"
-
 namespace stepnet {
 
 enum class StorageClass {
@@ -24,12 +22,11 @@ const char* StorageClassName(StorageClass storage_class);
 struct Slot {
   std::string blob;
   StorageClass storage_class = StorageClass::kRing;
-  int base = -1;                // index of a base address, or for kDynamic of a list of blobs
-  std::int64_t offset = 0;      // rows added to t
-  std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
-  std::int64_t ring_rows = 0;   // a power of two: step t uses row t + offset modulo this; 0: rows go on
-  std::int64_t bytes = 0;       // one step touches so many at most
-  DType dtype = DType::kFloat;  // of memory outside
+  int base = -1;               // index of a base address, or for kDynamic of a list of blobs
+  std::int64_t offset = 0;     // rows added to t
+  std::int64_t row_bytes = 0;  // from one step to the next; 0 when all steps use the same memory
+  std::int64_t ring_rows = 0;  // a power of two: step t uses row t + offset modulo this; 0: rows go on
+  std::int64_t bytes = 0;      // one step touches so many at most
 
   // The row that step t finds.
   std::int64_t RowOf(std::int64_t t) const { return ring_rows > 0 ? (t + offset) & (ring_rows - 1) : t + offset; }

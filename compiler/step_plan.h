@@ -61,16 +61,10 @@ struct Instruction {
   bool can_part_units = false;   // it can run for parts of the units: Kernel::can_part_units
   bool can_pack = false;         // its kernel has another form of a weight, with which products of few rows are fast
   std::shared_ptr<const OperatorCall> call = {};  // null for moves, packing and regions of several operators
+  std::optional<RowMove> rows = {};               // that it moves, around the loop, without operands or a kernel
 };
 
 struct Schedule;
-
-// A move of whole rows, for those who run and watch it.
-struct PlannedMove {
-  RowMove move;
-  std::string type;  // RowMoveName
-  std::string text;  // RowMoveText
-};
 
 // A piece of the arena, for one base.
 struct ArenaPiece {
@@ -97,8 +91,8 @@ struct StepPlan {
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
   std::vector<Stage> stages;              // a stage may run for a step when those before it have run for that step
   std::vector<std::shared_ptr<const Schedule>> schedules;  // of each stage; empty where the executor follows none
-  std::vector<PlannedMove> before;                         // moves before the first step, in their order
-  std::vector<PlannedMove> after;                          // moves after the last step
+  std::vector<Instruction> before;  // the first step: they move whole rows (Instruction::rows), in this order
+  std::vector<Instruction> after;   // the last step
   std::vector<ArenaPiece> arena;
   int num_bases = 0;
   // So many stages, the first ones, compute once for all steps what follows from memory that all steps share and none
@@ -135,8 +129,8 @@ struct StepPlan {
   // How many queues of a device stages may run in at once; 0: as many as suit it (Target::max_queues).
   std::int64_t max_queues = 0;
 
-  // Moves have numbers behind those of the instructions, in traces, statistics and schedules: so much is added to their
-  // place in `before` and `after`.
+  // In traces, statistics and schedules instructions around the loop have numbers behind those of the loop: so much is
+  // added to their place in `before` and `after`.
   size_t FirstNumberBefore() const { return instructions.size(); }
   size_t FirstNumberAfter() const { return instructions.size() + before.size(); }
 

@@ -6,10 +6,9 @@
 #include <iterator>
 #include <span>
 
-#include "stepnet/compiler/emit.h"
-#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/verify_moves.h"
 #include "stepnet/compiler/verify_recomputation.h"
+#include "stepnet/compiler/verify_stages.h"
 #include "stepnet/compiler/verify_sums.h"
 #include "stepnet/core/cancellation.h"
 
@@ -40,31 +39,6 @@ class NameSet {
   std::vector<const StepValue*> table_;
 };
 
-bool IsLoop(const Stage& stage) { return stage.steps_at_once == 1; }
-
-void CheckStageOrder(const StepPlan& plan) {
-  std::span stages = std::span(plan.stages).subspan(static_cast<size_t>(plan.num_once_stages));
-  if (!stages.empty() && stages.back().is_behind) stages = stages.first(stages.size() - 1);
-  if (stages.size() <= 1 && std::ranges::all_of(stages, IsLoop)) return;
-  for (const Stage& stage : stages) {
-    for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
-      if (plan.instructions[n].can_take_steps) continue;
-      throw GraphFault{
-          StrCat("node ", n, ", ", plan.instructions[n].text, ": it cannot run for several steps at once")};
-    }
-  }
-  // Executors take what runs once for all steps before all others or behind them (ForEachTurn).
-  const auto takes_all = [](const Stage& stage) { return stage.steps_at_once == kAllSteps; };
-  const auto first = std::ranges::find_if_not(stages, takes_all);
-  const auto last = std::find_if(first, stages.end(), takes_all);
-  if (!std::all_of(last, stages.end(), takes_all)) {
-    throw GraphFault{StrCat("node ", last->begin, ", ", plan.instructions[last->begin].text,
-                            ": it runs once for all steps, between what does not")};
-  }
-  std::string problem = BrokenOrder(plan);
-  if (!problem.empty()) throw GraphFault{std::move(problem)};
-}
-
 class Verifier {
  public:
   Verifier(const StepGraph& graph, bool thorough, OperatorVerifier* operators)
@@ -94,15 +68,13 @@ class Verifier {
     VerifySums(graph_);
     VerifyRecomputation(graph_);
     CheckNumbers();
-    CheckStages();
+    VerifyStages(graph_, thorough_);
     CheckSums();
   }
 
  private:
   [[noreturn]] static void Throw(std::string what) { throw GraphFault{std::move(what)}; }
-  [[noreturn]] void ThrowOf(int node, const std::string& what) const {
-    Throw(StrCat("node ", node, ", ", TextOf(graph_.nodes[node]), ": ", what));
-  }
+  [[noreturn]] void ThrowOf(int node, const std::string& what) const { ThrowOfNode(graph_, node, what); }
 
   void CheckBase(int base) const {
     if (base < 0 || base >= graph_.num_bases) Throw(StrCat("there is no base ", base));
@@ -239,19 +211,6 @@ class Verifier {
     }
   }
 
-  // "y = FC(x, w, b)".
-  std::string TextOf(const StepNode& node) const {
-    if (node.IsOneOperator()) return node.call->Text();
-    const char* kind = node.kind == StepNode::Kind::kMove   ? "a move"
-                       : node.kind == StepNode::Kind::kPack ? "a packing"
-                                                            : "a region";
-    for (const int output : node.given()) {
-      const bool has_name = output >= 0 && output < static_cast<int>(graph_.values.size());
-      return has_name ? StrCat(kind, " to ", graph_.NameOf(output)) : kind;
-    }
-    return kind;
-  }
-
   void CheckValuesOf(const StepNode& node, int n) {
     for (const int input : node.inputs) CheckRead(input);
     for (const int local : node.locals()) CheckLocal(local, n);
@@ -307,81 +266,6 @@ class Verifier {
     if (kernel == nullptr || !kernel->packing) Throw(StrCat(node.call->type(), " packs nothing"));
     if (graph_.homes[graph_.values[node.outputs[0]].home].kind != Home::Kind::kOnce) {
       Throw(StrCat(graph_.NameOf(node.outputs[0]), " is packed and not the same in all steps"));
-    }
-  }
-
-  void CheckStages() const {
-    CheckLengths();
-    CheckPacks();
-    if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, IsLoop)) return;
-    CheckKept();
-    if (thorough_) CheckStageOrder(EmitPlan(graph_, {.is_draft = true}));
-  }
-
-  // Weights are packed once, or not at all where a run leaves that out.
-  void CheckPacks() const {
-    std::vector<bool> is_once(graph_.nodes.size(), false);
-    for (const Stage& stage : graph_.stages) {
-      for (int n = stage.begin; n < stage.end; ++n) {
-        is_once[n] = stage.steps_at_once == kAllSteps;
-        const bool is_pack = graph_.nodes[n].kind == StepNode::Kind::kPack;
-        if (stage.min_steps != 0 && !is_pack) ThrowOf(n, "short runs leave it out");
-      }
-    }
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (graph_.nodes[n].kind == StepNode::Kind::kPack && !is_once[n]) {
-        ThrowOf(static_cast<int>(n), "weights are packed once for all steps");
-      }
-    }
-  }
-
-  void CheckLengths() const {
-    int end = 0;
-    std::int64_t chunk = 1;
-    for (const Stage& stage : graph_.stages) {
-      if (stage.begin != end || stage.end < stage.begin) Throw("stages are not in the order of the nodes");
-      end = stage.end;
-      if (stage.steps_at_once < 0) Throw(StrCat("a stage is for ", stage.steps_at_once, " steps at once"));
-      if (stage.steps_at_once <= 1) continue;
-      if (chunk > 1 && stage.steps_at_once != chunk) {
-        Throw(StrCat("stages are for ", chunk, " and for ", stage.steps_at_once, " steps at once"));
-      }
-      chunk = stage.steps_at_once;
-    }
-    if (!graph_.stages.empty() && end != static_cast<int>(graph_.nodes.size())) Throw("some nodes are in no stage");
-  }
-
-  // Values that one stage gives to another, or that one takes for several steps at once, are there for all of them.
-  // Rows of a block are used again: those of a chunk must lie one behind the other all the same.
-  void CheckPassed(int n, int value, const Stage& stage) const {
-    if (graph_.backward) ThrowOf(n, StrCat(graph_.NameOf(value), " is passed in a backward step"));
-    const auto steps = static_cast<std::uint64_t>(stage.steps_at_once);
-    if (stage.steps_at_once == kAllSteps || std::has_single_bit(steps)) return;
-    ThrowOf(n, StrCat(graph_.NameOf(value), " is passed by ", steps, " steps at once, which is no power of two"));
-  }
-
-  void CheckKept() const {
-    std::vector<int> stage_of(graph_.homes.size(), -1);
-    for (size_t s = 0; s < graph_.stages.size(); ++s) {
-      const Stage& stage = graph_.stages[s];
-      const bool is_in_turn = stage.steps_at_once == 1 || stage.is_behind;
-      for (int n = stage.begin; n < stage.end; ++n) {
-        const auto check = [&](int value) {
-          const int h = graph_.values[value].home;
-          const Home& home = graph_.homes[h];
-          const bool is_first = stage_of[h] < 0 || stage_of[h] == static_cast<int>(s);
-          stage_of[h] = static_cast<int>(s);
-          if (home.passed) CheckPassed(n, value, stage);
-          if (home.kind != Home::Kind::kTemporary || home.kept || (is_first && is_in_turn)) return;
-          if (home.passed && stage.steps_at_once != kAllSteps) return;
-          ThrowOf(n, StrCat(graph_.NameOf(value), " is not kept and is used ",
-                            home.passed ? "by all steps at once"
-                            : is_first  ? "by several steps at once"
-                                        : "by two stages"));
-        };
-        std::ranges::for_each(graph_.nodes[n].inputs, check);
-        std::ranges::for_each(graph_.nodes[n].given(), check);
-      }
     }
   }
 
@@ -494,13 +378,5 @@ void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
 }
 
 void VerifyGraph(const StepGraph& graph, const std::string& pass) { GraphVerifier().Verify(graph, pass); }
-
-void VerifyStages(const StepPlan& plan) {
-  try {
-    CheckStageOrder(plan);
-  } catch (const GraphFault& fault) {
-    throw Error(ErrorCode::kInternal, fault.what).At({.net = plan.name});
-  }
-}
 
 }  // namespace stepnet

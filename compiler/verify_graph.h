@@ -5,7 +5,6 @@
 #include <string>
 
 #include "stepnet/compiler/step_graph.h"
-#include "stepnet/compiler/step_plan.h"
 #include "stepnet/compiler/verify_operators.h"
 #include "stepnet/compiler/verify_order.h"
 
@@ -23,7 +22,7 @@ namespace stepnet {
 // - a region has an operator without formula, or its operators read what none of them and no input gives;
 // - a value that is in no memory is used outside of its region;
 // - stages are not all nodes in their order, use values of each other that are not kept, or do not keep the order of
-//   the loop (VerifyStages);
+//   the loop (compiler/verify_stages.h);
 // - sums over the steps are read before all terms are there, or what runs behind all steps uses what is of one of them
 //   (compiler/verify_sums.h);
 // - what moves around the loop read is not there, or what they write is lost (compiler/verify_moves.h);
@@ -31,14 +30,11 @@ namespace stepnet {
 // - two operators have one number, which are not parts of one.
 void VerifyGraph(const StepGraph& graph, const std::string& pass);
 
-// Throws kInternal for a plan whose stages take steps at once that wait for each other, or that wait for later stages.
-void VerifyStages(const StepPlan& plan);
-
 // Verifies the graphs of one plan, one pass after the other.
 class GraphVerifier {
  public:
-  // Without `thorough` the order of reads and writes is not compared with that before the pass, and VerifyStages is
-  // left to who makes the plan: to emit one behind each pass takes half as long as all else.
+  // Without `thorough` the order of reads and writes is not compared with that before the pass, and that of a plan's
+  // stages is left to who makes the plan: to emit one behind each pass takes half as long as all else.
   explicit GraphVerifier(bool thorough = true) : thorough_(thorough) {}
 
   // Does what VerifyGraph does. What no pass changes must be as in the first of them, too: direction, memory outside,

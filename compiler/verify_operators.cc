@@ -176,7 +176,24 @@ class OperandsInHomes {
   std::vector<std::vector<int>> held_;  // by home
 };
 
+// "y = FC(x, w, b)".
+std::string TextOf(const StepGraph& graph, const StepNode& node) {
+  if (node.IsOneOperator()) return node.call->Text();
+  const char* kind = node.kind == StepNode::Kind::kMove   ? "a move"
+                     : node.kind == StepNode::Kind::kPack ? "a packing"
+                                                          : "a region";
+  for (const int output : node.given()) {
+    const bool has_name = output >= 0 && output < static_cast<int>(graph.values.size());
+    return has_name ? StrCat(kind, " to ", graph.NameOf(output)) : kind;
+  }
+  return kind;
+}
+
 }  // namespace
+
+void ThrowOfNode(const StepGraph& graph, int node, const std::string& what) {
+  throw GraphFault{StrCat("node ", node, ", ", TextOf(graph, graph.nodes[node]), ": ", what)};
+}
 
 void OperatorVerifier::Check(const StepGraph& graph, const StepNode& node) {
   node.IsOneOperator() ? CheckCall(graph, node) : CheckRegion(graph, node);

@@ -16,6 +16,9 @@ struct GraphFault {
   std::string what;
 };
 
+// Throws GraphFault: "node 3, y = FC(x, w, b): " and what is wrong with it.
+[[noreturn]] void ThrowOfNode(const StepGraph& graph, int node, const std::string& what);
+
 class OperatorVerifier {
  public:
   // Throws GraphFault for a node that runs operators, whose values exist, and says what they do not do. Asks the shape

@@ -6,10 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "stepnet/compiler/forward_plan.h"
-#include "stepnet/compiler/plan_cache.h"
-#include "stepnet/executor/block_bound.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/executor/forward_plans.h"
 #include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/recurrent_gradient.h"
@@ -31,9 +29,9 @@ class RecurrentNetwork {
       : forward_(std::make_shared<const ForwardOperator>(op)),
         op_(forward_->op),
         spec_(*forward_->spec),
-        seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
         captured_sizes_(CapturedSizes(*forward_)),
-        executor_(MakeExecutor(spec_.options)) {}
+        executor_(MakeExecutor(spec_.options)),
+        plans_(forward_) {}
 
   void Run(const OpRun& run) {
     const std::vector<TensorInfo> inputs = Inputs(run);
@@ -46,55 +44,34 @@ class RecurrentNetwork {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
     }
-    const std::vector<std::pair<int, Tensor>> sizes = SizesGiven(run);
-    LessMemory less{.max_block_steps = block_bound_.Get(), .num_recomputed = num_recomputed_->Get()};
-    std::shared_ptr<const ForwardPlan> plan = PlanFor(inputs, sizes, less);
-    const std::int64_t num_better = NumBetterRecomputed(*plan, num_steps);
-    if (num_better > less.num_recomputed) {
-      less.num_recomputed = num_better;
-      plan = PlanFor(inputs, sizes, less);
-    }
+    ForwardPlans::Choice choice(plans_, inputs, SizesGiven(run));
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
-    CheckAliases(*plan, num_steps);
+    CheckAliases(*choice.plan(), num_steps);
     ReleaseOutputs(run);
     if (!spec_.private_states) {
       for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
     }
     std::shared_ptr<RecurrentRecord> record;
     std::optional<RecordUse> use;
-    while (!TakeRecord(plan, inputs, run, &record, &use)) {
-      if (BlockBound::MayLower(*plan->steps, num_steps)) {
-        less.max_block_steps = BlockBound::Lower(*plan->steps, num_steps);
-      } else {
-        less.num_recomputed = std::ssize(plan->recomputed) + 1;
-      }
-      const std::shared_ptr<const ForwardPlan> smaller = PlanFor(inputs, sizes, less);
-      gradient_->Note(smaller, gradient_->Of(plan));
-      plan = smaller;
+    while (!TakeRecord(choice, inputs, run, &record, &use)) {
+      const std::shared_ptr<const StepPlan> gradient = gradient_->Of(choice.plan());
+      choice.TakeLess();
+      gradient_->Note(choice.plan(), gradient);
     }
-    block_bound_.Keep(less.max_block_steps);
-    if (less.num_recomputed > num_better) num_recomputed_->Keep(less.num_recomputed);
+    choice.Keep();
     run.context().KeepRunNumber(&record->run);
     executor_->Run(*record->steps, run.context());
-    if (!plan->keeps_all) record->steps->ReleaseBases();
+    if (!record->plan->keeps_all) record->steps->ReleaseBases();
     Publish(record, run);
   }
 
  private:
-  std::shared_ptr<const ForwardPlan> PlanFor(const std::vector<TensorInfo>& inputs,
-                                             const std::vector<std::pair<int, Tensor>>& sizes, const LessMemory& less) {
-    return plans_.Get({PlanKey(inputs, seen_by_rows_), BytesOfSizes(sizes), less}, [&] {
-      std::vector<TensorInfo> with_sizes = inputs;
-      for (const auto& [input, tensor] : sizes) with_sizes[input].value = tensor.Clone();
-      return MakeForwardPlan(*forward_, with_sizes, less);
-    });
-  }
-
   // The record of the run that begins, with its memory. Returns false where that is not there, and less may be enough.
-  bool TakeRecord(const std::shared_ptr<const ForwardPlan>& plan, const std::vector<TensorInfo>& inputs,
-                  const OpRun& run, std::shared_ptr<RecurrentRecord>* record, std::optional<RecordUse>* use) {
+  bool TakeRecord(const ForwardPlans::Choice& choice, const std::vector<TensorInfo>& inputs, const OpRun& run,
+                  std::shared_ptr<RecurrentRecord>* record, std::optional<RecordUse>* use) {
+    const std::shared_ptr<const ForwardPlan>& plan = choice.plan();
     const std::int64_t num_steps = inputs[0].shape[0];
     // On a device, which plays runs, a record says the same for as long as there is one: its run may be played after
     // others.
@@ -113,8 +90,7 @@ class RecurrentNetwork {
       records_.TakeMemory([&] { Bind(**record, run); });
       return true;
     } catch (const Error& error) {
-      const bool may_be_less = BlockBound::MayLower(*plan->steps, num_steps) || (*record)->spare.IsAnyLeft();
-      if (error.code() != ErrorCode::kOutOfMemory || !may_be_less) throw WithNeeds(error, **record);
+      if (error.code() != ErrorCode::kOutOfMemory || !choice.HasLess()) throw WithNeeds(error, **record);
     }
     use->reset();
     record->reset();
@@ -133,8 +109,8 @@ class RecurrentNetwork {
   }
 
   // Small tensors from which shapes in a step follow, on the host.
-  std::vector<std::pair<int, Tensor>> SizesGiven(const OpRun& run) const {
-    std::vector<std::pair<int, Tensor>> sizes;
+  ForwardPlans::Sizes SizesGiven(const OpRun& run) const {
+    ForwardPlans::Sizes sizes;
     for (const int input : captured_sizes_) {
       const Tensor& tensor = run.host().Input(input).GetTensor();
       const bool may_be_sizes = tensor.dtype() == DType::kInt32 || tensor.dtype() == DType::kInt64;
@@ -144,15 +120,6 @@ class RecurrentNetwork {
       sizes.emplace_back(input, tensor.To({}));
     }
     return sizes;
-  }
-
-  static std::string BytesOfSizes(const std::vector<std::pair<int, Tensor>>& sizes) {
-    std::string bytes;
-    for (const auto& [input, tensor] : sizes) {
-      const TensorView view = tensor.View();
-      bytes.append(static_cast<const char*>(view.data), static_cast<size_t>(view.size_bytes()));
-    }
-    return bytes;
   }
 
   // First and past-the-last row of an alias.
@@ -178,7 +145,7 @@ class RecurrentNetwork {
   }
 
   std::shared_ptr<RecurrentRecord> MakeRecord(const std::shared_ptr<const ForwardPlan>& plan) const {
-    auto record = std::make_shared<RecurrentRecord>(num_recomputed_);
+    auto record = std::make_shared<RecurrentRecord>(plans_.num_recomputed());
     record->plan = plan;
     record->forward = forward_;
     record->gradient = gradient_;
@@ -255,19 +222,9 @@ class RecurrentNetwork {
   const std::shared_ptr<const ForwardOperator> forward_;
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
-  const std::vector<bool> seen_by_rows_;
   const std::vector<int> captured_sizes_;
   const std::shared_ptr<const Executor> executor_;
-  // What a plan depends on: inputs, the elements of those that shapes follow from, and the memory that it does without.
-  struct Key {
-    std::vector<TensorInfo> inputs;
-    std::string sizes;
-    LessMemory less;
-    bool operator==(const Key&) const = default;
-  };
-  PlanCache<Key, ForwardPlan> plans_;
-  BlockBound block_bound_;
-  const std::shared_ptr<NumberForLimit> num_recomputed_ = std::make_shared<NumberForLimit>();
+  ForwardPlans plans_;
   KeptRuns<RecurrentRecord> records_{op_.options().device()};
   const std::shared_ptr<RecentGradient> gradient_ = std::make_shared<RecentGradient>();
 };

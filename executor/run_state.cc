@@ -313,7 +313,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, const 
     if (context.observers.empty()) {
       RunBound(instruction, bound, steps, context, part);
     } else {
-      const ObservedScope scope(context.observers, EventOf(i, step, context, part));
+      const ObservedScope scope(context.observers, EventOf(instruction, i, step, context, part));
       RunBound(instruction, bound, steps, context, part);
     }
   } catch (...) {
@@ -331,8 +331,8 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, const 
 }
 
 // Not a part of RunInstruction, where it would cost those that nobody observes.
-RunEvent RunState::EventOf(int i, std::int64_t step, const RunContext& context, const InstructionPart& part) const {
-  const Instruction& instruction = plan_->instructions[i];
+RunEvent RunState::EventOf(const Instruction& instruction, int number, std::int64_t step, const RunContext& context,
+                           const InstructionPart& part) const {
   return {.kind = instruction.op_index >= 0 ? RunEventKind::kOperator : RunEventKind::kMove,
           .net = &NetOf(instruction),
           .op_index = instruction.op_index,
@@ -343,7 +343,7 @@ RunEvent RunState::EventOf(int i, std::int64_t step, const RunContext& context, 
           .queue = context.queue,
           .plan = &plan_,
           .num_steps = num_steps_,
-          .instruction = i,
+          .instruction = number,
           .part = part.part,
           .parts = part.parts};
 }

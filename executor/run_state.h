@@ -145,7 +145,7 @@ class RunState {
   void MakeTemporaries(std::int64_t bytes);
   void FindOnceSources();
   void SetNumbers(const Tensor& to);
-  void RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context);
+  void RunMoves(const std::vector<Instruction>& moves, size_t first_number, RunContext& context);
   Tensor RowsAt(const BaseRows& rows) const;
   // Steps [t, t + count), which the k-th run of an instruction is for.
   struct StepRange {
@@ -179,7 +179,9 @@ class RunState {
                    BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
-  RunEvent EventOf(int i, std::int64_t step, const RunContext& context, const InstructionPart& part) const;
+  // `number`: among all of the plan.
+  RunEvent EventOf(const Instruction& instruction, int number, std::int64_t step, const RunContext& context,
+                   const InstructionPart& part) const;
   // Calls of their own would take 4 ns of each instruction.
   [[gnu::always_inline]] inline void RunBound(const Instruction& instruction, BoundInstruction& bound,
                                               const StepRange& steps, RunContext& context, InstructionPart part);

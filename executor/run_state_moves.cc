@@ -53,20 +53,13 @@ Tensor RunState::RowsAt(const BaseRows& rows) const {
   return base.Slice(rows.begins_at_steps ? std::min(num_steps_ + rows.begin, end) : row(rows.begin), end);
 }
 
-void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context) {
+void RunState::RunMoves(const std::vector<Instruction>& moves, size_t first_number, RunContext& context) {
   for (size_t i = 0; i < moves.size(); ++i) {
-    const RowMove& move = moves[i].move;
+    const RowMove& move = *moves[i].rows;
     if (move.only_without_steps && num_steps_ > 0) continue;
     if (move.kind != RowMove::Kind::kGive) CheckCancelled();  // the caller is given all or nothing
-    const ObservedScope scope(context.observers, {.kind = RunEventKind::kMove,
-                                                  .net = &plan_->name,
-                                                  .op_type = &moves[i].type,
-                                                  .op_text = &moves[i].text,
-                                                  .backward = plan_->backward,
-                                                  .queue = context.queue,
-                                                  .plan = &plan_,
-                                                  .num_steps = num_steps_,
-                                                  .instruction = static_cast<int>(first_number + i)});
+    const int number = static_cast<int>(first_number + i);
+    const ObservedScope scope(context.observers, EventOf(moves[i], number, /*step=*/-1, context, {}));
     const Tensor to = RowsAt(move.to);
     switch (move.kind) {
       case RowMove::Kind::kGive:

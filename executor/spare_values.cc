@@ -16,11 +16,6 @@ std::span<const RecomputedValue> SpareValues::Recomputed() const {
   return std::span(record_.plan->recomputable).first(num_gone_);
 }
 
-bool SpareValues::IsAnyLeft() const {
-  const std::lock_guard lock(mutex_);
-  return HasMore();
-}
-
 bool SpareValues::FreeNextInUse() {
   const std::lock_guard lock(mutex_);
   if (num_users_ > 1 || !HasMore()) return false;

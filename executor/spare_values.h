@@ -30,8 +30,6 @@ class SpareValues final : public SpareMemory {
   void Begin();
   // What is not there, and is to be computed again. REQUIRES: the caller uses the record, and it has run.
   std::span<const RecomputedValue> Recomputed() const;
-  // Whether something more could be computed again.
-  bool IsAnyLeft() const;
   // Frees one more, for the only one who uses the record. Returns whether there was one, and nobody else.
   bool FreeNextInUse();
 

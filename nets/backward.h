@@ -33,7 +33,7 @@ struct NetWithGradients {
 // Gradients of the sum of all elements of all `losses` with respect to `inputs`, values that the net reads before it
 // writes them. The gradient of a loss L starts as L_autogen_grad, ones of its dtype and shape. The gradient of x is
 // called x_grad unless that name is taken or the gradient of another blob is the same value. Throws kInvalidNet, with
-// the operator and the way from the loss to it, for operators that are not differentiable, for gradient operators on
+// the operator and the way from the loss to it, for operators that declare no gradient, for gradient operators on
 // the way; and with all problems for nets that CheckNet refuses.
 //
 // `requests` says of some of the inputs that their gradients are not made (kNone), or that each run adds them to what

@@ -53,7 +53,7 @@ OperatorGradient ByRule(const OperatorDef& op, const std::vector<GradientBlobs>&
     return {.ops = {}, .input_gradients = std::vector<GradientBlobs>(call.inputs().size())};
   }
   if (schema.gradient_kind == GradientKind::kNone) {
-    throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " is not differentiable"));
+    throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " declares no gradient"));
   }
   CheckDeclaredGradient(schema);
   GradientBuilder builder(call, output_gradients);

@@ -14,7 +14,7 @@ struct OperatorGradient {
 };
 
 // `output_gradients` holds the gradient of each output, absent where nothing needs one. Device, engine and (unless the
-// rule says otherwise) arguments are those of `op`. Throws kInvalidNet for an operator that is not differentiable and
+// rule says otherwise) arguments are those of `op`. Throws kInvalidNet for an operator that declares no gradient and
 // when the rule needs a gradient that is absent. Operators that stop gradients give no operators and absent gradients.
 // What is written is called otherwise than the blobs of `op`, which holds no nets, and the gradients of its outputs.
 OperatorGradient MakeGradient(const OperatorDef& op, const std::vector<GradientBlobs>& output_gradients);

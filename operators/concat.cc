@@ -2,6 +2,7 @@
 // Split does, and takes the sizes of the parts from the shapes of what was joined, which are known before it runs.
 #include <span>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/input_checks.h"
 #include "stepnet/operators/dtypes.h"
@@ -117,12 +118,7 @@ const Registration concat =
         .Arg("split", std::vector<std::int64_t>{}, "copied from Split to its gradient, where it is not needed")
         .Shapes(ConcatShapes)
         .Expands(ExpandConcat)
-        .Gradient([](GradientBuilder& g) {
-          GradientOp cut{.type = "ConcatGradient", .inputs = {g.GO(0)}, .outputs = {}};
-          cut.inputs.insert(cut.inputs.end(), g.op().inputs().begin(), g.op().inputs().end());
-          for (int i = 0; i < g.op().num_inputs(); ++i) cut.outputs.push_back(g.GI(i));
-          g.Add(std::move(cut));
-        })
+        .Gradient("ConcatGradient", {"dy", "x"}, {"dx"})
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = AxisArgument(op), adds_axis = op.Bool("add_axis")](const OpRun& run) {
             RunConcat(run, axis, adds_axis);
@@ -277,19 +273,13 @@ std::vector<TensorInfo> ConcatGradientShapes(const ShapeQuery& query) {
   throw WrongInputs(query, {0}, "needs the gradient of what Concat makes of its other inputs, and an output for each");
 }
 
-const Registration concat_gradient = Operator("ConcatGradient")
-                                         .Doc("dx_i is the part of dy that x_i became.")
-                                         .Input("dy", "output of Concat, or its gradient")
-                                         .Inputs("x", "inputs of Concat, of which the shapes alone are read")
-                                         .Outputs("dx", "the shape of each x")
-                                         .Arg("axis", 1, kAxisDoc)
-                                         .Arg("order", "NCHW", kOrderDoc, OneOf({"NCHW", "NHWC"}))
-                                         .Arg("add_axis", false, "the parts are of size 1 and have no dimension `axis`")
-                                         .ReadsShapes({1})
-                                         .Shapes(ConcatGradientShapes)
-                                         .Expands([](Expansion& e) { ExpandParts(e, ConcatGradientShapes(e.query())); })
-                                         .Gradient(SplitGradient)
-                                         .Cpu(SplitKernel());
+const Registration concat_gradient =
+    GradientOf("Concat", "dx_i is the part of dy that x_i became. Elements of x are not read.")
+        .ReadsShapes({1})
+        .Shapes(ConcatGradientShapes)
+        .Expands([](Expansion& e) { ExpandParts(e, ConcatGradientShapes(e.query())); })
+        .Gradient(SplitGradient)
+        .Cpu(SplitKernel());
 
 }  // namespace
 }  // namespace stepnet

@@ -41,12 +41,9 @@ const Registration elementwise_linear =
 const Registration elementwise_linear_gradient =
     GradientOf("ElementwiseLinear", "dx = dy * w; dw and db are the sums of dy * x and dy over the rows.")
         .InPlace({{0, 0}})
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           ExpectFloats(query);
           CheckVector(query, 1, 2);
-          const TensorInfo dx{.dtype = query.In(1).dtype, .shape = query.In(1).shape};
-          const TensorInfo dw{.dtype = dx.dtype, .shape = query.In(2).shape};
-          return std::vector<TensorInfo>{dx, dw, dw};
         })
         .Formula(DerivativeOf("ElementwiseLinear"));
 

@@ -26,7 +26,6 @@ bool AreRowsOf(const Shape& data, const Shape& updates, int axis) {
 
 void CheckScatter(const ShapeQuery& query) {
   const TensorInfo &data = query.In(0), &indices = query.In(1);
-  ExpectType(query, 1, {DType::kInt32, DType::kInt64});
   ExpectSameType(query, 0, 2);
   if (query.op().String("reduction") != "none") {
     ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});
@@ -89,19 +88,16 @@ const Registration scatter_elements =
             "is "
             "an error.")
         .Input("data", "[…, A, …], any dtype; with a reduction float, double, int32 or int64")
-        .Input(
-            "indices",
-            "int32 or int64 of as many dimensions, from -A to A-1, where negative ones count from the end; other sizes "
-            "than that of the axis are at most those of data")
+        .Input("indices",
+               OfTypes({DType::kInt32, DType::kInt64},
+                       "int32 or int64 of as many dimensions, from -A to A-1, where negative ones count from the end; "
+                       "other sizes than that of the axis are at most those of data"))
         .Input("updates", "the shape of indices, the dtype of data")
-        .Output("y", "the shape of data")
+        .Output("y", Like("data"))
         .Arg("axis", 0, "the dimension of the indices; negative counts from the end")
         .Arg("reduction", "none", "what an element becomes by an update: the update, or its sum, product, … with it",
              OneOf({std::begin(kReductionNames), std::end(kReductionNames)}))
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          CheckScatter(query);
-          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
-        })
+        .CheckShapes(CheckScatter)
         .Gradient("ScatterElementsGradient", {"data", "indices", "updates", "dy"}, {"ddata", "dupdates"})
         .Cpu({.make = MakeScatter, .checks_values = true});
 
@@ -137,13 +133,7 @@ const Registration scatter_elements_gradient =
         "ScatterElements",
         "An update that another one has replaced has the gradient 0. Where max and min find equal numbers, each of "
         "them has the whole gradient.")
-        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
-          CheckScatter(query);
-          ExpectFloat(query, 0);
-          ExpectAlike(query, 0, 3);
-          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape},
-                  {.dtype = query.In(2).dtype, .shape = query.In(2).shape}};
-        })
+        .CheckShapes([](const ShapeQuery& query) { ExpectFloat(query, 0); })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return FloatKernel(
                     op, [axis = op.Int("axis"), name = op.String("reduction")]<typename T>(const OpRun& run) {

@@ -35,13 +35,12 @@ const Registration step_mask =
         .Input("lengths", "int32 or int64 [B], from 0 to T")
         .Output("mask", "bool [T, B]")
         .ReadsShapes({0})
-        .Shapes([](const ShapeQuery& query) {
+        .CheckShapes([](const ShapeQuery& query) {
           const Shape& x = query.In(0).shape;
           if (x.rank() < 2) {
             throw WrongInputs(query, {0}, "needs x [T, B, …]");
           }
           CheckLengthsInfo(query, 1, x[1], LengthsType::kInt32OrInt64);
-          return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape({x[0], x[1]})}};
         })
         .StopsGradient()
         .Formula(

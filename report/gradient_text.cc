@@ -154,7 +154,7 @@ std::vector<OperatorDef> SampleOperators(const OperatorSchema& schema) {
 
 std::string GradientText(const OperatorSchema& schema) {
   if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
-  if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";
+  if (schema.gradient_kind == GradientKind::kNone) return "none is declared: where one is needed, that is an error";
   if (HasDecomposition(schema.type)) return "of the operators that it stands for";
   try {
     const SampleGradient gradient = SampleGradientOf(schema);

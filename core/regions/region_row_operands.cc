@@ -74,12 +74,15 @@ class OperandsOfRow {
   HWY_ALIGN T equal_[kOperands][hn::MaxLanes(hn::ScalableTag<T>())];
 };
 
-// An operand of which is known whether it is of rows.
+// An operand of which is known whether it is of rows. Each remembers where it is: what kernels store might be `arrays`,
+// for all that compilers know, so that those would be read again for each row.
 template <typename T>
 struct ValueOfRow {
+  const T* next;
   hn::Vec<hn::ScalableTag<T>> value;
-  HWY_INLINE ValueOfRow(const void* array, std::int64_t row, std::int64_t /*stride*/)
-      : value(hn::Set(hn::ScalableTag<T>(), static_cast<const T*>(array)[row])) {}
+  HWY_INLINE ValueOfRow(const void* array, std::int64_t /*stride*/)
+      : next(static_cast<const T*>(array)), value(hn::Zero(hn::ScalableTag<T>())) {}
+  HWY_INLINE void BeginRow() { value = hn::Set(hn::ScalableTag<T>(), *next++); }
   template <class Access>
   HWY_INLINE auto Load(Access, std::int64_t /*i*/) const {
     return value;
@@ -87,9 +90,15 @@ struct ValueOfRow {
 };
 template <typename T>
 struct ElementsOfRow {
-  const T* from;
-  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row, std::int64_t stride)
-      : from(static_cast<const T*>(array) + row * stride) {}
+  const T* next;
+  const std::int64_t stride;
+  const T* from = nullptr;
+  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row_stride)
+      : next(static_cast<const T*>(array)), stride(row_stride) {}
+  HWY_INLINE void BeginRow() {
+    from = next;
+    next += stride;
+  }
   template <class Access>
   HWY_INLINE auto Load(Access access, std::int64_t i) const {
     return access.Load(hn::ScalableTag<T>(), from + i);
@@ -101,28 +110,27 @@ template <class Fn, typename T, unsigned kOfRows, size_t... kOperand>
 HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOperands& kinds, std::int64_t rows,
                         std::int64_t n, std::index_sequence<kOperand...>) {
   const hn::ScalableTag<T> d;
-  const std::int64_t strides[] = {RowStrideOf(kinds, kOperand, n)...};
   const bool asks_ahead = RowsAskAhead<T>(sizeof...(kOperand), kinds, rows, n);
   T* to = static_cast<T*>(out);
-  using OperandsOfOne =
-      std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...>;
+  std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...> operands(
+      {arrays[kOperand], RowStrideOf(kinds, kOperand, n)}...);
+  const auto compute = [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+    access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);
+  };
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if (n % lanes == 0 && n < 4 * lanes && n > 0) {  // with as little as can be between two rows
     for (std::int64_t row = 0; row < rows; ++row, to += n) {
-      const OperandsOfOne operands({arrays[kOperand], row, strides[kOperand]}...);
+      (std::get<kOperand>(operands).BeginRow(), ...);
       std::int64_t i = 0;
       do {
-        hn::StoreU(Fn()(d, std::get<kOperand>(operands).Load(WholeVectors(), i)...), d, to + i);
+        compute(WholeVectors(), i);
       } while ((i += lanes) < n);
     }
     return;
   }
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    const OperandsOfOne operands({arrays[kOperand], row, strides[kOperand]}...);
-    ForVectors<T, Fn::kIsShort>(
-        n, asks_ahead, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
-          access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);
-        });
+    (std::get<kOperand>(operands).BeginRow(), ...);
+    ForVectors<T, Fn::kIsShort>(n, asks_ahead, compute);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/array_reading.h"
 #include "stepnet/python/src/device_array.h"
@@ -147,6 +148,45 @@ nb::list ListOf(const std::vector<std::string>& texts) {
 
 std::string Text(const ArrayRole& role) { return StrCat("the ", role.kind, " \"", role.name, "\""); }
 
+namespace {
+
+bool MayBeItems(nb::handle given, const ArrayRole& role) {
+  return (role.must_be == DType::kInt32 || role.must_be == DType::kInt64) &&
+         (nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given));
+}
+
+// A vector of the whole numbers in a list or tuple, of the dtype that it must be. Throws kTypeMismatch for other items
+// and for numbers that the dtype does not hold.
+Tensor VectorOf(nb::handle given, const ArrayRole& role) {
+  const nb::tuple items(nb::borrow(given));  // what is read may change a list
+  const DType dtype = *role.must_be;
+  const Tensor vector = WithMemoryFor(StrCat("the ", role.kind), role.name,
+                                      [&] { return Tensor(dtype, {static_cast<std::int64_t>(items.size())}); });
+  for (size_t i = 0; i < items.size(); ++i) {
+    const nb::handle item = items[i];
+    const bool is_whole = PyIndex_Check(item.ptr()) != 0 && PyBool_Check(item.ptr()) == 0;
+    const nb::object number = is_whole ? nb::steal(PyNumber_Index(item.ptr())) : nb::object();
+    int overflow = 0;
+    const std::int64_t value = number.is_valid() ? PyLong_AsLongLongAndOverflow(number.ptr(), &overflow) : 0;
+    PyErr_Clear();  // of an array that is no number, which has __index__ all the same
+    const bool is_too_large = overflow != 0 || (dtype == DType::kInt32 && value != static_cast<std::int32_t>(value));
+    if (!number.is_valid() || is_too_large) {
+      const nb::object found = nb::module_::import_("stepnet.source").attr("kind_of")(item);
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat(Text(role), " is ", TypeNameWithArticle(given), " whose item ", i, " is ", Utf8Of(found),
+                         "; items must be whole numbers of ", NumpyName(dtype)));
+    }
+    if (dtype == DType::kInt32) {
+      vector.data<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+    } else {
+      vector.data<std::int64_t>()[i] = value;
+    }
+  }
+  return vector;
+}
+
+}  // namespace
+
 LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place) {
   if (place.exchange != nullptr) {
     if (std::optional<LentArray> lent = place.exchange->Lend(array, role)) return *std::move(lent);
@@ -165,6 +205,7 @@ LentArray LentOf(nb::handle array, const ArrayRole& role, const ArrayPlace& plac
   // Capsules are for callers who order streams themselves.
   const bool is_ordered = place.stream && PyCapsule_CheckExact(array.ptr()) != 0;
   if (is_ordered || nb::hasattr(array, "__dlpack__")) return LentByDlpack(array, role, place);
+  if (MayBeItems(array, role)) return {.tensor = VectorOf(array, role)};
   throw Error(ErrorCode::kTypeMismatch,
               StrCat(Text(role), " is ", TypeNameWithArticle(array),
                      ", no array; it must be one of NumPy, or have __dlpack__ or the buffer protocol"));

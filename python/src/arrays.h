@@ -56,8 +56,9 @@ struct LentArray {
 };
 
 // The memory of `array`, which the tensor keeps alive: anything with the buffer protocol, as NumPy's arrays, or with
-// __dlpack__. Throws kTypeMismatch for what is no array or has a dtype that no tensor has, kInvalidArgument for one
-// that lies elsewhere, and what Python raises. Needs the GIL.
+// __dlpack__. Where whole numbers are needed, a list or tuple of such is taken, too, and copied. Throws kTypeMismatch
+// for what is no array or has a dtype that no tensor has, kInvalidArgument for one that lies elsewhere, and what Python
+// raises. Needs the GIL.
 LentArray LentOf(nanobind::handle array, const ArrayRole& role, const ArrayPlace& place = {});
 
 // The tensor; of what is not contiguous, or not aligned, that of a copy, and a CopyWarning says so. Whoever knows which

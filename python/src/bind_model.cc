@@ -210,6 +210,7 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("inputs", &LoadedNet::inputs)
       .def_prop_ro("outputs", &LoadedNet::outputs)
       .def_prop_ro("parameters", &LoadedNet::parameters)
+      .def_prop_ro("trained", &LoadedNet::trained)
       .def_prop_ro("state", &LoadedNet::state)
       .def("filled", &Filled)
       .def("operators",

@@ -183,17 +183,17 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
                 StrCat("\"", name, "\" is no parameter of ", Described(), DidYouMean(name, parameters_),
                        "; those that are filled are ", Join(parameters_, ", ")));
   }
-  std::vector<std::string> trained = training.parameters;
-  if (trained.empty()) {
+  trained_ = training.parameters;
+  if (trained_.empty()) {
     const std::vector<std::string> states = InitialStates(net);
-    std::ranges::copy_if(parameters_, std::back_inserter(trained),
+    std::ranges::copy_if(parameters_, std::back_inserter(trained_),
                          [&](const std::string& name) { return std::ranges::count(states, name) == 0; });
-    trained = ParametersOf(net, training.loss, trained);
+    trained_ = ParametersOf(net, training.loss, trained_);
   }
-  const bool in_double = std::ranges::all_of(trained, [&](const std::string& name) {
+  const bool in_double = std::ranges::all_of(trained_, [&](const std::string& name) {
     return def_.shared->workspace.GetTensor(name).dtype() == DType::kDouble;
   });
-  const TrainingNet made = MakeTrainingNet(net, training.loss, trained, training.optimizer, in_double, training.exact);
+  const TrainingNet made = MakeTrainingNet(net, training.loss, trained_, training.optimizer, in_double, training.exact);
   RunNetOnce(made.init_net, def_.shared->workspace, options);
   state_ = made.state;
   iteration_ = made.iteration;

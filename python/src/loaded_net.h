@@ -56,6 +56,8 @@ class LoadedNet {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
   const std::vector<std::string>& parameters() const { return parameters_; }
+  // Those that runs of a net that trains change; none of others.
+  const std::vector<std::string>& trained() const { return trained_; }
   // What the optimizer hands on from one iteration to the next, beside the parameters.
   const std::vector<std::string>& state() const { return state_; }
   // Parameters, and what else was filled.
@@ -99,6 +101,7 @@ class LoadedNet {
   std::vector<std::string> inputs_;
   std::vector<std::string> outputs_;
   std::vector<std::string> parameters_;
+  std::vector<std::string> trained_;
   std::vector<std::string> state_;
   std::string iteration_;  // of the state; "" without training
   std::vector<std::string> filled_;

@@ -233,6 +233,15 @@ class TrainingNet(Net):
     _load = staticmethod(_stepnet.train_net)  # type: ignore[assignment]
 
     @property
+    def trained(self) -> dict[str, numpy.ndarray]:
+        """Copies of the parameters that iterations change, in their shapes ``[…]``: of a cell's net what the cell is called with.
+
+        ``params`` has what a net is loaded with: these, and what else was filled, as the states ``[layers, 1, H]`` from which
+        recurrent networks start. Read-only, as ``params``.
+        """
+        return self._read(self._net.trained)
+
+    @property
     def state(self) -> dict[str, numpy.ndarray]:
         """Copies of all that the next iteration depends on: ``params``, and what the optimizer keeps, in their shapes ``[…]``.
 

@@ -28,6 +28,10 @@ NOT_EXPORTED = {
     "memonger_lstm1": "__m",  # gradients, which share memory
 }
 ELEMENTS = {
+    "int8": TensorProto.INT8,
+    "int16": TensorProto.INT16,
+    "uint8": TensorProto.UINT8,
+    "uint16": TensorProto.UINT16,
     "int16": TensorProto.INT16,
     "float16": TensorProto.FLOAT16,
     "float32": TensorProto.FLOAT,

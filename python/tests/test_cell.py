@@ -160,6 +160,22 @@ def test_no_steps_and_no_batch_give_no_elements(lstm):
     assert lstm(params, x=numpy.zeros((2, 0, 5), "float32")).h.shape == (2, 0, 4)
 
 
+@pytest.mark.parametrize("name", ["elman", "gru", "lstm", "layer_norm_lstm", "causal_conv", "delta_net", "slstm"])
+@pytest.mark.parametrize("opt_level", [0, 2])
+def test_gradients_of_no_batch_are_zero(cells, name, opt_level):
+    """And are added as such: steps that compute nothing are not run."""
+    cell = stepnet.cell(cells / f"{name}.cell", opt_level=opt_level)
+    params = cell.init()
+    x = numpy.zeros((50, 0, int(cell.inputs[0].shape.strip("[]").split(", ")[2])), "float32")
+    value, gradients = cell.value_and_grad(params, cell.outputs[0], x=x)
+    assert value == 0 and gradients.params.keys() == params.keys()
+    for parameter, gradient in gradients.params.items():
+        assert gradient.shape == params[parameter].shape and not gradient.any()
+    sums = {parameter: numpy.full_like(each, 2) for parameter, each in params.items()}
+    cell.value_and_grad(params, cell.outputs[0], x=x, gradient_requests=dict.fromkeys(params, "add"), into=sums)
+    assert all((each == 2).all() for each in sums.values())
+
+
 def test_initial_states_may_be_given_or_left_out(lstm, random):
     params = lstm.init()
     x = random.normal(size=(4, 3, 5)).astype("float32")
@@ -169,6 +185,38 @@ def test_initial_states_may_be_given_or_left_out(lstm, random):
         lstm(params, x=x, h_init=h, c_init=c).h, references.lstm(params, x, h[0], c[0])[0], rtol=1e-4, atol=1e-5
     )
     numpy.testing.assert_allclose(lstm(params, x=x).h, references.lstm(params, x)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[6, 0, 3], (6, numpy.int64(0), 3)], ids=["list", "tuple"])
+def test_lengths_may_be_a_list(cells, random, lengths):
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, lengths="lengths")
+    params, x = cell.init(), random.normal(size=(6, 3, 5)).astype("float32")
+    of_array, gradients = cell.value_and_grad(params, "h", x=x, lengths=numpy.array([6, 0, 3]))
+    assert numpy.array_equal(cell(params, x=x, lengths=lengths).h, cell(params, x=x, lengths=numpy.array([6, 0, 3])).h)
+    of_list, others = cell.value_and_grad(params, "h", x=x, lengths=lengths)
+    assert of_list == of_array and all(numpy.array_equal(others.params[name], each) for name, each in gradients.params.items())
+
+
+@pytest.mark.parametrize(
+    "lengths, error, message",
+    [
+        ([6, 2.0, 3], stepnet.TypeMismatchError, "a list whose item 1 is 2.0; items must be whole numbers of int32"),
+        ((6, 2, True), stepnet.TypeMismatchError, "a tuple whose item 2 is True; items must be whole numbers of int32"),
+        ([[6], [2], [3]], stepnet.TypeMismatchError, "a list whose item 0 is a list; items must be"),
+        ([6, None, 3], stepnet.TypeMismatchError, "a list whose item 1 is None; items must be"),
+        ([6, 2, 1 << 31], stepnet.TypeMismatchError, "a list whose item 2 is 2147483648; items must be"),
+        ([6, -(10**400), 3], stepnet.TypeMismatchError, "a list whose item 1 is an int of 1329 bits; items must be"),
+        ([numpy.array([1, 2])], stepnet.TypeMismatchError, "a list whose item 0 is an ndarray int64 \\[2\\]; items must be"),
+        ([6, 2], stepnet.ShapeMismatchError, "is int32 \\[2\\]; it must be \\[B\\]"),
+        ([], stepnet.ShapeMismatchError, "is int32 \\[0\\]; it must be \\[B\\]"),
+        ([6, 7, 3], stepnet.InvalidArgumentError, "7"),
+        ({6, 2, 3}, stepnet.TypeMismatchError, "is a set, no array"),
+    ],
+)
+def test_lists_of_other_things_are_no_lengths(cells, random, lengths, error, message):
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, lengths="lengths")
+    with pytest.raises(error, match=f'"lengths".* {message}' if error is not stepnet.InvalidArgumentError else message):
+        cell(cell.init(), x=random.normal(size=(6, 3, 5)).astype("float32"), lengths=lengths)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

@@ -109,25 +109,6 @@ def test_a_step_takes_what_is_computed_of_constants_around_it(tmp_path):
     expect_as_runtime(model, {"x": draw(4, 2)}, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["doubled", "range"])
-def test_elements_of_very_large_tensors_are_not_followed(kind):
-    """What onnx did with them took all memory."""
-    if kind == "doubled":
-        nodes = [helper.make_node("Shape", ["x"], ["s0"])]
-        nodes += [helper.make_node("Concat", [f"s{i}"] * 2, [f"s{i + 1}"], axis=0) for i in range(40)]
-        constants, last = {}, "s40"
-    else:
-        nodes = [helper.make_node("Range", ["start", "limit", "delta"], ["range"])]
-        constants, last = {"start": 0, "limit": 10**12, "delta": 1}, "range"
-    nodes += [helper.make_node("Cast", [last], ["floats"], to=1), helper.make_node("ReduceSum", ["floats"], ["sum"])]
-    nodes += [helper.make_node("Add", ["x", "sum"], ["y"])]
-    value = helper.make_tensor_value_info
-    initializers = [numpy_helper.from_array(numpy.int64(each), name) for name, each in constants.items()]
-    graph = helper.make_graph(nodes, "g", [value("x", 1, [2, 3])], [value("y", 1, [2, 3])], initializers)
-    net = stepnet.onnx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
-    assert "x" in str(net)
-
-
 def test_nothing_is_computed_of_constants_that_takes_more_than_they_have_elements():
     vector = numpy_helper.from_array(numpy.ones(1000, "float32"))
     nodes = [

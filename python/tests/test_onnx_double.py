@@ -16,7 +16,8 @@ from stepnet.onnx.operators import TABLE
 
 OF_X = (
     "Abs Alias Ceil Copy Cos Erf Exp Floor Gelu Log Mish Negative Reciprocal Relu Round Rsqrt Sigmoid Silu Sin Softplus "
-    "Softsign Sqr Sqrt StopGradient Swish Tanh Elu HardSigmoid LeakyRelu Selu Flatten FlattenToVec Clip"
+    "Softsign Sqr Sqrt StopGradient Swish Tanh Elu HardSigmoid LeakyRelu Selu Flatten FlattenToVec Clip Acos Asin Asinh Atan Atanh "
+    "Cosh Sinh"
 ).split()
 OF_X_AND_Z = "Add Sub Mul Div Power EQ NE GE GT LE LT Max Min Sum CrossEntropy SigmoidCrossEntropyWithLogits L1Distance SquaredL2Distance ResizeLike".split()
 OF_LABELS = "Accuracy Gather LabelCrossEntropy SoftmaxWithLoss".split()
@@ -49,6 +50,7 @@ NETS = {
     "LayerNorm": of("LayerNorm", "x", outputs=3),
     "Scale": of("Scale", "x", scale=0.5),
     "Pow": of("Pow", "x", exponent=3.0),
+    "Acosh": of("Acosh", "above"),
     "Mod": of("Mod", "x", divisor=2, sign_follow_divisor=1),
     "Cast": of("Cast", "x", to="float"),
     "Dropout": of("Dropout", "x", is_test=1),
@@ -102,6 +104,7 @@ def arrays(random):
         "image": of_shape(3, 3, 4, 4),
         "kernel": of_shape(2, 3, 2, 2),
         "row0": of_shape(1),
+        "above": of_shape(3, 3) + 1,
         "row": of_shape(1, 3, 2),
         "gates": of_shape(1, 3, 8),
         "gates3": of_shape(1, 3, 6),

@@ -355,6 +355,14 @@ def test_shapes_that_follow_from_values_are_refused(tmp_path):
     assert "UnpackRNNSequence has no counterpart among ONNX's operators" in refusal_of(net, tmp_path, inputs=inputs)
 
 
+def test_an_operator_of_ones_own_is_named_with_its_place(build_operators, tmp_path):
+    stepnet.load_operator_library(build_operators(ROOT / "examples" / "custom_operator" / "clip.cc"))
+    cell = stepnet.cell("cell clipped(x[D]; h[D]) { size D\n h = acme.Clip(h + x, limit=0.75)\n output h }", D=3)
+    message = "acme.Clip has no counterpart among ONNX's operators here; write what it computes with operators that have one\n  at op 1 `"
+    assert message in refusal_of(cell, tmp_path)
+    assert 'in net "clipped, a step"' in refusal_of(cell, tmp_path)
+
+
 def test_a_link_to_rows_of_later_steps_is_refused(tmp_path):
     text = stepnet.expand(ROOT / "examples" / "cells" / "elman.cell", D=2, H=2)
     net = text.replace("ints: 0\n    ints: 0\n    ints: 1\n", "ints: 0\n    ints: 0\n    ints: 2\n")

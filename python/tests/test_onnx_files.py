@@ -69,15 +69,12 @@ def test_operators_that_are_not_read_are_named(tmp_path):
     assert "its attribute temperature is not read" in refusal(model, tmp_path)
 
 
-def test_opsets_and_functions_that_are_not_read(tmp_path):
+def test_opsets_that_are_not_read(tmp_path):
     model = product()
     model.opset_import[0].version = 6
     assert "the model is of opset 6; those from 7 to" in refusal(model, tmp_path)
     model.opset_import[0].version = 1000
     assert "the model is of opset 1000" in refusal(model, tmp_path)
-    model = product()
-    model.functions.add().name = "f"
-    assert "the model has functions of its own, as f" in refusal(model, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +240,18 @@ def test_inputs_that_the_graph_does_not_have(tmp_path):
         with pytest.raises(error, match=message) as caught:
             net(**inputs)
         assert str(caught.value).endswith(f"\n  in file {tmp_path / 'model.onnx'}")
+
+
+def test_whole_numbers_may_be_given_as_a_list(tmp_path):
+    node = helper.make_node("Gather", ["w", "i"], ["y"])
+    net = loaded(model_of([node], {"i": ints(1, 3)}, {"y": TensorProto.FLOAT}, {"w": W}), tmp_path)
+    for given in ([1, 3], (1, 3)):
+        expect_equal(net(i=given).y, W[[1, 3]])
+    for given in ([1, 2.5], [1, True], [[1], [3]], [1, 1 << 70]):
+        with pytest.raises(stepnet.TypeMismatchError, match='the input "i" of "graph" is list; it must be int64'):
+            net(i=given)
+    with pytest.raises(stepnet.ShapeMismatchError):
+        net(i=[1, 2, 3])
 
 
 def test_errors_of_runs_name_the_file(tmp_path):

@@ -55,6 +55,60 @@ def test_the_list_of_those_without_kernels_is_as_long_as_it_must_be(monkeypatch,
     assert refused | {"TopK"} == halves.FLOATS_ALONE  # that has two outputs, and a test below
 
 
+def in_int8(op_type, given, constants, attributes):
+    def short(array):
+        array = numpy.asarray(array)
+        return numpy.nan_to_num(array).clip(-100, 100).astype("int8") if array.dtype == given[0].dtype else array
+
+    return of_operator(op_type, [short(each) for each in given], {i: short(each) for i, each in constants.items()}, attributes)
+
+
+def refused_in_int8(tmp_path):
+    """Operators that are refused when a model is read, and those that are when it is called, but for what ONNX does not allow."""
+    read, called = set(), set()
+    for op_type, given, constants, attributes in OPERATORS:
+        if not given or given[0].dtype == bool:
+            continue
+        model, inputs = in_int8(op_type, given, constants, attributes)
+        try:
+            net = loaded(model, tmp_path)
+        except stepnet.Error as error:
+            if "not computed here" in str(error):
+                assert "is int8, in which" in str(error) and f"at node 0 `y = {op_type}(" in str(error)
+                read.add(op_type)
+            continue
+        try:
+            net(**inputs)
+        except stepnet.Error:
+            called.add(op_type)
+    return read, called
+
+
+def test_whole_numbers_of_8_bits_are_refused_by_the_node_that_would_compute_with_them(monkeypatch, tmp_path):
+    """And the list of these is as long as it must be."""
+    read, called = refused_in_int8(tmp_path)
+    assert called == set()
+    monkeypatch.setattr(halves, "WITHOUT_SHORT_NUMBERS", halves.WITHOUT_WHOLE_NUMBERS)
+    _, called = refused_in_int8(tmp_path)
+    monkeypatch.undo()
+    assert called | {"Where"} == halves.WITHOUT_SHORT_NUMBERS - halves.WITHOUT_WHOLE_NUMBERS  # whose first input is bool
+    assert called < read
+
+
+@pytest.mark.parametrize("dtype", halves.SHORT)
+def test_whole_numbers_of_8_and_16_bits_are_gathered_and_cast(dtype, tmp_path):
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["rows"]),
+        helper.make_node("Concat", ["rows", "x"], ["both"], axis=0),
+        helper.make_node("Cast", ["both"], ["wide"], to=TensorProto.INT32),
+        helper.make_node("Mul", ["wide", "wide"], ["squares"]),
+        helper.make_node("Cast", ["squares"], ["y"], to=TensorProto.FLOAT),
+    ]
+    table, x = (numpy.arange(start, start + 12).reshape(4, 3).astype(dtype) for start in (90, 3))
+    inputs = {"i": numpy.array([3, 0]), "x": x}
+    expect_as_runtime(model_of(nodes, inputs, {"y": TensorProto.FLOAT}, {"table": table}), inputs, tmp_path)
+
+
 UNITS = {
     "plain": {},
     "lengths": {"lengths": [5, 2, 4]},

@@ -134,9 +134,12 @@ OPERATORS = [
     *((name, [X], {}, {}) for name in (
         "Abs Ceil Cos Elu Erf Exp Floor HardSigmoid Identity LeakyRelu LogSoftmax Neg Reciprocal Relu Round Selu "
         "Sigmoid Sin Softmax Softplus Softsign Tanh ThresholdedRelu Mish Size Shape Flatten Transpose ReduceMean "
-        "ReduceSum ArgMax ArgMin Dropout"
+        "ReduceSum ArgMax ArgMin Dropout Asinh Atan Cosh Sinh"
     ).split()),
     *((name, [draw(2, 3, 4, low=0.1)], {}, {}) for name in ("Log", "Sqrt")),
+    *((name, [numpy.tanh(X)], {}, {}) for name in ("Acos", "Asin", "Atanh")),
+    ("Acosh", [X * X + 1], {}, {}),
+    *((name, [SPECIAL], {}, {}) for name in "Acos Acosh Asin Asinh Atan Atanh Cosh Sinh".split()),
     *((name, [X, draw(3, 1)], {}, {}) for name in (
         "Add Sub Mul Div Max Min Sum Mean Equal Greater GreaterOrEqual Less LessOrEqual"
     ).split()),

@@ -34,7 +34,7 @@ UNARY = (
     "Abs Alias Ceil Copy CopyFromCPUInput EnsureCPUOutput StopGradient Cos Elu Erf Exp Floor Gelu HardSigmoid "
     "LeakyRelu Mish Negative Reciprocal Relu Round Selu Sigmoid Silu Sin Softplus Softsign Sqr Swish Tanh Size Shape "
     "Flatten FlattenToVec Transpose Softmax LogSoftmax ReduceMean ReduceSum SumElements SumSqrElements AveragedLoss "
-    "ArgMax ArgMin"
+    "ArgMax ArgMin Asinh Atan Cosh Sinh"
 ).split()
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 COMPARISONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
@@ -55,6 +55,8 @@ CASES = [
     ("Accuracy", [draw(4, 5), CLASSES], {"top_k": 2}, 1),
     *((name, [X], {}, 1) for name in UNARY),
     *((name, [draw(2, 3, low=0.1)], {}, 1) for name in ("Log", "Rsqrt", "Sqrt")),
+    *((name, [numpy.tanh(X)], {}, 1) for name in ("Acos", "Asin", "Atanh")),
+    ("Acosh", [X * X + 1], {}, 1),
     *((name, [X, draw(3, 1)], {}, 1) for name in (*ARITHMETIC, *COMPARISONS, "Max", "Min")),
     *((name, [X, draw(2, 3)], {"broadcast": 1, "axis": 0}, 1) for name in (*ARITHMETIC, *COMPARISONS)),
     *(

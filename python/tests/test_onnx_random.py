@@ -323,6 +323,7 @@ def triangle(d, _):
 
 NODES = {
     **dict.fromkeys("Ceil Cos Erf Exp Floor HardSwish Log Mish Reciprocal Round Sigmoid Sin Softsign Sqrt Tanh".split(), unary(FLOATS)),
+    **dict.fromkeys("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh".split(), unary(FLOATS)),
     **dict.fromkeys("Abs Identity Neg Relu".split(), unary(NUMBERS)),
     **{"Not": unary(["bool"]), "Size": unary(ALL), "Dropout": unary(FLOATS), "Softplus": unary(FLOATS, is_finite=True)},
     **dict.fromkeys("Celu Elu LeakyRelu Swish ThresholdedRelu".split(), unary(FLOATS, *alpha("alpha"))),

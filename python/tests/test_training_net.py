@@ -111,6 +111,22 @@ def test_only_some_parameters_may_change(tmp_path, batch):
     assert not numpy.array_equal(training.params["b"], before["b"])
 
 
+def test_what_is_trained_is_what_a_cell_takes(cells, random):
+    """And the parameters are what its net takes."""
+    text, fill = (stepnet.expand(cells / "gru.cell", D=3, H=4, init=init) for init in (False, True))
+    loss = 'op { type: "SumSqrElements" input: "h" output: "loss" }'
+    training = stepnet.train_net(text + loss, fill, loss="loss")
+    x = random.normal(size=(5, 2, 3)).astype("float32")
+    training(x=x)
+    cell = stepnet.cell(cells / "gru.cell", D=3, H=4)
+    assert training.trained.keys() == cell.init().keys()
+    net = stepnet.load(text, init=training.params)
+    assert net.inputs == ("x",)
+    numpy.testing.assert_array_equal(cell(training.trained, x=x).h, net(x=x).h)
+    assert sorted(stepnet.train_net(text + loss, fill, loss="loss", parameters=["w"]).trained) == ["w"]
+    assert pickle.loads(pickle.dumps(training)).trained.keys() == training.trained.keys()
+
+
 def test_training_goes_on_from_a_state(tmp_path, batch):
     training = stepnet.train_net(*files(tmp_path), loss="loss", learning_rate=0.05, schedule="exp", gamma=0.9)
     for _ in range(3):

@@ -239,6 +239,12 @@ TEST(CellAdvice, OfOperatorsOfModules) {
   ExpectFault("h = unsqueeze(x)", "4:5: no operator type \"unsqueeze\"; did you mean \"ExpandDims\"?");
   ExpectFault("h = RMSNorm(x)",
               "4:5: no operator type \"RMSNorm\"; it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)");
+  ExpectFault("h = LogSigmoid(x)", "4:5: no operator type \"LogSigmoid\"; it is -Softplus(-x)");
+  ExpectFault("h = F.logsigmoid(x)", "4:5: no operator type \"F.logsigmoid\"; it is -Softplus(-x)");
+  ExpectFault("h = sigma(x)", "4:5: no operator type \"sigma\"; did you mean \"Sigmoid\"?");
+  ExpectFault("h = Einsum(x)",
+              "4:5: no operator type \"Einsum\"; products are a @ b with a parameter [K, N], and BatchMatMul(a, b) of "
+              "the matrices of each item");
   ExpectFault("h = torch.cumsum(x)",
               "4:5: no operator type \"torch.cumsum\"; a sum over the steps is a state, s = s + x");
   ExpectFault("h = other.tanh(x)",

@@ -211,6 +211,15 @@ TEST(CellErrors, OfValues) {
               "syntax error: c:4:10: recurrent_dropout is of the first state, and the cell has none");
   ExpectFault("cell c(x[2]; ) {\n  y = Tanh(x)\n  output y\n  option zoneout = 0.5\n}",
               "syntax error: c:4:10: zoneout is of all states, and the cell has none");
+  // Elements would never leave it.
+  const std::string keeps =
+      ", of which zoneout keeps a part in every step when not training; start it at a number as -1e30, or leave it "
+      "out: ";
+  ExpectSyntaxFault(step + "state h initial=-inf zoneout=0.5",
+                    StrCat("7:9: the state \"h\" starts at -inf", keeps, "state h initial=-inf zoneout=0"));
+  ExpectSyntaxFault(step + "state h initial=inf\noption zoneout = 0.1",
+                    StrCat("7:9: the state \"h\" starts at inf", keeps, "state h initial=inf zoneout=0"));
+  ExpandCell(ParseCell(CellOf(step + "state h initial=-inf zoneout=0\noption zoneout = 0.1"), "c"));
   ExpectSyntaxFault(step + "state h dropout=0.5",
                     "7:9: dropout is of what the step reads of the state, and it never reads \"h\"");
   ExpectSyntaxFault(

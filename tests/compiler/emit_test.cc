@@ -259,7 +259,7 @@ TEST(Emit, MovesAroundTheLoopStandInTheirOrder) {
             "  5: h_init_grad = zero\n");
   EXPECT_EQ(MovesAfterText(plan), "after the last step:\n  6: h_init_grad += h[0:1]\n");
   EXPECT_EQ(plan.before[1].type, "lend");
-  EXPECT_EQ(plan.before[2].move.kind, RowMove::Kind::kZero);
+  EXPECT_EQ(plan.before[2].rows->kind, RowMove::Kind::kZero);
   EXPECT_EQ(plan.is_copied, (std::vector<bool>{false, false, true, false, false, false}));
 }
 
@@ -485,10 +485,36 @@ TEST(Emit, APlanOfNoElementsDoesNothing) {
   };
   EXPECT_TRUE(does_nothing("  y.1: float [0, 4] = Tanh(x) @0 {}\n"));
   EXPECT_TRUE(does_nothing(""));
-  EXPECT_FALSE(does_nothing("  y.1: float [0, 4] = Tanh(x) @0 {}\n  s.1: int64 [2] = Shape(x) @1 {}\n"));
+  EXPECT_FALSE(does_nothing("  y.1: float [0, 4] = Tanh(x) @0 {}\n  s.1: int64 [2] at 2 = Shape(x) @1 {}\n"));
+  EXPECT_FALSE(does_nothing("  y.1: float [0, 4] = Tanh(x) @0 {}\n  s.1: int64 [2] kept = Shape(x) @1 {}\n"));
+  EXPECT_TRUE(does_nothing("  y.1: float [0, 4] = Tanh(x) @0 {}\n  s.1: int64 [2] = Shape(x) @1 {}\n"))
+      << "nobody reads it";
+  EXPECT_TRUE(does_nothing(
+      "  w: float [4, 4] at 2\n  once for all steps:\n  ^\"w packed\": uint8 [256] once = packed w for @0\n"
+      "  in each step:\n  y.1: float [0, 4] = product x [0, 4] * w [4, 4]^T by FC(x, w) with ^\"w packed\" "
+      "@0 {}\n"))
+      << "weights are packed for no rows";
   EXPECT_FALSE(does_nothing("  = Print(x) @0 {}\n"));
   EXPECT_FALSE(does_nothing("  m.1: int32 [0, 4] = region Div(n, n) @0 {}\n")) << "it may find bad values";
   EXPECT_FALSE(does_nothing("  y.1: float [0, 4] blob = Tanh(x) by blobs @0 {}\n"));
+}
+
+TEST(Emit, APlanThatAddsUpNoTermsDoesNothing) {
+  const auto does_nothing = [](const std::string& rows, const std::string& line) {
+    return PlanOf(StrCat("  x: float [", rows, ", 4] at 0\n  w: float [2, 4] at 1\n  dy: float [", rows,
+                         ", 2] at 2\n  v: float [4] at 3\n  ", line))
+        .does_nothing;
+  };
+  const std::string gradient =
+      " = product dy [0, 2]^T * x [0, 4]; sum dy [0, 2]; dy [0, 2] * w [2, 4] by FCGradient(x, w, dy) @0 "
+      "{is_gradient_op: true}\n";
+  EXPECT_TRUE(
+      does_nothing("0", "dw.1: float [2, 4] added at 4, db.1: float [2] added at 5, dx.1: float [0, 4]" + gradient));
+  EXPECT_FALSE(does_nothing("0", "dw.1: float [2, 4] at 4, _, _" + gradient))
+      << "zeros take the place of what was there";
+  const std::string sum = "dv.1: float [4] added at 4 = SumReduceLike(x, v) @0 {}\n";
+  EXPECT_TRUE(does_nothing("0", sum));
+  EXPECT_FALSE(does_nothing("3", sum));
 }
 
 TEST(Emit, ADraftHasEachValueInMemoryOfItsOwnAndNoKernels) {

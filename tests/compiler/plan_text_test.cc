@@ -20,8 +20,9 @@ TEST(PlanText, SaysWhereValuesLieAndWhatRuns) {
       {.blob = "found", .storage_class = StorageClass::kDynamic, .base = 1},
       {.blob = "gone", .storage_class = StorageClass::kLocal},
   };
-  plan.before = {{.text = "h[0:1] = h_init"}, {.move = {.only_without_steps = true}, .text = "h = 0"}};
-  plan.after = {{.text = "h_init_grad += h[0:1]"}};
+  plan.before = {{.text = "h[0:1] = h_init", .rows = RowMove()},
+                 {.text = "h = 0", .rows = RowMove{.only_without_steps = true}}};
+  plan.after = {{.text = "h_init_grad += h[0:1]", .rows = RowMove()}};
   plan.instructions = {
       {.text = "kept = FC(x, w)",
        .inputs = {{.slot = 0}},

@@ -1,7 +1,6 @@
 // Wrong graphs are found, by the node and value that are wrong.
 #include "stepnet/compiler/verify_graph.h"
 
-#include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/strings.h"
@@ -131,44 +130,6 @@ TEST(VerifyGraph, FindsSumsThatNobodyAsksFor) {
       "  once for all steps:\n  ^dw: float [8, 8] at 3, _, _ = FCGradient(x, w, dy) @0 {}\n",
       "stages run node 0, dw = FCGradient(x, w, dy), before node 0, dw = FCGradient(x, w, dy), of 1 step earlier, "
       "which it waits for by dw");
-}
-
-// In plans, whatever was verified of their graphs.
-TEST(VerifyStages, FindsPlansThatDoNotKeepTheOrderOfALoop) {
-  const auto plan_of = [](int steps, const std::string& stage) {
-    return EmitPlan(
-        ParseGraph(StrCat("step s {\n  h_prev: float [1, 4] at 0[16 * t]\n  ", stage,
-                          ":\n  h.1: float [1, 4] at 0[16 * (t + ", steps, ")] = region Tanh(h_prev) @0 {}\n}\n")),
-        {});
-  };
-  VerifyStages(plan_of(1, "in each step"));
-  VerifyStages(plan_of(64, "for 64 steps at once"));
-  ExpectError(
-      [&] { VerifyStages(plan_of(1, "for 64 steps at once")); },
-      "internal error: stages run node 0, h = Tanh(h_prev), before node 0, h = Tanh(h_prev), of 1 step earlier, "
-      "which it waits for by h\n  in net \"s\"");
-  ExpectError([&] { VerifyStages(plan_of(64, "once for all steps")); },
-              "internal error: stages run node 0, h = Tanh(h_prev), before node 0, h = Tanh(h_prev), of 64 steps "
-              "earlier, which it waits for by h\n  in net \"s\"");
-}
-
-TEST(VerifyStages, FindsWhatRunsForAllStepsBetweenOthers) {
-  const auto verify = [](const std::string& first, const std::string& second, const std::string& third) {
-    std::string lines = "  x: float [1, 4] at 0[16 * t]\n";
-    int k = 0;
-    for (const std::string& stage : {first, second, third}) {
-      ++k;
-      lines += StrCat("  ", stage, ":\n  y", k, ": float [1, 4] at ", k, "[16 * t] = region Tanh(x) @", k, " {}\n");
-    }
-    VerifyStages(EmitPlan(ParseGraph(StrCat("step s {\n", lines, "}\n")), {}));
-  };
-  const std::string all = "once for all steps", one = "in each step";
-  verify(all, all, one);
-  verify(all, one, all);
-  verify(one, "for 64 steps at once", all);
-  ExpectError(
-      [&] { verify(one, all, one); },
-      "internal error: node 1, y2 = Tanh(x): it runs once for all steps, between what does not\n  in net \"s\"");
 }
 
 TEST(VerifyGraph, FindsOperatorsOfOneNumber) {

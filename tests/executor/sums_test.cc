@@ -115,8 +115,8 @@ TEST(Sums, OfNoStepsAreZeroWhateverWasThere) {
   std::set<std::string> written;  // by their first term, in the run of four steps
   RunOptions options;
   options.on_plan = [&](const StepPlan& plan) {
-    for (const PlannedMove& planned : plan.before) {
-      if (planned.move.only_without_steps) written.insert(planned.move.to.name);
+    for (const Instruction& move : plan.before) {
+      if (move.rows->only_without_steps) written.insert(move.rows->to.name);
     }
   };
   const std::unique_ptr<Net> training = Net::Create(TrainingNet(net, {"w", "b"}), workspace, options);

@@ -573,7 +573,7 @@ TEST(AddBackwardStepNets, NamesTheOperatorThatIsNotDifferentiable) {
   net.Step("s = SumReduceLike(x_t, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
   NetDef def = net.Build();
   ExpectError([&] { AddBackwardStepNets(&def); },
-              "…SumReduceLike is not differentiable; the gradient of \"h_next\" comes to it by\n"
+              "…SumReduceLike declares no gradient; the gradient of \"h_next\" comes to it by\n"
               "    op 1 `h_next = Tanh(s)`\n"
               "  at op 0 `s = SumReduceLike(x_t, h_prev)`\n"
               "  in net \"step\"\n"

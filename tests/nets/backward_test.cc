@@ -228,7 +228,7 @@ TEST(AddGradients, RefusesWhatIsNotDifferentiable) {
       [] {
         AddGradients(NetOf({"a = Tanh(x)", "y = SumReduceLike(a, a)"}), {"y"}, {"x"});
       },
-      "invalid net: SumReduceLike is not differentiable\n  at op 1 `y = SumReduceLike(a, a)`\n  in net \"n\"");
+      "invalid net: SumReduceLike declares no gradient\n  at op 1 `y = SumReduceLike(a, a)`\n  in net \"n\"");
   ExpectError([] { AddGradients(NetOf({"sum = Tanh(x)"}), {"smu"}, {"x"}); },
               "invalid net: the net has no blob \"smu\"; did you mean \"sum\"?");
 }
@@ -240,7 +240,7 @@ TEST(AddGradients, ShowsTheWayFromTheLossToWhatIsNotDifferentiable) {
                             "d = Sum(b, c)", "loss = SumElements(d)"}),
                      {"loss"}, {"x"});
       },
-      "invalid net: SumReduceLike is not differentiable; the gradient of \"loss\" comes to it by\n"
+      "invalid net: SumReduceLike declares no gradient; the gradient of \"loss\" comes to it by\n"
       "    op 5 `loss = SumElements(d)`\n"
       "    op 4 `d = Sum(b, c)`\n"
       "    op 3 `b = Sum(b, c)`\n"

@@ -75,6 +75,8 @@ TEST(Concat, JoinsStrings) {
 TEST(Concat, GradientMatchesDifferences) {
   OpTest("Concat", 2).Arg("axis", 2).Random("a", {2, 2, 1}, 1).Random("b", {2, 2, 3}, 2).GradientMatches({0});
   OpTest("Concat", 2).Arg("axis", 0).Arg("add_axis", 1).Random("a", {3}, 1).Random("b", {3}, 2).GradientMatches({0});
+  // The gradient of a Split is a Concat that has copied the argument split.
+  OpTest("Concat", 2).Arg("axis", 0).Ints("split", {2, 1}).Random("a", {2}, 1).Random("b", {1}, 2).GradientMatches({0});
 }
 
 TEST(Concat, GradientOfOneBlobThatIsJoinedTwiceHasAPartForEach) {

@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from .netdef import Names
+from .reader import bodies_of
 
 LAST = numpy.iinfo(numpy.int64).max
 """An end of a slice that is beyond any size."""
@@ -244,9 +245,8 @@ def names_read(nodes: Sequence[onnx.NodeProto]) -> set[str]:
     read: set[str] = set()
     for node in nodes:
         read.update(node.input)
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                read |= names_read(attribute.g.node) | {output.name for output in attribute.g.output}
+        for body in bodies_of(node):
+            read |= names_read(body.node) | {output.name for output in body.output}
     return read
 
 

@@ -26,10 +26,19 @@ A list, as declarations do not say it: kernels of products, loops and TopK check
 the last dimensions alone. test_onnx_halves.py compares it with what runs."""
 WITHOUT_WHOLE_NUMBERS = FLOATS_ALONE - {"CumSum", "ScatterElements", "TopK"} | {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin"}
 """CumSum and TopK are read in another way for them, and ScatterElements takes them."""
+SHORT = ("int8", "int16", "uint8", "uint16")
+WITHOUT_SHORT_NUMBERS = WITHOUT_WHOLE_NUMBERS | frozenset(
+    "Abs Add Clip Div Equal Greater GreaterOrEqual Less LessOrEqual Max MaxPool Min Mod Mul Neg Relu ScatterElements Sign Sub Trilu Where".split()
+)
+"""What computes with whole numbers does so with those of 32 and 64 bits; shorter ones are moved and cast."""
 
 
 def check_whole_numbers(scope: Scope, proto: onnx.NodeProto) -> None:
     """Refuses what otherwise the first call would: whole numbers, for which there are no kernels."""
+    short = [name for name in proto.input if name and scope.dtype(name) in SHORT]
+    if short and proto.op_type in WITHOUT_SHORT_NUMBERS:
+        dtype = scope.dtype(short[0])
+        raise Unsupported(f'its input "{short[0]}" is {dtype}, in which {proto.op_type} is not computed here; cast it before')
     if proto.op_type not in WITHOUT_WHOLE_NUMBERS:
         return
     dtype = scope.dtype(proto.input[0])

@@ -11,14 +11,12 @@ from onnx import helper, numpy_helper
 
 from .constants import LARGEST, fold
 from .graph import element_type, names_read
+from .handed_on import infer_bounded
 from .reader import fault
 from .scope import Scope, fits, sizes_of
 
 REFUSALS = (onnx.shape_inference.InferenceError, ValueError, MemoryError)
 """What inference raises: older versions of onnx MemoryError for a Scan that scans more than it is given."""
-
-LARGEST_SEEN = 1 << 20
-"""Elements of a tensor of one dimension in a graph of which the elements of others are seen."""
 
 
 def add_shapes(scope: Scope) -> str:
@@ -91,17 +89,6 @@ def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
         return onnx.shape_inference.infer_shapes(model)  # which says less, and reads nodes that are malformed
     except REFUSALS as error:
         raise fault(scope.model.path, refusal_of(scope, error)) from None
-
-
-def infer_bounded(model: onnx.ModelProto, strict: bool = False) -> onnx.ModelProto:
-    """What onnx infers. It hands elements of tensors of one dimension on from node to node, one by one, so that a file of some
-    bytes could take any memory, as by a Range up to 10^12: where a tensor is large it is not asked to."""
-    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=strict)
-    tensors = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
-    sizes = (sizes_of(each.type.tensor_type) for each in tensors)
-    if any(each is not None and len(each) == 1 and (each[0] or 0) > LARGEST_SEEN for each in sizes):
-        return inferred
-    return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=True)
 
 
 def refusal_of(scope: Scope, error: Exception) -> str:

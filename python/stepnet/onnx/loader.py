@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
@@ -17,11 +18,12 @@ from ..source import device_name
 from ..words import Device, Passes
 from . import einsum, elements, moves, norms, ordering, pads, places, pools, scan_node, units  # noqa: F401 - add to the table
 from .constants import constant_of
+from .functions import inlined
 from .halves import check_whole_numbers, in_floats
 from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
-from .reader import STANDARD, Origin, Source, dtype_of, fault, is_read, opset_of, origin_of, read_model
+from .reader import STANDARD, Origin, Source, bodies_of, dtype_of, fault, is_read, opset_of, origin_of, read_model
 from .schema import check_schema
 from .scope import Model, Node, Scope, Unsupported, kind_of_node, located
 
@@ -72,6 +74,7 @@ class Graph(Net):
         return self._make(self._call(self._arrays(inputs_of(inputs, named))))
 
     def _arrays(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        inputs = with_arrays(self, inputs)
         try:
             check_inputs(self, inputs)
         except Error as error:
@@ -107,7 +110,7 @@ def load(
             node's place.
     """
     file = origin_of(path)
-    proto = read_model(path, file)
+    proto = inlined(read_model(path, file), file)
     scope, arguments, defaults = read_graph(proto, file)
     text = scope.net.text()
     known = scope.net.read.union(scope.net.outputs)
@@ -225,9 +228,8 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, int, onn
     """The nodes of a graph and of the bodies in it, with their places."""
     for index, proto in enumerate(graph.node):
         yield graph, index, proto
-        for attribute in proto.attribute:
-            if attribute.HasField("g"):
-                yield from nodes_of(attribute.g)
+        for body in bodies_of(proto):
+            yield from nodes_of(body)
 
 
 def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
@@ -270,6 +272,18 @@ def argument_of(info: onnx.ValueInfoProto, file: Origin) -> Argument:
         return Argument(info.name, dtype, "?", False)
     sizes = [str(each.dim_value) if each.HasField("dim_value") else each.dim_param or "?" for each in kind.shape.dim]
     return Argument(info.name, dtype, f"[{', '.join(sizes)}]", False)
+
+
+def with_arrays(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Inputs with arrays in the place of lists and tuples of whole numbers, where the file needs these."""
+    dtypes = {each.name: each.dtype for each in graph.arguments if each.dtype in ("int32", "int64")}
+    found = dict(inputs)
+    for name in inputs.keys() & dtypes.keys():
+        given = inputs[name]
+        if isinstance(given, (list, tuple)) and all(type(item) is int for item in given):
+            with contextlib.suppress(OverflowError):  # refused as what it is
+                found[name] = numpy.array(given, dtypes[name])
+    return found
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:

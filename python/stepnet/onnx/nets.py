@@ -142,4 +142,4 @@ def value_of(blobs: Blobs, name: str) -> Value:
 def why_not(op: _stepnet.Operator) -> str:
     if op.draws:
         return f"{op.type} draws random numbers, which ONNX's operators cannot repeat"
-    return f"{op.type} has no counterpart among ONNX's operators here"
+    return f"{op.type} has no counterpart among ONNX's operators here; write what it computes with operators that have one"

@@ -33,10 +33,17 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 WHOLE_NUMBERS = ("int32", "int64")
 
 SAME = {
+    "Acos": "Acos",
+    "Acosh": "Acosh",
     "Add": "Add",
     "And": "And",
+    "Asin": "Asin",
+    "Asinh": "Asinh",
+    "Atan": "Atan",
+    "Atanh": "Atanh",
     "Ceil": "Ceil",
     "Cos": "Cos",
+    "Cosh": "Cosh",
     "Div": "Div",
     "Equal": "EQ",
     "Erf": "Erf",
@@ -56,6 +63,7 @@ SAME = {
     "Round": "Round",
     "Sigmoid": "Sigmoid",
     "Sin": "Sin",
+    "Sinh": "Sinh",
     "Size": "Size",
     "Softplus": "Softplus",
     "Softsign": "Softsign",

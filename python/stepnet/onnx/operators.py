@@ -29,8 +29,15 @@ def operator(*types: str) -> Callable[[Function], Function]:
 
 SAME = {
     "Abs": "Abs",
+    "Acos": "Acos",
+    "Acosh": "Acosh",
+    "Asin": "Asin",
+    "Asinh": "Asinh",
+    "Atan": "Atan",
+    "Atanh": "Atanh",
     "Ceil": "Ceil",
     "Cos": "Cos",
+    "Cosh": "Cosh",
     "Erf": "Erf",
     "Exp": "Exp",
     "Floor": "Floor",
@@ -45,6 +52,7 @@ SAME = {
     "Round": "Round",
     "Sigmoid": "Sigmoid",
     "Sin": "Sin",
+    "Sinh": "Sinh",
     "Softplus": "Softplus",
     "Softsign": "Softsign",
     "Sqrt": "Sqrt",

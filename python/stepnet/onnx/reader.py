@@ -67,10 +67,6 @@ def read_model(source: Source, path: Origin) -> onnx.ModelProto:
     if not model.HasField("graph") or not model.opset_import:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
     check_message(model, path)
-    if model.functions:
-        raise fault(
-            path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)"
-        )
     version = opset_of(model)
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
         raise fault(path, f"the model is of opset {version}; those from {OLDEST_OPSET} to {NEWEST_OPSET} are read")
@@ -107,6 +103,11 @@ def check_message(message: Message, path: Origin) -> None:
         if field.type == field.TYPE_MESSAGE:
             for each in values:
                 check_message(each, path)
+
+
+def bodies_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs that a node has as attributes, as the body of a Scan."""
+    return [each.g for each in node.attribute if each.HasField("g")]
 
 
 def opset_of(model: onnx.ModelProto) -> int:

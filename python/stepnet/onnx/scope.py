@@ -11,7 +11,7 @@ from onnx import helper
 from ..errors import InvalidNetError
 from .graph import element_type
 from .netdef import CODES, Names, NetText, single
-from .reader import STANDARD, Origin, array_of, dtype_of, fault, place_of
+from .reader import STANDARD, Origin, array_of, bodies_of, dtype_of, fault, place_of
 
 
 class Unsupported(Exception):
@@ -355,9 +355,8 @@ def tensors_of(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (each.name for each in (*graph.input, *graph.initializer, *graph.output))
     for proto in graph.node:
         yield from (*proto.input, *proto.output)
-        for attribute in proto.attribute:
-            if attribute.HasField("g"):
-                yield from tensors_of(attribute.g)
+        for body in bodies_of(proto):
+            yield from tensors_of(body)
 
 
 def sizes_of(kind: Any) -> list[int | None] | None:
