@@ -307,8 +307,9 @@ void Cell::CheckArguments(const std::vector<Tensor>& tensors) const {
     }
     if (argument.is_parameter && !argument.is_start) {
       if (tensor.shape() == argument.shape) continue;
-      throw Error(ErrorCode::kShapeMismatch, StrCat("the parameter \"", input.blob, "\" of ", name_, " is ",
-                                                    tensor.shape(), "; it must be ", argument.shape));
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("the parameter \"", input.blob, "\" of ", name_, " is ", NumpyName(tensor.dtype()), " ",
+                         tensor.shape(), "; it must be ", argument.shape));
     }
     if (argument.is_start) {
       CheckCellStart(input, tensor, steps, batch, NumpyName);

@@ -79,8 +79,19 @@ Device DeviceOf(nb::handle array, const ArrayRole& role, const ArrayPlace& place
                      "; it must be a type and a number"));
 }
 
+// A dtype as others call it, "uint32", or by DLPack's numbers where it has no such name.
 std::string DTypeText(const nb::dlpack::dtype& dtype) {
-  return StrCat("of DLPack's type ", int{dtype.code}, " with ", int{dtype.bits}, " bits");
+  const char* kind = nullptr;
+  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
+    case nb::dlpack::dtype_code::Int: kind = "int"; break;
+    case nb::dlpack::dtype_code::UInt: kind = "uint"; break;
+    case nb::dlpack::dtype_code::Float: kind = "float"; break;
+    case nb::dlpack::dtype_code::Complex: kind = "complex"; break;
+    default: break;
+  }
+  if (kind != nullptr && dtype.lanes == 1) return StrCat(kind, int{dtype.bits});
+  return StrCat("of DLPack's type ", int{dtype.code}, " with ", int{dtype.bits}, " bits and ", dtype.lanes,
+                dtype.lanes == 1 ? " lane" : " lanes");
 }
 
 // What __dlpack__ is called with. DLPack's -1: whoever lends need not make any stream wait.
@@ -243,7 +254,7 @@ LentArray LentByDlpack(nb::handle given, const ArrayRole& role, const ArrayPlace
                 StrCat(Text(role), " lies on ", device, ", and says that it lies on ", said));
   }
   const std::optional<DType> dtype = FromDlpack(lent->dtype());
-  if (!dtype) ThrowNoDType(role, is_capsule ? DTypeText(lent->dtype()) : ElementsOf(array));
+  if (!dtype) ThrowNoDType(role, nb::hasattr(array, "dtype") ? ElementsOf(array) : DTypeText(lent->dtype()));
   const std::span dims(lent->shape_ptr(), lent->ndim());
   const Shape shape = ShapeOf(dims, role);  // before anybody copies what is too large
   const char* const fault = !IsContiguous(dims, lent->stride_ptr()) ? "not contiguous"

@@ -1,6 +1,7 @@
 #include "stepnet/python/src/loaded_net.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -104,6 +105,14 @@ void CheckIsUsed(const std::map<std::string, Tensor>& params, const Model& model
         StrCat("init has \"", PrintableLine(name), "\", which ", PrintableLine(net), " neither reads nor writes",
                DidYouMean(name, std::vector<std::string>(blobs.begin(), blobs.end())), "; leave it out"));
   }
+}
+
+// Throws kInvalidArgument for the number of an iteration behind which there is none.
+void CheckCanBeCounted(const std::string& name, std::int64_t iteration) {
+  constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
+  if (iteration >= 0 && iteration < kLast) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("\"", name, "\" is ", iteration, "; it must be from 0 to ", kLast - 1));
 }
 
 bool HoldsCell(const GivenNet& given, const std::string& name) {
@@ -351,6 +360,7 @@ void LoadedNet::Restore(const nb::dict& tensors) {
     const auto iteration = restored.find(iteration_);
     if (!iteration_.empty() && iteration != restored.end()) {
       num_runs = *iteration->second.To({}).data<std::int64_t>();
+      CheckCanBeCounted(iteration_, *num_runs);
     }
     program_->WriteShared(restored, num_runs);
     return true;

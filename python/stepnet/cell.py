@@ -175,7 +175,7 @@ class Cell:
         requests = requests_of(gradient_requests)
         outputs, gradients = self._cell.vjp(arrays, given, names_of("wrt", wrt), requests)
         made = self._make(outputs)
-        return made, Pullback(gradients, made._name_of)
+        return made, Pullback(gradients, type(made))
 
     def value_and_grad(
         self,

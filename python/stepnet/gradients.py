@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import keyword
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, Union
 
 import numpy
@@ -44,10 +45,10 @@ class Pullback:
     Each has the shape of what it is the gradient of, or by: ``[T, B, …]`` for a sequence, ``[1, B, …]`` for a state.
     """
 
-    def __init__(self, gradients: _stepnet.CallGradients, name_of: Mapping[str, str]) -> None:
-        """``name_of``: of the fields of the outputs' tuple that are called otherwise than what they hold, its name."""
+    def __init__(self, gradients: _stepnet.CallGradients, outputs: type[Outputs[Any]]) -> None:
+        """``outputs``: the class of what the call gave."""
         self._gradients = gradients
-        self._name_of = name_of
+        self._outputs = outputs
 
     def __call__(self, into: Into = None, /, **output_gradients: Array) -> Gradients:
         """The gradients of the sum of all outputs, each element times that of its gradient.
@@ -67,10 +68,7 @@ class Pullback:
             ShapeMismatchError, TypeMismatchError: for an array that is not as the gradient is.
         """
         if not output_gradients:
-            raise InvalidArgumentError(
-                "invalid argument: the pullback is given no gradient; give that of an output, by its name: "
-                "pullback(h=gradient)"
-            )
+            raise InvalidArgumentError(f"invalid argument: {self._why_nothing(into)}")
         if isinstance(into, Gradients):
             into = {**into.params, **into.inputs}
         given = arrays_of("into", {} if into is None else into)
@@ -78,13 +76,23 @@ class Pullback:
         _refuse_overlap(targets)
         if targets:
             _refuse_kept(targets, self._gradients.kept())
-        by_output = {self._name_of.get(name, name): each for name, each in output_gradients.items()}
+        by_output = {self._outputs._name_of.get(name, name): each for name, each in output_gradients.items()}
         gradients = Gradients(*self._gradients(by_output, targets))
         for by_name in gradients:
             for name in by_name.keys() & targets.keys():
                 _add(targets[name], by_name[name])
                 by_name[name] = given[name]
         return gradients
+
+    def _why_nothing(self, into: Into) -> str:
+        """What to say to a call without the gradient of any output, which may stand where ``into`` does."""
+        names = self._outputs._names
+        name = next(iter(names), "h")
+        example = f"{name}=gradient" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: gradient}}"
+        by_position = ""
+        if isinstance(into, Mapping) and not {*names, *self._outputs._fields}.isdisjoint(into):
+            by_position = "; what is given by position is into, to which gradients are added: write pullback(**gradients)"
+        return f"the pullback is given no gradient; give that of an output, by its name: pullback({example}){by_position}"
 
 
 def _add(target: Array, gradient: Given) -> None:
@@ -211,6 +219,17 @@ NUMBERS = "fiub"
 """The kinds of NumPy's dtypes that tensors have."""
 
 
+def _is_array(given: Any) -> bool:
+    """Whether something has elements by one of the ways in which arrays show theirs; NumPy would also take a list."""
+    if any(hasattr(given, each) for each in ("__array__", "__array_interface__", "__dlpack__", "detach")):
+        return True
+    try:
+        memoryview(given)
+    except TypeError:
+        return False
+    return True
+
+
 def numpy_of(what: str, given: Array) -> numpy.ndarray:
     """An array, or a tensor of PyTorch, as an array of NumPy, in the same memory where NumPy can show that.
 
@@ -225,6 +244,8 @@ def numpy_of(what: str, given: Array) -> numpy.ndarray:
             f"invalid argument: {what} has a tangent of forward mode (torch.autograd.forward_ad), of which nothing here "
             "knows; give torch.autograd.forward_ad.unpack_dual(tensor).primal"
         )
+    if not _is_array(given):
+        raise TypeMismatchError(f"type mismatch: {what} is {kind_of(given)}, no array; it must be one of NumPy, or have __dlpack__")
     try:
         with memory_for(what):
             array = numpy.asarray(given.detach().resolve_neg() if hasattr(given, "detach") else given)

@@ -17,6 +17,7 @@ from typing import Dict, Iterator, NamedTuple, NoReturn, Tuple, get_type_hints
 
 from . import _stepnet, errors
 from .cell import Cell, cell
+from .net import Net
 from .source import did_you_mean, kind_of, repr_of
 from .texts import expand
 from .words import DType, Mode
@@ -241,8 +242,9 @@ def layers_of(given: Cell) -> Layers:
         InvalidArgumentError: for any other, also where its text differs in what a step computes.
     """
     if not isinstance(given, Cell):
+        hint = "; of a net give the cell that it was exported from, with net.params" if isinstance(given, Net) else ""
         raise errors.TypeMismatchError(
-            f"type mismatch: the cell is {kind_of(given)}; it must be one that stepnet.layers or stepnet.from_torch has made"
+            f"type mismatch: the cell is {kind_of(given)}; it must be one that stepnet.layers or stepnet.from_torch has made{hint}"
         )
     found = _described(given)
     if found is not None and not found.fault() and _is_same_net(given, found):

@@ -182,7 +182,7 @@ class Net:
         arrays = self._arrays(inputs_of(inputs, named))
         outputs, gradients = self._net.vjp(arrays, self._wrt(wrt, arrays), requests_of(gradient_requests))
         made = self._make(outputs)
-        return made, Pullback(gradients, made._name_of)
+        return made, Pullback(gradients, type(made))
 
     def value_and_grad(
         self,

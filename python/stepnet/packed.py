@@ -80,7 +80,7 @@ def _checked(name: str, given: Array, shape: tuple[int, ...], cell: Cell, descri
     array = numpy_of(f"packed: {name}", given)
     if array.shape != shape:
         raise errors.ShapeMismatchError(
-            f"shape mismatch: packed: {name} is {list(array.shape)}; of {described} it must be {list(shape)}"
+            f"shape mismatch: packed: {name} is {array.dtype} {list(array.shape)}; of {described} it must be {list(shape)}"
         )
     if array.dtype != cell.params[0].dtype:
         raise errors.TypeMismatchError(

@@ -75,7 +75,8 @@ def without_elements(given: Any) -> str:
 
 def with_article(kind: type) -> str:
     """The name of a type, for messages: ``a Tensor``, ``an int``, ``an LSTM``."""
-    name = kind.__name__
+    is_ours = str(kind.__module__).partition(".")[0] == __package__
+    name = getattr(kind, "_kind", kind.__name__) if is_ours else kind.__name__  # as what users know it by: a net of ONNX is a Net
     vowels = "AEFHILMNORSX" if name[1:2].isupper() else "AEIOaeio"  # capitals are said one by one
     return f"{'an' if name[:1] in tuple(vowels) or name == 'ndarray' else 'a'} {name}"
 

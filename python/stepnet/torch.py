@@ -20,7 +20,7 @@ from .params import rename_from_torch
 from .source import with_article
 from .torch_attributes import LikeLayers, sizes_of
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
-from .torch_errors import name_of_output, no_such_input, not_dense, of_dtype, with_conversion
+from .torch_errors import how_to_assign, name_of_output, no_such_input, not_dense, of_dtype, with_conversion
 from .torch_layers import checked_param
 
 
@@ -181,8 +181,8 @@ class Module(_Called[_Gives]):
         param = getattr(self, name)
         if param is None:
             raise errors.TypeMismatchError(
-                f"type mismatch: the parameter {name!r} of {self.cell.name} is None; it must be a tensor: assign one to "
-                f"module.{name}, of zeros for a bias that is to add nothing"
+                f"type mismatch: the parameter {name!r} of {self.cell.name} is None; it must be a tensor: {how_to_assign(name)}, "
+                "of zeros for a bias that is to add nothing"
             )
         return cast(torch.Tensor, param)
 
@@ -429,7 +429,9 @@ class Recurrent(LikeLayers, Module[Any]):
         if input.dim() != 2:
             return self._run(input, hx)
         batch = 0 if self._is_batch_major else 1
-        hx = self._each(hx, lambda state: state[:, None] if state.dim() > 0 else state)
+        if hx is not None:
+            self._check_states(hx, [])
+        hx = self._each(hx, lambda state: state[:, None])
         output, last = self._run(input.unsqueeze(batch), hx)
         return output.squeeze(batch), self._each(last, lambda state: state.squeeze(1))
 
@@ -464,14 +466,7 @@ class Recurrent(LikeLayers, Module[Any]):
         """The initial states by the names of the cell's inputs."""
         if hx is None:
             return {}
-        given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        expected = [[len(self._places), batch, *self._state_sizes[state]] for state in self._states]
-        found = [list(state.shape) for state in given]
-        if found != expected:
-            must = " and ".join(f"{name} {shape}" for name, shape in zip(self._states, expected))
-            raise errors.ShapeMismatchError(
-                f"shape mismatch: hx of {self.cell.name} is {', '.join(map(str, found))}; it must be {must}"
-            )
+        given = self._check_states(hx, [batch])
         if len(self._places) == 1:  # itself: a slice takes as long as a small step
             return {self._starts_of[name][0]: state for name, state in zip(self._states, given)}
         return {
@@ -479,6 +474,19 @@ class Recurrent(LikeLayers, Module[Any]):
             for name, state in zip(self._states, given)
             for row, start in enumerate(self._starts_of[name])
         }
+
+    def _check_states(self, hx: Any, batch: list[int]) -> Sequence[torch.Tensor]:
+        """What ``hx`` has for each state, of the shape that a state of such a batch has, none of one sequence."""
+        given = hx if isinstance(hx, (tuple, list)) else (hx,)
+        expected = [[len(self._places), *batch, *self._state_sizes[state]] for state in self._states]
+        found = [list(state.shape) for state in given]
+        if found != expected:
+            must = " and ".join(f"{name} {shape}" for name, shape in zip(self._states, expected))
+            raise errors.ShapeMismatchError(
+                f"shape mismatch: hx of {self.cell.name} is {', '.join(map(str, found))}; it must be {must}"
+                + ("" if batch else ", as the input is one sequence, without B")
+            )
+        return given
 
     def _last(self, out: Any, state: str) -> torch.Tensor:
         """``[layers * directions, B, H]`` of one state."""

@@ -10,6 +10,7 @@ import torch
 from . import _stepnet, errors
 from .cell import Argument, Cell, module_name
 from .layers import Layers, layers_of
+from .torch_errors import how_to_assign
 
 
 class LikeLayers(torch.nn.Module):
@@ -108,9 +109,26 @@ class LikeLayers(torch.nn.Module):
         """Parameters by PyTorch's names. Is called where there is no such attribute."""
         if isinstance(getattr(LikeLayers, name, None), property):  # which has raised an AttributeError, and says why again
             return getattr(LikeLayers, name).fget(self)
+        return super().__getattr__(self._own_name(name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What follows from the cell is read-only, and parameters are set by the names that the cell has for them."""
+        own = self._own_name(name)
+        if own != name:
+            raise AttributeError(
+                f"{name} of {self.cell.name} is its parameter {own!r}, which is not set by PyTorch's name; {how_to_assign(own)}"
+            )
+        followed = vars(LikeLayers).get(name)
+        if isinstance(followed, property) and getattr(type(self), name) is followed:
+            raise AttributeError(f"{name} of {self.cell.name} is read-only: it follows from the cell; make a module of another one")
+        super().__setattr__(name, value)
+
+    def _own_name(self, name: str) -> str:
+        """The module's name for the parameter that PyTorch calls so; any other name as it is."""
         cell = self.__dict__.get("cell")
-        ours = {_stepnet.torch_name_of(each.name): module_name(each.name) for each in cell.params} if cell and "_l" in name else {}
-        return super().__getattr__(ours.get(name, name))
+        if not cell or "_l" not in name:
+            return name
+        return {_stepnet.torch_name_of(each.name): module_name(each.name) for each in cell.params}.get(name, name)
 
 
 def sizes_of(argument: Argument) -> list[int]:

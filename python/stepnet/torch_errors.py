@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from typing import Any, Mapping, Sequence
 
@@ -70,7 +71,7 @@ def no_such_input(cell: Cell, params: Sequence[str], name: Any) -> errors.Invali
     """For what is given as an input, and the cell has none of that name."""
     if name in params:
         hint = (
-            f"; it is a parameter: assign to module.{name}, or run the module with another one by "
+            f"; it is a parameter: {how_to_assign(name)}, or run the module with another one by "
             f"torch.func.functional_call(module, {{{name!r}: …}}, …)"
         )
     else:
@@ -93,3 +94,9 @@ def name_of_output(cell: Cell, output: Any) -> str:
             + did_you_mean(output, [*cell.outputs, *fields])
         )
     return cell._outputs._name_of.get(output, output)
+
+
+def how_to_assign(param: str) -> str:
+    """What sets a parameter of a module, whose name need not be one of Python."""
+    is_name = param.isidentifier() and not keyword.iskeyword(param)
+    return f"assign to module.{param}" if is_name else f"call setattr(module, {param!r}, parameter)"

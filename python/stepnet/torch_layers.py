@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy
 
 from . import errors
 from .cell import Argument, Cell, cell
-from .gradients import Array
+from .gradients import Array, arrays_of
 from .layers import Layers, check_types, layers_of
 from .source import with_article, without_elements
 
 if TYPE_CHECKING:
     import torch
     from torch.nn import Module
+
+    from .torch import Module as CellModule
 else:  # hints can be read where there is no PyTorch, too
-    Module = Any
+    Module = CellModule = Any
 
 
 def from_torch(module: Module, *, lengths: bool = False) -> tuple[Cell, dict[str, numpy.ndarray]]:
@@ -137,13 +140,14 @@ def _check_is_plain(module: Module) -> None:
         )
 
 
-def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
+def to_torch(given: Cell | CellModule, params: Mapping[str, Array] | None = None) -> Module:
     """The module of PyTorch that computes what a cell of ``from_torch`` or ``stepnet.layers`` does.
 
     Its ``state_dict`` is, bit for bit, that of the module that the cell came from. It is new: on the CPU, in training mode.
 
     Args:
-        given: the cell. Its ``lengths``, which PyTorch knows as ``PackedSequence``, have no place in the module.
+        given: the cell, or a ``stepnet.torch.Module`` of it, as ``Recurrent``, whose parameters are then taken. Its ``lengths``,
+            which PyTorch knows as ``PackedSequence``, have no place in the module.
         params: an array or tensor for each of the cell's parameters, of its shape, as ``[G*H, D]`` for ``weight_ih`` with G
             gates, all float32 or all float64, which are copied: those of ``from_torch``, or the ``state_dict`` of a ``stepnet.torch.Module``.
 
@@ -151,13 +155,26 @@ def to_torch(given: Cell, params: Mapping[str, Array]) -> Module:
         InvalidArgumentError: for a cell that computes something else, or where a parameter is missing or unknown.
         ShapeMismatchError, TypeMismatchError: for a parameter of another shape or dtype.
     """
+    if isinstance(given, module_type()):
+        own = given._for_inference()[1]
+        given, params = given.cell, own if params is None else params
     described = layers_of(given)
     _check_is_there("to_torch")
-    values = _checked(described, params)
+    if params is None:
+        raise errors.InvalidArgumentError(
+            f"invalid argument: to_torch: params, the second argument, is missing: {given.name} has the parameters "
+            f"{', '.join(described.shapes())}, as cell.init() or training gives them"
+        )
+    values = _checked(described, arrays_of("params", params))
     dtype = next(iter(values.values())).dtype
     module = _module_of(described, dtype)
     module.load_state_dict({theirs: values[name] for name, theirs in described.torch_names().items()})
     return module
+
+
+def module_type() -> Any:
+    """``stepnet.torch.Module`` where that has been imported: no type otherwise, as there is no module either."""
+    return getattr(sys.modules.get("stepnet.torch"), "Module", ())
 
 
 def or_to_torch(given: Cell) -> str:
@@ -218,7 +235,8 @@ def _checked(described: Layers, params: Mapping[str, Array]) -> dict[str, torch.
     for name, value in values.items():
         if tuple(value.shape) != shapes[name]:
             raise errors.ShapeMismatchError(
-                f"shape mismatch: to_torch: the parameter {name} is {list(value.shape)}; it must be {list(shapes[name])}"
+                f"shape mismatch: to_torch: the parameter {name} is {str(value.dtype).rpartition('.')[2]} {list(value.shape)}; "
+                f"it must be {list(shapes[name])}"
             )
     if {value.dtype for value in values.values()} not in ({torch.float32}, {torch.float64}):
         found = ", ".join(f"{name} {value.dtype}" for name, value in values.items())

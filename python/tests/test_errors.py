@@ -124,7 +124,7 @@ def test_a_wrong_shape_is_named_with_the_one_that_it_must_be(lstm):
     refuses(
         lambda: lstm({**params, "u": numpy.zeros((16, 5), "float32")}, x=X),
         stepnet.ShapeMismatchError,
-        'the parameter "u" of lstm is [16, 5]; it must be [16, 4]',
+        'the parameter "u" of lstm is float32 [16, 5]; it must be [16, 4]',
     )
     refuses(
         lambda: lstm(params, x=X, h_init=numpy.zeros((1, 2, 4), "float32")),
@@ -286,3 +286,13 @@ def test_a_pullback_wants_a_gradient(lstm):
     _, pullback = lstm.vjp(lstm.init(), x=X)
     refuses(pullback, stepnet.InvalidArgumentError, "the pullback is given no gradient; give that of an output")
     refuses(lambda: lstm.value_and_grad(lstm.init(), (), x=X), stepnet.InvalidArgumentError, "is given no gradient")
+
+
+def test_a_pullback_says_that_gradients_are_given_by_name(lstm):
+    out, pullback = lstm.vjp(lstm.init(), x=X)
+    by_position = "by its name: pullback(h=gradient); what is given by position is into, to which gradients are added: write pullback(**gradients)"
+    refuses(lambda: pullback({"h": out.h}), stepnet.InvalidArgumentError, by_position)
+    net = stepnet.load('op { type: "Tanh" input: "x" output: "layer0/y" } external_output: "layer0/y"')
+    out, pullback = net.vjp(x=X)
+    refuses(lambda: pullback({"layer0_y": out[0]}), stepnet.InvalidArgumentError, "pullback(**{'layer0/y': gradient}); what is given by position")
+    assert pullback(**{"layer0/y": out[0]}).inputs["x"].shape == X.shape

@@ -278,7 +278,7 @@ def test_what_no_module_is_is_refused():
     changed = stepnet.cell(cell.text.replace("Tanh(c)", "c"))
     with pytest.raises(stepnet.InvalidArgumentError, match="the cell lstm does not compute what layers of PyTorch do"):
         stepnet.to_torch(changed, params)
-    with pytest.raises(stepnet.ShapeMismatchError, match=r"the parameter bias_ih is \[8\]; it must be \[16\]"):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"the parameter bias_ih is float32 \[8\]; it must be \[16\]"):
         stepnet.to_torch(cell, {**params, "bias_ih": params["bias_ih"][:8]})
     with pytest.raises(stepnet.TypeMismatchError, match="they are weight_ih torch.float32, .*bias_ih torch.float64"):
         stepnet.to_torch(cell, {**params, "bias_ih": params["bias_ih"].astype("float64")})
@@ -362,7 +362,7 @@ def test_what_recurrent_cannot_do_is_told(cells):
         module(x, (torch.zeros(2, 3, 4), torch.zeros(1, 3, 4)))
     with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[1, 2, 4\], "):
         module(x, (torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)))
-    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[\], \[1, 1, 4\]; it must be h"):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[\], \[1, 4\]; it must be h \[1, 4\] and c \[1, 4\], as the input is one"):
         module(x[:, 0], (torch.zeros(()), torch.zeros(1, 4)))
     module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.GRU(5, 4), lengths=True))
     packed = pack_padded_sequence(x, [4, 7, 4], enforce_sorted=False)

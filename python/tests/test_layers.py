@@ -113,11 +113,11 @@ def test_vectors_that_do_not_fit_are_refused():
     cell = stepnet.layers("gru", 2, 3)
     params = stepnet.packed.split(numpy.zeros(63, "float32"), cell)
     of_gru = r"of gru\(input_size=2, hidden_size=3\) it must be"
-    with pytest.raises(stepnet.ShapeMismatchError, match=rf"the vector is \[62\]; {of_gru} \[63\]"):
+    with pytest.raises(stepnet.ShapeMismatchError, match=rf"the vector is float32 \[62\]; {of_gru} \[63\]"):
         stepnet.packed.split(numpy.zeros(62, "float32"), cell)
     with pytest.raises(stepnet.TypeMismatchError, match="the vector is float64; it must be float32, as gru is"):
         stepnet.packed.split(numpy.zeros(63), cell)
-    with pytest.raises(stepnet.ShapeMismatchError, match=r"packed: bias_ih is \[8\].* must be \[9\]"):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"packed: bias_ih is float32 \[8\].* must be \[9\]"):
         stepnet.packed.join({**params, "bias_ih": numpy.zeros(8, "float32")}, cell)
     with pytest.raises(stepnet.InvalidArgumentError, match="the parameter 'bias' is not known; those of gru are weight_ih, "):
         stepnet.packed.join({**params, "bias": params["bias_ih"]}, cell)

@@ -4,7 +4,7 @@ import numpy
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import draw, expect_as_runtime, expect_equal, ints, loaded, model_of
+from onnx_models import draw, expect_as_runtime, expect_equal, ints, loaded, model_of, refusal
 
 import stepnet.onnx
 
@@ -119,3 +119,35 @@ def test_nothing_is_computed_of_constants_that_takes_more_than_they_have_element
     value = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "g", [value("x", 1, [2])], [value("y", 1, [2])])
     stepnet.onnx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
+
+
+def named_wrongly(name, value):
+    """A node that is Constant with one attribute, of whatever type, and one that reads it."""
+    constant = helper.make_node("Constant", [], ["c"])
+    constant.attribute.append(value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value))
+    return model_of([constant, node("Mul", "x c", "y")], {"x": draw(2)}, {"y": TensorProto.FLOAT}, {})
+
+
+NUMBER = helper.make_graph([], "g", [], [helper.make_tensor_value_info("n", TensorProto.FLOAT, [])])
+
+
+@pytest.mark.parametrize("value, found", [(1.5, "FLOAT"), ([1, 2], "INTS"), ("text", "STRING"), (["a"], "STRINGS"), (NUMBER, "GRAPH")])
+def test_a_constant_whose_value_is_of_another_type(value, found, tmp_path):
+    said = refusal(named_wrongly("value", value), tmp_path)
+    assert f"its attribute value is {found}; it must be TENSOR\n  at node 0 `c = Constant()`" in said
+
+
+@pytest.mark.parametrize("name, value, kinds", [("value_float", "text", "STRING; it must be FLOAT"), ("value_ints", ["a"], "STRINGS; it must be INTS")])
+def test_a_constant_whose_number_is_of_another_type(name, value, kinds, tmp_path):
+    assert f"its attribute {name} is {kinds}\n  at node 0 `c = Constant()`" in refusal(named_wrongly(name, value), tmp_path)
+
+
+def test_an_attribute_that_only_a_function_has(tmp_path):
+    attribute = onnx.AttributeProto(name="value_int", ref_attr_name="of_function", type=onnx.AttributeProto.INT)
+    assert "its attribute value_int is that of a function, of_function, outside of one" in refusal(named_wrongly("", attribute), tmp_path)
+
+
+def test_a_constant_that_gives_nothing(tmp_path):
+    model = named_wrongly("value_float", 1.5)
+    del model.graph.node[0].output[:]
+    assert "(op_type:Constant)" in refusal(model, tmp_path)

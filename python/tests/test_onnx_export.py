@@ -379,14 +379,14 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
             "w",
             params["w"][:3],
             stepnet.ShapeMismatchError,
-            r'the parameter "w" of lstm is \[3, 5\]; it must be \[16, 5\]',
+            r'the parameter "w" of lstm is float32 \[3, 5\]; it must be \[16, 5\]',
         ),
         ("w", params["w"].astype("float64"), stepnet.TypeMismatchError, 'the parameter "w" of lstm is float64'),
         ("v", params["w"], stepnet.InvalidArgumentError, 'lstm has no parameter "v"; its parameters are w, u, b'),
     ):
         with pytest.raises(error, match=text):
             stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, name: array})
-    with pytest.raises(stepnet.TypeMismatchError, match="the parameter 'w' is a str of <U4; it must be an array of numbers"):
+    with pytest.raises(stepnet.TypeMismatchError, match="the parameter 'w' is 'text', no array; it must be one of NumPy"):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, "w": "text"})
     with pytest.raises(stepnet.InvalidArgumentError, match='the parameter "w" of lstm is missing'):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {})
@@ -544,8 +544,6 @@ def test_dynamic_axes_may_be_listed(tmp_path):
     for axes, message in (
         ([0], "dynamic_axes is a list; it must be a dictionary of dimensions by input"),
         ({"x": "T"}, "dynamic_axes has for \"x\" 'T'; it must be a dictionary of names by dimension"),
-        ({"x": {0: 1}}, 'dynamic_axes has for "x" a dict; it must be'),
-        ({"x": {"T": 0}}, 'dynamic_axes has for "x" a dict; it must be'),
     ):
         with pytest.raises(stepnet.TypeMismatchError, match=message):
             stepnet.onnx.export(net, path, inputs={"x": x, "w": w}, dynamic_axes=axes)

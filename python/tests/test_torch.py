@@ -348,6 +348,19 @@ def test_a_module_gives_one_output_alone(cells):
         stepnet.torch.Module(cell, output=0)
 
 
+def test_errors_of_a_parameter_whose_name_is_none_of_python():
+    cell = stepnet.layers("lstm", 5, 4, num_layers=2)
+    module = stepnet.torch.Module(cell)
+    x = torch.randn(7, 2, 5)
+    with pytest.raises(stepnet.InvalidArgumentError, match=r"it is a parameter: call setattr\(module, 'layer0/weight_ih', parameter\), or run"):
+        module({"x": x, "layer0/weight_ih": x})
+    setattr(module, "layer0/weight_ih", None)
+    with pytest.raises(stepnet.TypeMismatchError, match=r"must be a tensor: call setattr\(module, 'layer0/weight_ih', parameter\), of zeros"):
+        module(x)
+    setattr(module, "layer0/weight_ih", torch.nn.Parameter(torch.zeros(16, 5)))
+    module(x)
+
+
 def test_parameters_are_filled_anew(lstm):
     module = stepnet.torch.Module(lstm, seed=1)
     params = dict(module.named_parameters())

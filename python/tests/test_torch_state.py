@@ -79,4 +79,4 @@ def test_a_parameter_that_is_none_is_named(lstm, use):
         "call without gradients": torch.no_grad()(lambda: module(torch.zeros(2, 3, 5))),
         "reset_parameters": module.reset_parameters,
     }
-    refuses(uses[use], stepnet.TypeMismatchError, "the parameter 'b' of lstm is None; it must be a tensor: assign one to module.b")
+    refuses(uses[use], stepnet.TypeMismatchError, "the parameter 'b' of lstm is None; it must be a tensor: assign to module.b, of zeros for a bias")

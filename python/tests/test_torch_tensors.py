@@ -183,9 +183,9 @@ def test_vectors_and_parameters_of_layers_may_be_tensors():
         (lambda tensor: tensor.to_sparse(), "is a Tensor, of which NumPy makes no array"),
         (lambda tensor: tensor.to("meta"), "is a Tensor, of which NumPy makes no array"),
         (lambda tensor: tensor.double(), "is float64; it must be float32"),
-        (lambda tensor: tensor.tolist() + [[]], "is a list, of which NumPy makes no array"),
-        (lambda tensor: None, "is a NoneType of object; it must be an array of numbers"),
-        (lambda tensor: "x", "is a str of <U1; it must be an array of numbers"),
+        (lambda tensor: tensor.tolist() + [[]], "is a list, no array; it must be one of NumPy"),
+        (lambda tensor: None, "is None, no array; it must be one of NumPy"),
+        (lambda tensor: "x", "is 'x', no array; it must be one of NumPy"),
     ],
 )
 def test_vectors_and_parameters_of_layers_that_are_no_arrays(change, message):

@@ -5,7 +5,7 @@ import time
 
 import numpy
 import pytest
-from conftest import in_threads
+from conftest import in_threads, refuses
 from regression import INIT, NET
 from test_net import load
 
@@ -379,12 +379,29 @@ def test_an_iteration_that_cannot_be_counted_changes_nothing():
     x = numpy.zeros(4, "float32")
     for method in ("sgd", "adam"):
         training = stepnet.train_net(COUNTED, {"w": numpy.zeros(1, "float32")}, loss="loss", method=method)
-        training.restore({"optimizer/iteration": numpy.array([2**63 - 1])})
+        training.restore({"optimizer/iteration": numpy.array([2**63 - 2])})
+        training(x=x)
         before = training.state
         with pytest.raises(stepnet.InvalidArgumentError, match="is 9223372036854775807, and Iter cannot count on"):
             training(x=x)
         for name, tensor in training.state.items():
             assert numpy.array_equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize("iteration", [-1, -(2**63), 2**63 - 1])
+def test_a_state_with_which_every_call_would_fail_is_refused(iteration):
+    training = stepnet.train_net(COUNTED, {"w": numpy.zeros(1, "float32")}, loss="loss")
+    x = numpy.zeros(4, "float32")
+    training(x=x)
+    before = training.state
+    refuses(
+        lambda: training.restore({**before, "w": numpy.ones(1, "float32"), "optimizer/iteration": numpy.array([iteration])}),
+        stepnet.InvalidArgumentError,
+        f'"optimizer/iteration" is {iteration}; it must be from 0 to 9223372036854775806',
+    )
+    for name, tensor in training.state.items():
+        assert numpy.array_equal(tensor, before[name]), name
+    training(x=x)
 
 
 def test_what_fails_behind_an_iteration_says_that_it_is_done(set_max_memory):

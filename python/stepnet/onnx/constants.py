@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from ..errors import InvalidNetError
-from .schema import schema_of
+from .schema import check_attributes, schema_of
 from .scope import Scope, Unsupported, sizes_of
 
 LARGEST = 1024
@@ -33,7 +33,7 @@ def fold(scope: Scope) -> None:
     for node in scope.graph.node:
         if node.op_type == "Constant":
             with contextlib.suppress(Unsupported, InvalidNetError):  # whoever reads the node says it
-                known[node.output[0]] = constant_of(scope, node)
+                known.update(dict.fromkeys(node.output, constant_of(scope, node)))
             continue
         inputs = {name: known.get(name, scope.computed(name)) for name in node.input if name}
         arrays = {name: array for name, array in inputs.items() if array is not None and array.size <= LARGEST}
@@ -44,6 +44,7 @@ def fold(scope: Scope) -> None:
 
 def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
     """What a node named Constant says."""
+    check_attributes(proto, schema_of(proto.op_type, scope.model.opset))
     if len(proto.attribute) != 1:
         raise Unsupported(f"it has {len(proto.attribute)} attributes; one, its value, is needed")
     attribute = proto.attribute[0]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
+from typing import IO, TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 import numpy
 import onnx
@@ -14,14 +13,16 @@ from onnx import helper
 
 from .. import _stepnet
 from ..cell import Argument, Array, Cell, module_name
-from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
+from ..errors import Error, InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import arrays_of, names_of, numpy_of
 from ..net import Net
 from ..source import did_you_mean, kind_of, path_of, with_article
+from ..torch_layers import module_type
 from . import losses, rnn  # noqa: F401 - add to the table
 from .graph import GraphWriter, Value
-from .loader import Graph
+from .loader import Graph, check_input
 from .nets import Blobs, value_named, write_operators
+from .open_sizes import DynamicAxes, advice_on_sizes, axes_of, with_names
 from .reader import NEWEST_OPSET
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ OPSET = 18
 """The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
 MAX_BYTES_IN_ONE_FILE = 1 << 30
 """Bytes of parameters from which on they lie beside the file: a message of protobuf holds less than 2 GiB."""
-
-
-DynamicAxes = Mapping[str, Union[Mapping[int, str], Sequence[int]]]
-"""Dimensions of inputs that may have any size, by name of the input: with names of these sizes, or alone."""
 
 
 def export(
@@ -58,11 +55,13 @@ def export(
             for writing bytes, as ``io.BytesIO``, which takes up to 1 GiB of them.
         params: an array for each of the cell's parameters, of its shape, as ``[4*H, D]``, by its name, or that of a ``stepnet.torch.Module``; of a net,
             what takes the place of the parameters that it has, or of some of its inputs.
-        inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
+        inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs, and so does a net that
+            ``stepnet.onnx.load`` has read: its sizes stay as its file says, and those that this leaves open stay open.
         outputs: the names of the outputs to have, or one name; all, where nothing is said. Only what they depend on is exported.
         dynamic_axes: for nets: names of dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``.
-            Those of one name have one size. A list of dimensions, ``{"x": [0, 1]}``, gives each a name of its own. In
-            cells these are the steps T and the batch B.
+            Those of one name have one size. A list of dimensions, ``{"x": [0, 1]}``, gives each a name of its own, and so a size
+            that no other input has. What it says of an input takes the place of what the file of a loaded net does: its other sizes
+            are those of the array in ``inputs``. In cells these are the steps T and the batch B.
         opset: the version of ONNX's operators, from 18 on. Later ones ask for later runtimes.
 
     Raises:
@@ -105,36 +104,9 @@ def check_opset(opset: Any) -> None:
         )
 
 
-def module_type() -> Any:
-    """``stepnet.torch.Module`` where that has been imported: no type otherwise, as there is no module either."""
-    return getattr(sys.modules.get("stepnet.torch"), "Module", ())
-
-
 def named_arrays(argument: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     given = arrays_of(argument, arrays)
     return {name: given[name] for name in names_of(argument, given)}
-
-
-def axes_of(dynamic_axes: DynamicAxes) -> dict[str, dict[int, str]]:
-    """The names of dimensions, by input and dimension."""
-    if not isinstance(dynamic_axes, Mapping):
-        raise TypeMismatchError(
-            f"type mismatch: dynamic_axes is {kind_of(dynamic_axes)}; it must be a dictionary of dimensions by input"
-        )
-    named = {}
-    for name in names_of("dynamic_axes", dynamic_axes):
-        axes = dynamic_axes[name]
-        if isinstance(axes, Sequence) and not isinstance(axes, str):
-            axes = {axis: f"{name}_dynamic_axes_{i + 1}" for i, axis in enumerate(axes)}
-        if not isinstance(axes, Mapping) or not all(
-            isinstance(axis, int) and isinstance(size, str) for axis, size in axes.items()
-        ):
-            raise TypeMismatchError(
-                f'type mismatch: dynamic_axes has for "{name}" {kind_of(axes)}; it must be a dictionary of names by'
-                " dimension, {0: 'T'}, or a list of dimensions, [0]"
-            )
-        named[name] = dict(axes)
-    return named
 
 
 class Given:
@@ -148,6 +120,10 @@ class Given:
         """Those of them that are constants."""
         self.inputs: dict[str, tuple[str, list[int | str]]] = {}
         """dtype, and sizes or their names."""
+        self.shown: dict[str, numpy.ndarray] = {}
+        """Arrays that were given for inputs, of which dtype and shape are read."""
+        self.as_said: set[str] = set()
+        """Inputs whose sizes are those that the file of a loaded net says."""
         self.defaults: dict[str, numpy.ndarray] = {}
         """What inputs are where a run is not given them."""
 
@@ -216,7 +192,7 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
             )
         if list(array.shape) != sizes_of(each):
             raise ShapeMismatchError(
-                f'shape mismatch: the parameter "{name}" of {cell.name} is {list(array.shape)}; it must be {each.shape}'
+                f'shape mismatch: the parameter "{name}" of {cell.name} is {array.dtype} {list(array.shape)}; it must be {each.shape}'
             )
     return given
 
@@ -233,20 +209,17 @@ def of_net(
     for name, array in inputs.items():
         given.params.pop(name, None)
         array = exported_array(f"the input {name!r}", array)
-        sizes: list[int | str] = list(array.shape)
-        for axis, size_name in dynamic_axes.get(name, {}).items():
-            if not -len(sizes) <= axis < len(sizes):
-                raise InvalidArgumentError(
-                    f'invalid argument: dynamic_axes names dimension {axis} of "{name}", which is {list(array.shape)}'
-                )
-            sizes[axis] = size_name
-        given.inputs[name] = str(array.dtype), sizes
+        given.shown[name] = array
+        given.inputs[name] = str(array.dtype), list(array.shape)
     known = {*net.inputs, *net._net.filled()}
     check_names("params", params, known, net)
     check_names("inputs", inputs, known, net)
-    check_names("dynamic_axes", dynamic_axes, inputs, net)
     if isinstance(net, Graph):
-        add_optional_inputs(given, net)
+        add_said_inputs(given, net, dynamic_axes)
+    check_names("dynamic_axes", dynamic_axes, given.inputs, net)
+    for name, axes in dynamic_axes.items():
+        dtype, sizes = given.inputs[name]
+        given.inputs[name] = dtype, with_names(name, sizes, axes)
     for name in net.inputs:
         if name not in given.inputs and name not in given.params:
             raise InvalidArgumentError(
@@ -258,19 +231,34 @@ def of_net(
 
 def exported_array(what: str, array: Array) -> numpy.ndarray:
     """An array or tensor as NumPy has it, in its own dtype."""
-    if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bfloat16":
-        raise TypeMismatchError(
-            f"type mismatch: {what} is bfloat16, in which nothing is exported"
-        )
+    check_exported(what, str(getattr(array, "dtype", "")).rpartition(".")[2])
     return numpy_of(what, array)
 
 
-def add_optional_inputs(given: Given, net: Graph) -> None:
-    """Inputs that have a default in the file, and of which no array shows another shape, are as they are there."""
+def check_exported(what: str, dtype: str) -> None:
+    if dtype == "bfloat16":
+        raise TypeMismatchError(f"type mismatch: {what} is bfloat16, in which nothing is exported")
+
+
+def add_said_inputs(given: Given, net: Graph, dynamic_axes: Mapping[str, Mapping[int, str]]) -> None:
+    """Inputs are as the net's file says, with the sizes that it leaves open, and in its order. Of what ``dynamic_axes`` names,
+    and where the file says no shape, the sizes are those of the array. Defaults stay where there is no array.
+    """
+    named: dict[str, tuple[int, str]] = {}
     for each in net.arguments:
-        if each.optional and each.name not in given.inputs and each.name not in given.params:
-            given.defaults[each.name] = net.defaults[each.name]
-            given.inputs[each.name] = each.dtype, sizes_of(each, given.defaults[each.name].ndim)
+        name, sizes = each.name, sizes_of(each)
+        shown = given.inputs.pop(name, None)
+        if shown is not None:
+            check_input(net, each, given.shown[name], named)
+            is_said = each.shape != "?" and name not in dynamic_axes
+            given.inputs[name] = (each.dtype, sizes) if is_said else shown
+            given.as_said.update([name] if is_said else [])
+        elif name not in given.params and (each.optional or each.shape != "?"):
+            check_exported(f"the input {name!r}", each.dtype)
+            if each.optional:
+                given.defaults[name] = net.defaults[name]
+                sizes = sizes_of(each, given.defaults[name].ndim)
+            given.inputs[name] = each.dtype, sizes
 
 
 def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net) -> None:
@@ -305,7 +293,14 @@ def build(given: Given, outputs: Sequence[str], opset: int) -> onnx.ModelProto:
             blobs[name] = value_named(graph, graph.parameter(array, name), str(array.dtype), array.shape)
         if array.ndim <= 1 and array.dtype.kind == "i":
             blobs[name].sizes = [int(size) for size in array.reshape(-1)]
-    write_operators(graph, given.ops, blobs, outputs, given.name)
+    try:
+        write_operators(graph, given.ops, blobs, outputs, given.name)
+    except Error as error:
+        what, place, where = str(error).partition("\n")
+        sizes_of_inputs = {name: sizes for name, (_, sizes) in given.inputs.items()}
+        shown = {name: array.shape for name, array in given.shown.items()}
+        advice = advice_on_sizes(what, sizes_of_inputs, shown, given.as_said)
+        raise type(error)(f"{what}{advice}{place}{where}") from None
     for name in outputs:
         add_output(graph, given, blobs, name)
     opset_id = helper.make_opsetid("", opset)
@@ -319,12 +314,15 @@ def build(given: Given, outputs: Sequence[str], opset: int) -> onnx.ModelProto:
 
 
 def free_sizes(graph: GraphWriter, given: Given) -> dict[str, int]:
-    """A number for each name of a size: larger than other sizes, no sum or product of others, divisible by up to 10."""
+    """A number for each name of a size: larger than other sizes, no sum or product of others, divisible by up to 10; four of them
+    multiply to less than 2^63, where an input has more than three."""
     known = [size for _, sizes in given.inputs.values() for size in sizes if isinstance(size, int)]
     known += [size for array in given.params.values() for size in array.shape]
     unit = 2520 * math.ceil(max([1000, *known]) / 1000)
     names = {size: None for _, sizes in given.inputs.values() for size in sizes if isinstance(size, str)}
-    numbers = {name: unit * (101 + 2 * i) for i, name in enumerate(names)}
+    most = max((sum(isinstance(size, str) for size in sizes) for _, sizes in given.inputs.values()), default=0)
+    first = 101 if most <= 3 else 11
+    numbers = {name: unit * (first + 2 * i) for i, name in enumerate(names)}
     graph.free_sizes = {number: name for name, number in numbers.items()}
     graph.min_free = 10 * unit
     return numbers

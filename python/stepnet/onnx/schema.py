@@ -46,6 +46,8 @@ def check_attributes(proto: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
         if each.name in given:
             raise Unsupported(f"its attribute {each.name} is there twice")
         given.add(each.name)
+        if each.ref_attr_name:
+            raise Unsupported(f"its attribute {each.name} is that of a function, {each.ref_attr_name}, outside of one")
         if each.name not in schema.attributes:
             raise Unsupported(
                 f"its attribute {each.name} is not read: {proto.op_type} of opset {schema.since_version} has none"
