@@ -44,8 +44,8 @@ class CellChecker {
     return Error(CodeOfFaults(), Join(problems_, "\n"));
   }
 
-  // Behind Run: whether all that is wrong is that nothing reads something.
-  bool is_unread_alone() const { return num_unread_ == num_reported_; }
+  // Behind Run: whether all that is wrong is that nothing reads something, of which all is told.
+  bool is_unread_alone() const { return more_ == 0 && num_unread_ == problems_.size(); }
 
  private:
   // Whatever is wrong with a text is a syntax error; a message that a program made has no syntax. Options from
@@ -57,7 +57,6 @@ class CellChecker {
   // Later ones are counted: to tell of each where it is takes as long as to read the cell, and nobody reads so many.
   void Report(CellPart part, int index, const std::string& message) {
     CheckCancelled();
-    ++num_reported_;
     if (IsFull()) {
       ++more_;
       return;
@@ -439,8 +438,8 @@ class CellChecker {
   std::set<std::string> written_;     // by operators
   std::set<std::string> read_;
   std::vector<std::string> problems_;
-  size_t more_ = 0;                           // problems beyond kMaxShown
-  size_t num_reported_ = 0, num_unread_ = 0;  // those beyond kMaxShown too
+  size_t more_ = 0;        // problems beyond kMaxShown
+  size_t num_unread_ = 0;  // problems of ReportUnread
 };
 
 }  // namespace
