@@ -1,9 +1,10 @@
 // What can be known to be wrong with a cell before its sizes are known.
+#include "stepnet/cells/cell_check.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_advice.h"
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/size_arguments.h"
@@ -24,7 +25,8 @@ class CellChecker {
  public:
   explicit CellChecker(const CellSource& source) : source_(source), cell_(source.def) {}
 
-  void Run() {
+  // What is wrong, or nothing.
+  std::optional<Error> Run() {
     if (cell_.name().empty()) Report(CellPart::kCell, 0, "the cell has no name");
     if (cell_.input_size() == 0) Report(CellPart::kCell, 0, "the cell has no input, whose steps it could run over");
     if (cell_.output_size() == 0) Report(CellPart::kCell, 0, "the cell has no output");
@@ -37,10 +39,13 @@ class CellChecker {
     CheckOptions();
     CheckEffects();
     if (problems_.empty()) CheckUseOfSizes();  // a misspelled size is one that nothing uses, too
-    if (problems_.empty()) return;
+    if (problems_.empty()) return {};
     if (more_ > 0) problems_.push_back(MoreText(more_));
-    throw Error(CodeOfFaults(), Join(problems_, "\n"));
+    return Error(CodeOfFaults(), Join(problems_, "\n"));
   }
+
+  // Behind Run: whether all that is wrong is that nothing reads something, of which all is told.
+  bool is_unread_alone() const { return more_ == 0 && num_unread_ == problems_.size(); }
 
  private:
   // Whatever is wrong with a text is a syntax error; a message that a program made has no syntax. Options from
@@ -57,6 +62,11 @@ class CellChecker {
       return;
     }
     problems_.push_back(source_.Fault(part, index, message));
+  }
+
+  void ReportUnread(CellPart part, int index, const std::string& message) {
+    Report(part, index, message);
+    ++num_unread_;
   }
 
   bool IsFull() const { return problems_.size() >= kMaxShown; }
@@ -306,16 +316,16 @@ class CellChecker {
     if (std::ranges::any_of(cell_.parameter(), is_unread)) CheckProducts();
     for (int i = 0; i < cell_.parameter_size(); ++i) {
       if (read_.contains(cell_.parameter(i).name())) continue;
-      Report(CellPart::kParameter, i, StrCat("nothing reads the parameter \"", cell_.parameter(i).name(), "\""));
+      ReportUnread(CellPart::kParameter, i, StrCat("nothing reads the parameter \"", cell_.parameter(i).name(), "\""));
     }
     for (int i = 0; i < cell_.capture_size(); ++i) {
       if (read_.contains(cell_.capture(i).name())) continue;
-      Report(CellPart::kCapture, i, StrCat("nothing reads \"", cell_.capture(i).name(), "\""));
+      ReportUnread(CellPart::kCapture, i, StrCat("nothing reads \"", cell_.capture(i).name(), "\""));
     }
     for (int i = 0; i < cell_.input_size(); ++i) {
       const std::string& name = cell_.input(i).name();
       if (read_.contains(name) || name == cell_.options().lengths() || name == cell_.options().mask()) continue;
-      Report(CellPart::kInput, i, StrCat("nothing reads the input \"", name, "\""));
+      ReportUnread(CellPart::kInput, i, StrCat("nothing reads the input \"", name, "\""));
     }
   }
 
@@ -436,12 +446,22 @@ class CellChecker {
   std::set<std::string> written_;     // by operators
   std::set<std::string> read_;
   std::vector<std::string> problems_;
-  size_t more_ = 0;  // problems beyond kMaxShown
+  size_t more_ = 0;        // problems beyond kMaxShown
+  size_t num_unread_ = 0;  // problems of ReportUnread
 };
 
 }  // namespace
 
-void CheckCell(const CellSource& cell) { CellChecker(cell).Run(); }
+void CheckCell(const CellSource& cell) {
+  if (const std::optional<Error> fault = CellChecker(cell).Run()) throw *fault;
+}
+
+std::optional<Error> UnreadFault(const CellSource& cell) {
+  CellChecker checker(cell);
+  std::optional<Error> fault = checker.Run();
+  if (fault && !checker.is_unread_alone()) throw *fault;
+  return fault;
+}
 
 std::vector<std::string> WarningsOf(const CellSource& cell) {
   std::set<std::string> read;

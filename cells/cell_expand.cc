@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stepnet/cells/cell_carry.h"
+#include "stepnet/cells/cell_check.h"
 #include "stepnet/cells/cell_layer.h"
 #include "stepnet/cells/finite_gradients.h"
 #include "stepnet/nets/double_net.h"
@@ -31,7 +32,6 @@ class CellExpander {
   CellExpander(const CellSource& source, const CellUse& use) : source_(source), cell_(source.def), use_(use) {}
 
   CellNet Run() {
-    CheckCell(source_);
     repeats_first_ = (options().has_lengths() || options().has_mask()) && !HasFiniteGradients(cell_);
     if (use_.carry) CheckCarry(source_);
     ReadSizes();
@@ -487,9 +487,25 @@ void BecomeDouble(CellNet* cell) {
   std::ranges::for_each(cell->output_dtypes, widen);
 }
 
+// Throws what is wrong with a cell of which something is not read, and what is wrong with its shapes, where that is
+// known without it.
+[[noreturn]] void ThrowWithShapes(const Error& unread, const CellSource& cell, const CellUse& use) {
+  try {
+    CellExpander(cell, use).Run();
+  } catch (const Error& fault) {
+    if (fault.code() == ErrorCode::kCancelled || fault.code() == ErrorCode::kOutOfMemory) throw;
+    if (fault.code() == ErrorCode::kShapeMismatch || fault.code() == ErrorCode::kTypeMismatch) {
+      throw Error(unread.code(), StrCat(unread.message(), "\n", fault.message()));
+    }
+  }
+  throw unread;
+}
+
 }  // namespace
 
 CellNet ExpandCell(const CellSource& cell, const CellUse& use) {
+  const std::optional<Error> unread = UnreadFault(cell);
+  if (unread) ThrowWithShapes(*unread, cell, use);
   CellNet net = CellExpander(cell, use).Run();
   if (use.in_double) BecomeDouble(&net);
   return net;

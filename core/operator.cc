@@ -108,11 +108,27 @@ const std::shared_ptr<const void>& OperatorCall::Parsed(
   return said_->parsed;
 }
 
+namespace {
+
+// How an argument is declared that is read as of another type.
+std::string DeclaredInstead(const ArgumentSpec* spec, ArgumentType type) {
+  if (spec == nullptr) return ", and declares none";
+  std::string text = StrCat(", and declares it as ", ArgumentTypeName(spec->type));
+  if (spec->required) return text;
+  const std::string value = spec->default_value.Description();
+  text += StrCat(", as its default ", value, " is");
+  const bool is_fraction = type == ArgumentType::kNumber || type == ArgumentType::kFloat;
+  if (spec->type != ArgumentType::kInt || !is_fraction) return text;
+  return StrCat(text, "; the default ", value, ".0f makes it a ", ArgumentTypeName(type));
+}
+
+}  // namespace
+
 const ArgumentValue& OperatorCall::Value(std::string_view name, ArgumentType type) const {
   const ArgumentSpec* spec = schema_->FindArgument(name);
   if (spec == nullptr || spec->type != type) {
-    throw Error(ErrorCode::kInternal,
-                StrCat(schema_->type, " declares no argument \"", name, "\" of type ", ArgumentTypeName(type)));
+    throw Error(ErrorCode::kInternal, StrCat(schema_->type, " reads an argument \"", name, "\" of type ",
+                                             ArgumentTypeName(type), DeclaredInstead(spec, type)));
   }
   const auto found = arguments().find(name);
   return found != arguments().end() ? found->second : spec->default_value;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/file.h"
 
@@ -200,6 +202,22 @@ void Report(std::string_view text) {
   static_cast<void>(!write(report_to, text.data(), text.size()));
 }
 
+// What is registered wrongly since there were these problems and types; "" where nothing is. Formulas are tried on
+// samples of what the declaration takes; what the defaults of arguments are to blame for is no mistake of theirs.
+std::string NewProblem(const std::map<std::string, std::string>& problems_before,
+                       const std::vector<std::string>& types_before) {
+  const std::map<std::string, std::string> problems = RegistrationProblems();
+  for (const auto& [type, problem] : problems) {
+    if (!problems_before.contains(type)) return problem;
+  }
+  for (const std::string& type : OperatorTypes()) {
+    if (problems.contains(type) || std::ranges::binary_search(types_before, type)) continue;
+    const std::optional<Error> fault = FormulaFault(GetOperator(type));
+    if (fault && fault->code() != ErrorCode::kInvalidArgument) return fault->message();
+  }
+  return "";
+}
+
 // Whether an exception of a constructor leaves dlopen depends on the C library; here it gets no further.
 [[noreturn]] void TryToLoad(const std::string& path, int report) noexcept {
   report_to = report;
@@ -208,19 +226,14 @@ void Report(std::string_view text) {
                                     : "a constructor in it calls std::terminate");
     _exit(1);
   });
-  const std::map<std::string, std::string> before = RegistrationProblems();
+  const std::map<std::string, std::string> problems_before = RegistrationProblems();
+  const std::vector<std::string> types_before = OperatorTypes();
   const std::string fault = Load(path);
   if (!fault.empty()) {
     Report(fault);
     _exit(0);
   }
-  std::string problems(kLoaded);
-  for (const auto& [type, problem] : RegistrationProblems()) {
-    if (before.contains(type)) continue;
-    problems += problem;
-    break;
-  }
-  Report(problems);
+  Report(StrCat(kLoaded, NewProblem(problems_before, types_before)));
   _exit(0);
 }
 

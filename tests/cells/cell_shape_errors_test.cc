@@ -7,6 +7,17 @@
 namespace stepnet {
 namespace {
 
+// Both are known, and the shape is the mistake that left the parameter unread.
+TEST(CellShapeErrors, AreToldBesideWhatNothingReads) {
+  ExpectFault(
+      "cell c(x[4]; h[4]) {\n  param w[4, 4]\n  param u[4, 4]\n  h = Concat(h, x) @ w\n  output h\n}",
+      "syntax error: c:3:9: nothing reads the parameter \"u\"\n"
+      "c:4:3: the state \"h\" is declared as [4], which is float [1, B, 4] in a step of a batch of B, and the step "
+      "writes float [1, B*2, 4]");
+  ExpectFault("cell c(x[D]; h[4]) {\n  size D\n  param u[4, D]\n  h = Tanh(h + Sum(x))\n  output h\n}",
+              "syntax error: c:3:9: nothing reads the parameter \"u\"");
+}
+
 TEST(CellShapeErrors, OfSizes) {
   ExpectFault("cell c(x[D]; ) {\n  size D\n  y = x\n  output y\n}",
               "invalid argument: c:2:8: cell \"c\" needs a value for its size D");

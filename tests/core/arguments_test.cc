@@ -154,9 +154,14 @@ TEST(Arguments, RequiredOnesAreAskedFor) {
 TEST(Arguments, UndeclaredOnesAreABugOfTheOperator) {
   const OperatorCall op = Init("");
   ExpectError([&] { op.Int("float"); },
-              "internal error: test.EveryArgument declares no argument \"float\" of type int");
+              "internal error: test.EveryArgument reads an argument \"float\" of type int, and declares it as float, "
+              "as its default 0.5 is");
   ExpectError([&] { op.String("none"); },
-              "internal error: test.EveryArgument declares no argument \"none\" of type string");
+              "internal error: test.EveryArgument reads an argument \"none\" of type string, and declares none");
+  ExpectError(
+      [&] { op.Number("int"); },
+      "internal error: test.EveryArgument reads an argument \"int\" of type number, and declares it as int, as its "
+      "default 3 is; the default 3.0f makes it a number");
 }
 
 TEST(Arguments, LongTextIsCutInMessages) {

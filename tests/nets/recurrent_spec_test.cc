@@ -50,7 +50,8 @@ TEST(RecurrentSpec, SaysEachTimeWhatIsWrong) {
 TEST(RecurrentSpec, IsOfRecurrentOperatorsAlone) {
   const OperatorCall call(ParseOp("y = Relu(x)"));
   for (int times = 0; times < 2; ++times) {
-    ExpectError([&] { RecurrentSpecOf(call); }, "internal error: Relu declares no argument \"step_net\" of type net");
+    ExpectError([&] { RecurrentSpecOf(call); },
+                "internal error: Relu reads an argument \"step_net\" of type net, and declares none");
   }
 }
 

@@ -1,5 +1,9 @@
 // A library of operators for --op_library, as users write them.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "stepnet/core/formulas/formula.h"
 
@@ -54,17 +58,19 @@ const Registration throws = Operator("test.Throws")
                                   return [](const OpRun&) { throw std::runtime_error("the disk is on fire"); };
                                 });
 
-const Registration broken_formula = Operator("test.BrokenFormula")
-                                        .Doc("Its formula adds a number and a truth.")
-                                        .Input("x", "any shape")
-                                        .Output("y", "the shape of x")
-                                        .Formula([](Formula& f) { f.Out({f.In("x") + (f.In("x") < 0)}); });
-
-const Registration throwing_formula = Operator("test.ThrowingFormula")
-                                          .Doc("Its formula throws what is no Error.")
-                                          .Input("x", "any shape")
-                                          .Output("y", "the shape of x")
-                                          .Formula([](Formula&) { throw std::runtime_error("no more ink"); });
+const Registration mostly_late = Operator("test.MostlyLate")
+                                     .Doc("y = x; of five runs, four take 10 ms.")
+                                     .Input("x", "any shape, float")
+                                     .Output("y", "the shape of x")
+                                     .Shapes(SameAsInput(0))
+                                     .Cpu([](const OperatorCall&) -> RunFn {
+                                       return [](const OpRun& run) {
+                                         static std::atomic<int> runs = 0;
+                                         if (++runs % 5 != 0)
+                                           std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                                         std::copy_n(run.In(0).As<float>(), run.In(0).size(), run.Out(0).As<float>());
+                                       };
+                                     });
 
 }  // namespace
 }  // namespace stepnet

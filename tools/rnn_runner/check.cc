@@ -175,7 +175,7 @@ std::vector<FlagUse> CheckFlags() {
   flags.push_back({.name = "init_net",
                    .value = "F",
                    .doc = "what gives parameters that the net need not list as inputs",
-                   .kind = ValueKind::kFile});
+                   .kind = ValueKind::kInputFile});
   flags.push_back(CellSizeFlag());
   flags.push_back(CellOptionFlag());
   flags.push_back(CellDTypeFlag());

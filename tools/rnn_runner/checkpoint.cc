@@ -19,6 +19,7 @@ namespace {
 
 constexpr const char* kPrefix = "iteration-";
 constexpr const char* kEnding = ".minidb";
+constexpr const char* kTemporary = ".tmp";
 
 [[noreturn]] void Throw(const std::string& path, const std::string& why) {
   throw Error(ErrorCode::kInputOutput, StrCat(path, " ", why));
@@ -112,7 +113,7 @@ void RemoveTemporaries(const std::string& folder, const std::string& prefix) {
   std::error_code ignored;  // one that is left does no harm
   for (const auto& entry : EntriesOf(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(".tmp")) std::filesystem::remove(entry.path(), ignored);
+    if (name.starts_with(prefix) && name.ends_with(kTemporary)) std::filesystem::remove(entry.path(), ignored);
   }
 }
 
@@ -120,6 +121,10 @@ CheckpointFolder::CheckpointFolder(const std::string& path, std::int64_t keep)
     : path_(path), keep_(keep), made_(path, &fault_) {
   if (fault_) Throw(path_, StrCat("cannot be made: ", fault_.message()));
   RemoveTemporaries(path_, kPrefix);
+}
+
+bool CheckpointFolder::IsFileName(const std::string& name) {
+  return IterationOf(name) || (name.starts_with(kPrefix) && name.ends_with(kTemporary));
 }
 
 std::string CheckpointFolder::FileOf(std::int64_t iteration) const {

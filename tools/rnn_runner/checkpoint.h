@@ -53,6 +53,9 @@ class CheckpointFolder {
   std::optional<SavedCheckpoint> Read(std::int64_t iteration) const;
   void RemoveAll() const;
 
+  // Whether a file of that name in the folder is a checkpoint, or what a writer that was killed has left of one.
+  static bool IsFileName(const std::string& name);
+
  private:
   std::string FileOf(std::int64_t iteration) const;
   std::vector<std::string> Files() const;  // newest first

@@ -28,8 +28,8 @@ class UsageError : public std::exception {
   std::string message_;
 };
 
-// What a value stands for, for shells to complete it.
-enum class ValueKind : std::uint8_t { kText, kFile, kFolder };
+// What a value stands for: for shells to complete it, and for NoteFiles (command_files.h).
+enum class ValueKind : std::uint8_t { kText, kInputFile, kOutputFile, kFolder };
 
 // A flag that a command accepts.
 struct FlagUse {
@@ -58,7 +58,8 @@ struct Command {
   std::vector<FlagUse> flags;
   int min_operands = 0;
   int max_operands = 0;
-  ValueKind operand_kind = ValueKind::kFile;
+  ValueKind operand_kind = ValueKind::kInputFile;
+  bool writes_last_operand = false;                                // which is then a file
   std::vector<std::string> (*operand_choices)() = nullptr;         // as that of a flag
   std::string (*unknown_flag)(const std::string& name) = nullptr;  // what to do in place of a flag, "" if not known
   int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status

@@ -49,7 +49,7 @@ DEFINE_int32(verbose, 0, "log to standard error: 0 errors, 1 what is being done,
 
 namespace stepnet::runner {
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
-  own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true, .kind = ValueKind::kFile});
+  own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true, .kind = ValueKind::kInputFile});
   own.push_back({.name = "max_memory", .value = "BYTES"});
   own.push_back({.name = "time_limit", .value = "SECONDS", .min = 0, .max = std::numeric_limits<double>::infinity()});
   own.push_back({.name = "verbose", .value = "LEVEL", .min = 0});

@@ -31,6 +31,8 @@ std::string Origin(const std::string& shell) {
                 "`; not to be edited.\n");
 }
 
+bool IsFile(ValueKind kind) { return kind == ValueKind::kInputFile || kind == ValueKind::kOutputFile; }
+
 std::vector<std::string> OperandChoices(const Command& command) {
   return command.operand_choices == nullptr ? std::vector<std::string>() : command.operand_choices();
 }
@@ -39,7 +41,7 @@ std::vector<std::string> OperandChoices(const Command& command) {
 std::string BashValues(const std::vector<std::string>& choices, bool is_list, ValueKind kind) {
   if (!choices.empty()) return StrCat(is_list ? "list " : "words ", Join(choices, " "));
   if (kind == ValueKind::kText) return "text";
-  return kind == ValueKind::kFile ? "file" : "folder";
+  return IsFile(kind) ? "file" : "folder";
 }
 
 std::string BashFlags(const Command& command) {
@@ -144,7 +146,7 @@ std::string ZshText(const std::string& text) {
 
 // ":message:action"
 std::string ZshAction(const std::string& what, const std::vector<std::string>& choices, bool is_list, ValueKind kind) {
-  std::string action = kind == ValueKind::kFile ? "_files" : kind == ValueKind::kFolder ? "_files -/" : " ";
+  std::string action = IsFile(kind) ? "_files" : kind == ValueKind::kFolder ? "_files -/" : " ";
   if (!choices.empty() && is_list) action = StrCat("_values -s , ", what, " ", Join(choices, " "));
   if (!choices.empty() && !is_list) action = StrCat("(", Join(choices, " "), ")");
   return StrCat(":", ZshText(what), ":", action);
@@ -182,7 +184,7 @@ std::string FishValues(const FlagUse& flag) {
     return StrCat(needed, " -a ", FishText(flag.is_list ? StrCat("(__fish_append , ", words, ")") : words));
   }
   if (flag.kind == ValueKind::kFolder) return needed + " -a '(__fish_complete_directories)'";
-  return flag.kind == ValueKind::kFile ? " -r -F" : needed;
+  return IsFile(flag.kind) ? " -r -F" : needed;
 }
 
 std::string FishLines(const Command& command) {

@@ -1,7 +1,6 @@
 // rnn_runner convert: the same message as text or in binary, and parameters from any file to any other.
 #include <gflags/gflags.h>
 
-#include <filesystem>
 #include <iostream>
 
 #include "stepnet/cells/cell.h"
@@ -34,13 +33,6 @@ namespace stepnet::runner {
 namespace {
 
 bool IsMessageName(const std::string& path) { return IsTextFileName(path) || path.ends_with(".pb"); }
-
-void RefuseSameFile(const std::string& from, const std::string& to) {
-  std::error_code ignored;  // one of them may not exist
-  if (std::filesystem::equivalent(from, to, ignored)) {
-    throw UsageError(StrCat("would write over its own input, ", from, "; OUT must be another file"));
-  }
-}
 
 // What a kind of file does not keep as it was.
 void SayWhatChanges(const NamedTensors& tensors, const std::string& to) {
@@ -75,7 +67,6 @@ int ConvertParameters(const std::string& from, const std::string& to) {
                             "\" what to write; with --params it must end in .safetensors, .npz, .minidb, .pb, .pbtxt, "
                             ".prototxt or .txt"));
   }
-  RefuseSameFile(from, to);
   const std::optional<PackedLayers> packed =
       IsGiven("packed") ? std::optional(ParsePackedLayers(FLAGS_packed)) : std::nullopt;
   NamedTensors tensors = ReadParameterFile(from, SplitNames("output", FLAGS_output));
@@ -123,7 +114,6 @@ int Convert(const std::vector<std::string>& operands) {
     throw UsageError(StrCat("cannot tell from \"", to,
                             "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell", onnx));
   }
-  RefuseSameFile(from, to);
   if (LooksLikeMiniDb(from) && !HoldsBundle(from)) {
     throw Error(
         ErrorCode::kInputOutput,
@@ -177,6 +167,7 @@ const Command kConvert = {
                          {.name = "seed", .value = "N"}}),
     .min_operands = 2,
     .max_operands = 2,
+    .writes_last_operand = true,
     .run = Convert,
 };
 

@@ -472,6 +472,8 @@ std::string UnknownFlag(const std::string& name) {
 std::vector<FlagUse> GradcheckFlags() {
   std::vector<FlagUse> flags = SessionFlags();
   std::erase_if(flags, [](const FlagUse& flag) { return flag.name == WeightsFlag().name; });
+  std::ranges::find(flags, CellDTypeFlag().name, &FlagUse::name)->doc =
+      "what a cell computes in, as elsewhere: float32, or float64; gradients are compared in double either way";
   flags.push_back({.name = "loss", .value = "BLOB,…", .is_list = true});
   flags.push_back({.name = "rebuild"});
   flags.push_back({.name = "samples", .value = "N", .min = 0});

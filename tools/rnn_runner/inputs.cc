@@ -259,8 +259,8 @@ BlobsTaken TakenBy(const std::vector<const NetDef*>& nets) {
 }  // namespace
 
 std::vector<FlagUse> InputFlags() {
-  return {{.name = "input", .value = "BLOB=FILE.npy,…", .is_list = true, .kind = ValueKind::kFile},
-          {.name = "input_pb", .value = "F,…", .is_list = true, .kind = ValueKind::kFile},
+  return {{.name = "input", .value = "BLOB=FILE.npy,…", .is_list = true, .kind = ValueKind::kInputFile},
+          {.name = "input_pb", .value = "F,…", .is_list = true, .kind = ValueKind::kInputFile},
           {.name = "shape", .value = "BLOB=SIZES,…", .is_list = true},
           {.name = "input_fill", .value = Join(Fills(), "|")},
           {.name = "seed", .value = "N"}};

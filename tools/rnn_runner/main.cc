@@ -11,6 +11,7 @@
 #include "stepnet/core/version.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/command.h"
+#include "stepnet/tools/rnn_runner/command_files.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/help_text.h"
@@ -28,6 +29,7 @@ int RunCommand(const Command& command, const std::vector<std::string>& arguments
     return kOk;
   }
   const std::vector<std::string> operands = ParseArguments(command, arguments);
+  NoteFiles(command, operands);
   const Cancellation limit(TimeLimitFromFlags());
   const CancellationScope cancelled(&limit);
   ApplyCommonFlags();

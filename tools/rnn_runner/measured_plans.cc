@@ -83,12 +83,6 @@ std::vector<MeasuredPlan> MeasureRun(Net& net, const std::vector<StepPlan>& plan
   return all;
 }
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 }  // namespace
 
 std::vector<MeasuredPlan> MeasurePlans(Session& session, int threads, const std::vector<StepPlan>& plans) {
@@ -114,12 +108,12 @@ std::vector<MeasuredPlan> MeasurePlans(Session& session, int threads, const std:
   }
   std::vector<MeasuredPlan> measured(plans.size());
   for (size_t p = 0; p < plans.size(); ++p) {
-    measured[p].step = Median(steps[p]);
+    measured[p].step = std::ranges::min(steps[p]);
     measured[p].num_steps = runs.front()[p].num_steps;
     for (size_t i = 0; i < plans[p].instructions.size(); ++i) {
       std::vector<double> of_runs;
       for (const std::vector<MeasuredPlan>& run : runs) of_runs.push_back(run[p].costs[i]);
-      measured[p].costs.push_back(Median(std::move(of_runs)));
+      measured[p].costs.push_back(std::ranges::min(of_runs));
       measured[p].have_run.push_back(std::ranges::all_of(runs, [&](const auto& run) { return run[p].have_run[i]; }));
     }
   }

@@ -17,8 +17,9 @@ struct MeasuredPlan {
   std::int64_t num_steps = 0;  // of a run; 0: it ran none
 };
 
-// The medians of several runs of the session's net on so many threads (0: as the executor chooses), for each of the
-// plans, which are of that net. Takes two seconds at most, and five runs at least.
+// The least of several runs of the session's net on so many threads (0: as the executor chooses), for each of the
+// plans, which are of that net: where other programs take processors away, a run is longer, and never shorter. Takes
+// two seconds at most, and five runs at least.
 std::vector<MeasuredPlan> MeasurePlans(Session& session, int threads, const std::vector<StepPlan>& plans);
 
 }  // namespace stepnet::runner

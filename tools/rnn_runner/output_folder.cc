@@ -9,6 +9,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/npy.h"
 #include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/command_files.h"
 
 DEFINE_string(output_dir, "",
               "folder for the outputs, a file BLOB.npy each (a / in the name becomes __, a control\n"
@@ -32,6 +33,7 @@ Files FilesIn(const std::filesystem::path& folder, const std::vector<std::string
     }
     files[blob] = folder / name;
   }
+  NoteWritten(folder.string(), "--output_dir", [owners](const std::string& name) { return owners.contains(name); });
   return files;
 }
 

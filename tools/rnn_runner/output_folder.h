@@ -17,7 +17,8 @@ FlagUse OutputDirFlag();
 // The files of some blobs.
 class OutputFolder {
  public:
-  // Makes the folder. Throws kInvalidArgument where two blobs would share a file, and as MadeFolder does.
+  // Makes the folder. Throws kInvalidArgument where two blobs would share a file, UsageError where one is an
+  // input of the command, and as MadeFolder does.
   OutputFolder(const std::string& path, const std::vector<std::string>& blobs);
   // Those that hold no tensor throw, or are named and left out.
   void Write(const Workspace& workspace, bool must_be_tensors) const;

@@ -25,6 +25,7 @@
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
+#include "stepnet/tools/rnn_runner/command_files.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 
 DEFINE_string(disable_pass, "", "passes to leave out when plans of step nets are made, separated by commas");
@@ -33,6 +34,8 @@ DEFINE_string(dump_passes, "",
 
 namespace stepnet::runner {
 namespace {
+
+constexpr const char* kList = ".dump_passes";
 
 std::atomic<int> num_plans = 0;  // whose dumps have begun
 
@@ -89,7 +92,7 @@ class PassDump {
   }
 
  private:
-  std::string ListPath() const { return folder_ + "/.dump_passes"; }
+  std::string ListPath() const { return StrCat(folder_, "/", kList); }
 
   void RemoveEarlier() const {
     namespace fs = std::filesystem;
@@ -139,6 +142,8 @@ void ApplyPassFlags(RunOptions* options) {
                             " on, and this is --opt_level=", options->opt_level));
   }
   if (FLAGS_dump_passes.empty()) return;
+  NoteWritten(FLAGS_dump_passes, "--dump_passes",
+              [](const std::string& name) { return name == kList || IsNameOfDump(name); });
   static const auto dump = std::make_shared<PassDump>(FLAGS_dump_passes);  // the runs of one command are one
   options->on_pass = [to = dump](const std::string& pass, const StepGraph& graph) {
     to->Write(pass, graph.name, graph.backward, GraphText(graph));

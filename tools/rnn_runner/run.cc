@@ -162,15 +162,18 @@ int Run(const std::vector<std::string>&) {
   if (DetectKind(FLAGS_net) == MessageKind::kPlanDef) return RunPlanFile(options);
   Session session = OpenSession(options);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
-  TraceOfRuns trace(*net);
+  std::optional<TraceOfRuns> trace;  // of a run: what is refused before it leaves none
   const StatsOfRuns stats(*net);
-  RunAndReport(session.def, *session.workspace, session.outputs, [&] { RunNet(*net); });
+  RunAndReport(session.def, *session.workspace, session.outputs, [&] {
+    trace.emplace(*net);
+    RunNet(*net);
+  });
   if (!session.made_up.empty()) {
     std::cout << PrintableLine(StrCat("not given, so made up or as the cell fills it: ", Names(session.made_up)))
               << "\n";
   }
   stats.Print();
-  trace.Write();
+  trace->Write();
   return kOk;
 }
 

@@ -23,8 +23,8 @@ DECLARE_string(loss);
 namespace stepnet::runner {
 
 std::vector<FlagUse> SessionFlags() {
-  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .is_operand = true, .kind = ValueKind::kFile},
-                                {.name = "init_net", .value = "F", .kind = ValueKind::kFile}};
+  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .is_operand = true, .kind = ValueKind::kInputFile},
+                                {.name = "init_net", .value = "F", .kind = ValueKind::kInputFile}};
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));

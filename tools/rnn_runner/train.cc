@@ -19,6 +19,7 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/checkpoint.h"
+#include "stepnet/tools/rnn_runner/command_files.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/learning_curve.h"
 #include "stepnet/tools/rnn_runner/made_folder.h"
@@ -117,6 +118,31 @@ class OwnFolder {
   int descriptor_;
 };
 
+std::string CheckpointsIn(const std::string& folder) { return folder + "/checkpoints"; }
+
+// The files that a run has in its folder, beside checkpoints.
+std::vector<std::string> FileNames() {
+  std::vector<std::string> names = TrainedModel::FileNames();
+  for (const std::string& path : {MetricsCsv(""), MetricsEvents("")}) {
+    names.push_back(std::filesystem::path(path).filename().string());
+  }
+  names.emplace_back(kCurve);
+  return names;
+}
+
+// What the config names is read, and the run writes its files, also over those of an old one with --fresh.
+void NoteFilesOfRun(const TrainJob& job) {
+  NoteRead(job.text);
+  NoteRead(job.cell);
+  const auto is_written = [names = FileNames()](const std::string& name) {
+    return std::ranges::any_of(names, [&](const std::string& own) {
+      return name == own || (name.starts_with(own) && name.ends_with(".tmp"));
+    });
+  };
+  NoteWritten(FLAGS_output_dir, "--output_dir", is_written);
+  NoteWritten(CheckpointsIn(FLAGS_output_dir), "--output_dir", CheckpointFolder::IsFileName);
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainJob& job, const Corpus& corpus, const RunOptions& options)
@@ -125,7 +151,7 @@ class TrainingRun {
         own_folder_(folder_),
         trainer_(job, corpus, options),
         model_(folder_, corpus.vocabulary, trainer_),
-        checkpoints_(folder_ + "/checkpoints", job.config.keep_checkpoints()) {
+        checkpoints_(CheckpointsIn(folder_), job.config.keep_checkpoints()) {
     *state_.mutable_config() = job.config;
     *state_.mutable_cell() = job.model.cell.def;
     state_.set_text_crc32c(corpus.crc32c);
@@ -183,14 +209,10 @@ class TrainingRun {
  private:
   // Without a checkpoint of a run nobody knows whose the files in its folder are.
   void RefuseToOverwrite() const {
-    std::vector<std::string> files = model_.Files();
-    for (const std::string& file : {MetricsCsv(folder_), MetricsEvents(folder_), StrCat(folder_, "/", kCurve)}) {
-      files.push_back(file);
-    }
     std::vector<std::string> found;
-    for (const std::string& file : files) {
+    for (const std::string& name : FileNames()) {
       std::error_code ignored;  // writing it tells
-      if (std::filesystem::exists(file, ignored)) found.push_back(std::filesystem::path(file).filename().string());
+      if (std::filesystem::exists(folder_ + "/" + name, ignored)) found.push_back(name);
     }
     if (found.empty()) return;
     throw Error(ErrorCode::kInputOutput, StrCat(folder_, " has no checkpoint to go on from, and a run would overwrite ",
@@ -354,12 +376,13 @@ int Train(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const RunOptions options = RunOptionsFromFlags();
   TrainJob job = ReadTrainJob(path);
+  if (FLAGS_output_dir.empty()) FLAGS_output_dir = std::filesystem::path(path).replace_extension(".run").string();
+  NoteFilesOfRun(job);
   const Corpus corpus = ReadCorpus(job.text, job.config.validation());
   job.model.vocabulary = corpus.vocabulary.size();
   std::cerr << PrintableLine(job.text) << ": " << Count(static_cast<std::int64_t>(corpus.numbers.size()), "character")
             << ", " << corpus.vocabulary.size() << " different ones; " << corpus.validation().size()
             << " for validation\n";
-  if (FLAGS_output_dir.empty()) FLAGS_output_dir = std::filesystem::path(path).replace_extension(".run").string();
   try {
     ResetPeakTensorMemory();
     StopOnSignals();
@@ -394,7 +417,7 @@ std::vector<FlagUse> TrainFlags() {
        .value = "F.json",
        .doc = "file to write what ran when, on which thread, in the first 10 iterations of this\n"
               "process: Chrome's trace format, for ui.perfetto.dev",
-       .kind = ValueKind::kFile},
+       .kind = ValueKind::kOutputFile},
       StatsFlag()};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));

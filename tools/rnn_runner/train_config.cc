@@ -223,7 +223,8 @@ TrainJob ReadTrainJob(const std::string& path) {
   }
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   job.text = (folder / config.text()).string();
-  job.model.cell = CellOf(config, text, (folder / config.cell()).string());
+  job.cell = (folder / config.cell()).string();
+  job.model.cell = CellOf(config, text, job.cell);
   job.model.embedding = config.embedding();
   for (const CellSize& size : config.size()) job.model.sizes[size.name()] = size.value();
   return job;

@@ -11,6 +11,7 @@ namespace stepnet::runner {
 struct TrainJob {
   TrainConfig config;       // as written, and decay_over where it follows from the iterations
   std::string text;         // file, where it is found from here
+  std::string cell;         // so, too
   LanguageModelSpec model;  // the cell with the config's options; the vocabulary is still unknown
 };
 

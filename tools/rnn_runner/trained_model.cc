@@ -59,10 +59,10 @@ bool TakeValues(NetDef* net) {
 TrainedModel::TrainedModel(std::string folder, const Vocabulary& vocabulary, const Trainer& trainer)
     : folder_(std::move(folder)), vocabulary_(vocabulary), trainer_(trainer) {}
 
-std::vector<std::string> TrainedModel::Files() const { return {Path(kNet), Path(kParameters), Path(kVocabulary)}; }
+std::vector<std::string> TrainedModel::FileNames() { return {kNet, kParameters, kVocabulary}; }
 
 void TrainedModel::RemoveTemporaries() const {
-  for (const char* file : {kParameters, kNet, kVocabulary}) runner::RemoveTemporaries(folder_, file);
+  for (const std::string& file : FileNames()) runner::RemoveTemporaries(folder_, file);
 }
 
 std::uint32_t TrainedModel::Write() const {

@@ -16,8 +16,8 @@ class TrainedModel {
   // The model of `trainer` in `folder`, which need not be there so far. `vocabulary` and `trainer` must outlive it.
   TrainedModel(std::string folder, const Vocabulary& vocabulary, const Trainer& trainer);
 
-  // Where Write writes.
-  std::vector<std::string> Files() const;
+  // Where Write writes, in the folder.
+  static std::vector<std::string> FileNames();
   // Removes what writers that were killed have left.
   void RemoveTemporaries() const;
   // Writes all files, with the parameters as they are, and returns the checksum of these. Throws kInputOutput.

@@ -15,7 +15,7 @@ DEFINE_bool(stats, false,
 
 namespace stepnet::runner {
 
-FlagUse TraceFlag() { return {.name = "trace", .value = "F.json", .kind = ValueKind::kFile}; }
+FlagUse TraceFlag() { return {.name = "trace", .value = "F.json", .kind = ValueKind::kOutputFile}; }
 
 FlagUse StatsFlag() { return {.name = "stats"}; }
 
