@@ -165,7 +165,10 @@ TEST(CellErrors, DoNotNestForEver) {
 
 TEST(CellErrors, OfWhatACellLacks) {
   ExpectFault("cell c(x[2]; ) {}", "syntax error: c:1:1: the cell has no output\nc:1:8: nothing reads the input \"x\"");
-  ExpectSyntaxFault("param w[H, D]\nh = Tanh(x)\noutput h", "4:7: nothing reads the parameter \"w\"");
+  ExpectSyntaxFault("param w[H, D]\nh = h + ReduceSum(x)\noutput h", "4:7: nothing reads the parameter \"w\"");
+  ExpectSyntaxFault("param w[H, D]\nh = Tanh(x)\noutput h",
+                    "4:7: nothing reads the parameter \"w\"\nc:5:1: the state \"h\" is declared as [H], which is float "
+                    "[1, B, 3] in a step of a batch of B, and the step writes float [1, B, 2]");
   ExpectSyntaxFault("size Q = 7\nh = Tanh(x)\noutput h", "4:6: nothing uses the size Q");
   for (const std::string use :
        {"h = Tanh(x) * Q", "h = Slice(x, starts=[0, 0, 0], ends=[1, 1, Q])", "param b[D] = 1/Q\nh = x * b",
