@@ -3,6 +3,7 @@
 #include <climits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -137,11 +138,13 @@ void Register(OperatorSchema schema) {
 Registration::Registration(const Operator& op) {
   OperatorSchema schema = op.schema_;
   CompleteFromFormals(&schema);
-  Register(schema);
-  if (!schema.derived_gradient || !schema.formula) return;
-  OperatorSchema of_gradient = DerivedGradientOf(schema).schema_;
-  CompleteFromFormals(&of_gradient);
-  Register(std::move(of_gradient));
+  std::optional<OperatorSchema> of_gradient;
+  if (schema.derived_gradient && schema.formula) {
+    of_gradient = DerivedGradientOf(schema).schema_;
+    CompleteFromFormals(&*of_gradient);
+  }
+  Register(std::move(schema));
+  if (of_gradient) Register(*std::move(of_gradient));
 }
 
 KernelRegistration::KernelRegistration(std::string type, DeviceKind device, Kernel kernel) {
