@@ -4,10 +4,19 @@
 
 namespace stepnet {
 
+namespace {
+
+// Also of a tensor that no memory holds, which nobody has refused yet.
+double BytesOf(const TensorInfo& tensor) {
+  return static_cast<double>(tensor.shape.size()) * static_cast<double>(DTypeBytes(tensor.dtype));
+}
+
+}  // namespace
+
 double BytesMoved(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   double bytes = 0;
-  for (int i = 0; i < query.num_inputs(); ++i) bytes += static_cast<double>(query.In(i).size_bytes());
-  for (const TensorInfo& output : outputs) bytes += static_cast<double>(output.size_bytes());
+  for (int i = 0; i < query.num_inputs(); ++i) bytes += BytesOf(query.In(i));
+  for (const TensorInfo& output : outputs) bytes += BytesOf(output);
   return bytes;
 }
 

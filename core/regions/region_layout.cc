@@ -145,7 +145,7 @@ class Layout {
       parts = (rows + code_.unit - 1) / code_.unit;
     } else {
       code_.unit = kRegionBlock;
-      parts = rows * ((columns + code_.unit - 1) / code_.unit);
+      parts = rows * (columns / code_.unit + (columns % code_.unit != 0 ? 1 : 0));  // of any number of columns
     }
     code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
     code_.is_flat = HasKernelsOnly(code_) && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;

@@ -126,18 +126,19 @@ TYPED_TEST(PanelProductTest, BitsDoNotDependOnHowItIsCut) {
   }
 }
 
-// Two groups of 40 columns of panels that are not cut where the groups are, of which [16, 40) are computed.
+// Two groups of 64 columns, of which [16, 48) are computed; panels are cut at 48 and 96.
 TYPED_TEST(PanelProductTest, ColumnsOfGroupsMayComeInAnyOrder) {
-  const PanelCase<TypeParam> product(2, 80, 30, false);
+  const PanelCase<TypeParam> product(2, 128, 30, false);
   const std::vector<TypeParam> whole = product.Run(false, true, 2, 100);
   for (const bool from_last : {false, true}) {
     std::vector<TypeParam> out(whole.size(), -1);
-    PanelProduct(2, {.n = 80, .begin = 16, .end = 40, .group = 40, .from_last = from_last}, 30, product.a.data(),
+    PanelProduct(2, {.n = 128, .begin = 16, .end = 48, .group = 64, .from_last = from_last}, 30, product.a.data(),
                  product.a_stride, product.panels.data(), out.data(), product.c_stride, false, product.bias.data());
     for (std::int64_t i = 0; i < 2; ++i) {
-      for (std::int64_t j = 0; j < 80; ++j) {
+      for (std::int64_t j = 0; j < 128; ++j) {
         const std::int64_t at = i * product.c_stride + j;
-        EXPECT_EQ(out[at], j % 40 < 16 ? -1 : whole[at]) << i << " " << j << " " << from_last;
+        const bool is_computed = j % 64 >= 16 && j % 64 < 48;
+        EXPECT_EQ(out[at], is_computed ? whole[at] : -1) << i << " " << j << " " << from_last;
       }
     }
   }
