@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Generic, Mapping, Sequence, TypeVar, cast, overload
 
@@ -230,6 +231,7 @@ class Module(_Called[_Gives]):
         """
         if args:
             inputs = self._inputs_of(args, inputs)
+        inputs = self._with_tensors(inputs)
         outputs = self._outputs_of(inputs)
         if not self._has_warned:
             self._warn_of_copies(inputs)
@@ -264,6 +266,16 @@ class Module(_Called[_Gives]):
                 stacklevel=5,  # behind the calls of torch.nn.Module
             )
             return
+
+    def _with_tensors(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs, with a tensor beside the others in place of each list of whole numbers, as of lengths."""
+        lists = {name: each for name, each in inputs.items() if name in self._whole and isinstance(each, (list, tuple))}
+        if not lists:
+            return inputs
+        device = next((each.device for each in inputs.values() if isinstance(each, torch.Tensor)), None)
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # who looks at what is no tensor says it
+            return {**inputs, **{name: torch.tensor(each, device=device) for name, each in lists.items()}}
+        return inputs
 
     def _outputs_of(self, inputs: Mapping[str, torch.Tensor]) -> Any:
         """All outputs for the cell's inputs by name."""

@@ -602,3 +602,11 @@ def test_a_cell_needs_parameters(lstm, tmp_path):
     message = "params, the third argument, is missing: lstm has the parameters w, u, b, as cell.init() or training gives them"
     with pytest.raises(stepnet.InvalidArgumentError, match=re.escape(message)):
         stepnet.onnx.export(lstm, tmp_path / "lstm.onnx")
+
+
+def test_an_array_is_a_parameter_or_an_input(tmp_path):
+    net = stepnet.load('op { type: "Add" input: "x" input: "w" output: "y" }')
+    arrays = {name: numpy.ones(2, "float32") for name in ("x", "w")}
+    with pytest.raises(stepnet.InvalidArgumentError, match='"w" of .* is given as a parameter, by params, and as an input'):
+        stepnet.onnx.export(net, tmp_path / "net.onnx", inputs=arrays, params={"w": arrays["w"]})
+    assert not (tmp_path / "net.onnx").exists()

@@ -377,3 +377,16 @@ def test_parameters_are_filled_anew(lstm):
         module.reset_parameters()
         assert not torch.equal(module.w, drawn[-1])
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[1], drawn[2])
+
+
+def test_lengths_may_be_a_list():
+    cell = stepnet.cell("cell a(x[2]; h[2]) {\n  h = 0.5 * h + x\n  output h\n  option lengths = lengths\n}")
+    module = stepnet.torch.Module(cell)
+    x = torch.randn(4, 2, 2)
+    for lengths in ([4, 2], (4, 2)):
+        assert torch.equal(module(x, lengths=lengths), module(x, lengths=torch.tensor([4, 2])))
+    for wrong in ([4, [2]], ["a", "b"], [1.5, 2.0], [None]):
+        with pytest.raises(stepnet.TypeMismatchError, match="lengths"):
+            module(x, lengths=wrong)
+    with pytest.raises(stepnet.TypeMismatchError, match="the input 'x' of a is a list; it must be a tensor"):
+        module([[1.0]], lengths=[4, 2])

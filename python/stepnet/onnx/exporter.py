@@ -207,6 +207,8 @@ def of_net(
     }
     given.fixed = net._fixed
     for name, array in inputs.items():
+        if name in params:
+            raise InvalidArgumentError(f'invalid argument: "{name}" of {net.name} is given as a parameter, by params, and as an input')
         given.params.pop(name, None)
         array = exported_array(f"the input {name!r}", array)
         given.shown[name] = array
