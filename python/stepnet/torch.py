@@ -231,10 +231,10 @@ class Module(_Called[_Gives]):
         """
         if args:
             inputs = self._inputs_of(args, inputs)
-        inputs = self._with_tensors(inputs)
-        outputs = self._outputs_of(inputs)
+        given = self._with_tensors(inputs)
+        outputs = self._outputs_of(given)
         if not self._has_warned:
-            self._warn_of_copies(inputs)
+            self._warn_of_copies(given)
         return outputs if self._output is None else outputs[self._output]
 
     def _inputs_of(self, args: tuple[Any, ...], named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
