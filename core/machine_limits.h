@@ -46,7 +46,7 @@ MachineLimits MeasureMachineLimits();
 
 // What a core reads in a microsecond, while all cores read the same, of bytes that lie in the cache that they share and
 // that no second cache holds. Measured when somebody asks for the first time, on as many threads as there are cores,
-// which takes milliseconds; beside other work it finds less. 0 where there are no threads or no memory for that.
+// or the system gives, which takes milliseconds; beside other work it finds less. 0 where there is no memory for that.
 double SharedBytesPerMicrosecond();
 
 }  // namespace stepnet

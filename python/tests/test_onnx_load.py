@@ -1,132 +1,19 @@
-"""Models of ONNX that are loaded run as in onnxruntime: Scan, operators, and what was exported."""
+"""Operators of ONNX that are loaded run as in onnxruntime."""
 
-import json
 import math
-import re
 
 import numpy
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import (
-    CASES,
-    CELLS,
-    ELEMENTS,
-    GOLDEN,
-    OPTIONS,
-    cell_with,
-    draw,
-    expect_as_runtime,
-    expect_equal,
-    exported_of,
-    floats,
-    inputs_of,
-    ints,
-    loaded,
-    model_of,
-    named,
-    params_of,
-    refusal,
-    scan,
-    tensors,
-)
+from onnx_models import ELEMENTS, draw, expect_as_runtime, expect_equal, ints, loaded, model_of, refusal, tensors
 
 import stepnet
-import stepnet.onnx
-
-
-# Scan.
-
-
-DECAY = [
-    helper.make_node("Mul", ["h_in", "half"], ["kept"]),
-    helper.make_node("Add", ["kept", "x_t"], ["h_out"]),
-    helper.make_node("Tanh", ["h_out"], ["y"]),
-]
-
-
-@pytest.mark.parametrize("opset", [9, 11, 16, 19])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 2)], ids=str)
-def test_scan_has_states_of_any_shape(shape, opset, random, tmp_path):
-    state = {"h": random.standard_normal(shape).astype("float32")}
-    x = {"x": random.standard_normal((5, *shape)).astype("float32")}
-    half = {"half": numpy.array(0.5, "float32")}
-    model, inputs = scan(DECAY, state, x, {"y": named(floats(*shape), "y")}, random, half, opset)
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("reverse_in", [0, 1])
-@pytest.mark.parametrize("reverse_out", [0, 1])
-def test_scan_along_other_axes_and_backwards(axis, reverse_in, reverse_out, random, tmp_path):
-    shape = [3, 4]
-    shape.insert(axis % 3, 5)
-    state = {"h": random.standard_normal((3, 4)).astype("float32")}
-    x = {"x": random.standard_normal(shape).astype("float32")}
-    model, inputs = scan(
-        DECAY, state, x, {"y": named(floats(3, 4), "y")}, random, {"half": numpy.array(0.5, "float32")},
-        scan_input_axes=[axis], scan_input_directions=[reverse_in],
-        scan_output_axes=[axis], scan_output_directions=[reverse_out],
-    )  # fmt: skip
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-def test_scan_of_several_sequences_states_and_captured_tensors(random, tmp_path):
-    nodes = [
-        helper.make_node("MatMul", ["x_t", "w"], ["a"]),
-        helper.make_node("Add", ["a", "h_in"], ["b"]),
-        helper.make_node("Constant", [], ["three"], value=numpy_helper.from_array(numpy.array(3, "float32"))),
-        helper.make_node("Div", ["b", "three"], ["h_out"]),
-        helper.make_node("Max", ["m_in", "z_t"], ["m_out"]),
-        helper.make_node("Identity", ["h_in"], ["before"]),
-        helper.make_node("Mul", ["m_in", "z_t"], ["product"]),
-    ]
-    draw = lambda *shape: random.standard_normal(shape).astype("float32")  # noqa: E731
-    model, inputs = scan(
-        nodes, {"h": draw(2, 3), "m": draw(1)}, {"x": draw(6, 2, 5), "z": draw(6, 1)},
-        {"before": named(floats(2, 3), "before"), "product": named(floats(1), "product")}, random, {"w": draw(5, 3)},
-    )  # fmt: skip
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-def test_states_may_change_places(random, tmp_path):
-    nodes = [
-        helper.make_node("Identity", ["b_in"], ["a_out"]),
-        helper.make_node("Add", ["a_in", "x_t"], ["b_out"]),
-    ]
-    draw = lambda *shape: random.standard_normal(shape).astype("float32")  # noqa: E731
-    model, inputs = scan(nodes, {"a": draw(2), "b": draw(2)}, {"x": draw(5, 2)}, {}, random)
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-def test_a_scan_in_a_scan(random, tmp_path):
-    """An inner loop over the rows of each item, which sees the outer one's state, and constants of its own."""
-    inner = helper.make_graph(
-        [
-            helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(numpy.array(0.5, "float32"))),
-            helper.make_node("MatMul", ["row", "w"], ["product"]),
-            helper.make_node("Add", ["s_in", "product"], ["s"]),
-            helper.make_node("Mul", ["s", "half"], ["less"]),
-            helper.make_node("Mul", ["less", "h_in"], ["s_out"]),
-        ],
-        "inner",
-        [named(floats(2), "s_in"), named(floats(2), "row")],
-        [named(floats(2), "s_out")],
-        [numpy_helper.from_array(draw(2, 2), "w")],
-    )
-    nodes = [
-        helper.make_node("Scan", ["h_in", "x_t"], ["total"], body=inner, num_scan_inputs=1),
-        helper.make_node("Tanh", ["total"], ["h_out"]),
-    ]
-    x = random.standard_normal((4, 3, 2)).astype("float32")
-    model, inputs = scan(nodes, {"h": numpy.ones(2, "float32")}, {"x": x}, {}, random)
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-# Other operators.
 
 
 X = draw(2, 3, 4)
+
+
 SPECIAL = numpy.array([0.0, -0.0, 1.5, numpy.inf, -numpy.inf, numpy.nan], "float32")
 
 
@@ -516,88 +403,3 @@ def test_elements_that_were_taken_have_a_gradient(tmp_path):
 
 
 # Round trips.
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("name", CELLS)
-def test_cells_come_back(name, options, random, tmp_path):
-    cell = cell_with(name, options.replace("valid", "valid_steps"))
-    params = params_of(cell, random)
-    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
-    net = stepnet.onnx.load(tmp_path / "cell.onnx")
-    assert net.outputs == cell.outputs
-    assert net.inputs == tuple(each.name for each in cell.inputs)
-    for steps, batch, with_states in ((7, 3, False), (4, 2, True), (0, 2, True)):
-        inputs = inputs_of(cell, random, steps, batch, with_states)
-        outputs = cell(params, **inputs)
-        for output, got in zip(cell.outputs, net(**inputs)):
-            expect_equal(got, outputs[output])
-
-
-def instructions(plans):
-    return sum(len(stage["instructions"]) for plan in json.loads(plans) for stage in plan["stages"])
-
-
-@pytest.mark.parametrize("name", CELLS)
-def test_what_comes_back_is_fused_as_the_cell_is(name, random, tmp_path):
-    cell = cell_with(name)
-    params, inputs = params_of(cell, random), inputs_of(cell, random, 20, 4, with_states=False)
-    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
-    loops = stepnet.onnx.load(tmp_path / "cell.onnx").explain(inputs, format="json")
-    assert instructions(loops) == instructions(cell.explain(params, inputs, format="json"))
-
-
-def test_a_state_that_is_also_an_output_is_there_once(random, tmp_path):
-    """A state that is no row ``[1, …]`` itself, a constant beside it, and items that are one row of the scanned input."""
-    nodes = [
-        helper.make_node("Mul", ["h_in", "half"], ["less"]),
-        helper.make_node("Add", ["less", "x_t"], ["h_out"]),
-        helper.make_node("Identity", ["h_out"], ["y"]),
-    ]
-    state, x = {"h": random.standard_normal((2, 3)).astype("float32")}, {"x": draw(5, 2, 3)}
-    half = helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(numpy.array(0.5, "float32")))
-    model, inputs = scan([half, *nodes], state, x, {"y": named(floats(2, 3), "y")}, random)
-    (loop,) = json.loads(loaded(model, tmp_path).explain(inputs, format="json"))
-    (instruction,) = (each for stage in loop["stages"] for each in stage["instructions"])
-    assert instruction["formulas"] == ['h_out = "h_last state at t" * 0.5 + "x at t"']
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-def test_the_loop_back_reads_no_copies_of_states(random, tmp_path):
-    """That of a state without its first dimension is made again; that of an item, which products read, is kept."""
-    nodes = [helper.make_node("Mul", ["h_in", "x_t"], ["h_out"])]
-    state, x = {"h": random.standard_normal((2, 3)).astype("float32")}, {"x": draw(5, 2, 3)}
-    model, _ = scan(nodes, state, x, {}, random)
-    text = loaded(model, tmp_path)._text
-    made = dict(re.findall(r'input: "([^"]* at t)" output: "([^"]*)" type: "Squeeze"', text))
-    assert len(made) == 2
-    assert re.findall(r'recompute_blobs_on_backward" strings: "([^"]*)" }', text) == [made["h_last state at t"]]
-
-
-def test_transposed_matrices_are_those_of_a_product(tmp_path):
-    nodes = [
-        helper.make_node("Transpose", ["a"], ["a_t"], perm=[0, 2, 1]),
-        helper.make_node("Transpose", ["b"], ["b_t"], perm=[0, 2, 1]),
-        helper.make_node("MatMul", ["a_t", "b_t"], ["y"]),
-        helper.make_node("MatMul", ["a_t", "a"], ["z"]),
-    ]
-    inputs = {"a": draw(2, 4, 3), "b": draw(2, 5, 4)}
-    model = model_of(nodes, inputs, {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT})
-    assert "Transpose" not in loaded(model, tmp_path)._text
-    expect_as_runtime(model, inputs, tmp_path)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_golden_nets_come_back(case, tmp_path):
-    manifest = json.loads((GOLDEN / case / "manifest.json").read_text())
-    each = manifest["runs"][0]
-    original = stepnet.load(GOLDEN / case / "net.pb")
-    given, expected = tensors(case, each["inputs"]), tensors(case, each["expected"])
-    outputs = exported_of(case, [name for name in each["outputs"] if name in expected])
-    assert outputs
-    inputs = {name: given[name] for name in original.inputs}
-    stepnet.onnx.export(original, tmp_path / "net.onnx", inputs=inputs, outputs=outputs)
-    net = stepnet.onnx.load(tmp_path / "net.onnx")
-    got = net(**{name: given[name] for name in net.inputs})
-    for name in outputs:
-        numpy.testing.assert_allclose(got[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)

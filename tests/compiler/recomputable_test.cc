@@ -9,7 +9,7 @@
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recomputed_operators.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
-#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/executor/step_of_pairs.h"
 
 namespace stepnet {
 namespace {
@@ -117,16 +117,7 @@ TEST(Recomputable, IsNothingThatTakesVeryManyOperators) {
 TEST(Recomputable, IsBetterComputedAgainInLongRunsWhereItFollowsFromLess) {
   NEEDS_ALL_PASSES();
   const auto plan = [](std::int64_t size) {
-    RecurrentCase net;
-    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").Captured("p");
-    OperatorDef column = ParseOp("column = ExpandDims(h_prev)");
-    AddInts(&column, "dims", {3});
-    net.Step(column).Step("d = Sub(column, p)").Step("s = Sigmoid(d)").Step("m = Mul(s, d)");
-    OperatorDef sum = ParseOp("sum = ReduceSum(m)");
-    AddInts(&sum, "axes", {-1});
-    AddInt(&sum, "keepdims", 0);
-    net.Step(sum).Step("t = Tanh(sum)").Step("h_t = Mul(t, x_t)").Output("h_all", "h", 1);
-    const ForwardOperator forward = Forward(net);
+    const ForwardOperator forward = Forward(StepOfPairs());
     std::vector<TensorInfo> inputs;
     for (const std::string& input : forward.op.inputs()) {
       const Shape shape = input == "x" ? Shape({5, 8, 32}) : input == "p" ? Shape({32, size}) : Shape({1, 8, 32});

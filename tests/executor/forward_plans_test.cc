@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "recurrent_case.h"
+#include "step_of_pairs.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net_check.h"
@@ -19,19 +19,7 @@ std::shared_ptr<const ForwardOperator> Forward(NetDef def) {
   return std::make_shared<const ForwardOperator>(OperatorCall(def.op(0)));
 }
 
-// Steps from which d, s and t need not be kept: the differences of pairs, their sigmoids and a sum of these.
-std::shared_ptr<const ForwardOperator> Pairs() {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t").Captured("p");
-  OperatorDef column = ParseOp("column = ExpandDims(h_prev)");
-  AddInts(&column, "dims", {3});
-  net.Step(column).Step("d = Sub(column, p)").Step("s = Sigmoid(d)").Step("m = Mul(s, d)");
-  OperatorDef sum = ParseOp("sum = ReduceSum(m)");
-  AddInts(&sum, "axes", {-1});
-  AddInt(&sum, "keepdims", 0);
-  net.Step(sum).Step("t = Tanh(sum)").Step("h_t = Mul(t, x_t)").Output("h_all", "h", 1);
-  return Forward(net.Build());
-}
+std::shared_ptr<const ForwardOperator> Pairs() { return Forward(StepOfPairs().Build()); }
 
 // A product over time, in front of a loop.
 std::shared_ptr<const ForwardOperator> Projection() {
