@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping, cast
 
 import numpy
 
@@ -158,7 +158,7 @@ def to_torch(given: Cell | CellModule, params: Mapping[str, Array] | None = None
     if isinstance(given, module_type()):
         own = given._for_inference()[1]
         given, params = given.cell, own if params is None else params
-    described = layers_of(given)
+    described = layers_of(cast(Cell, given))  # it says what else there is
     _check_is_there("to_torch")
     if params is None:
         raise errors.InvalidArgumentError(
@@ -172,9 +172,10 @@ def to_torch(given: Cell | CellModule, params: Mapping[str, Array] | None = None
     return module
 
 
-def module_type() -> Any:
+def module_type() -> tuple[type[CellModule], ...]:
     """``stepnet.torch.Module`` where that has been imported: no type otherwise, as there is no module either."""
-    return getattr(sys.modules.get("stepnet.torch"), "Module", ())
+    imported = sys.modules.get("stepnet.torch")
+    return (imported.Module,) if imported else ()
 
 
 def or_to_torch(given: Cell) -> str:
