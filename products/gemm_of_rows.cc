@@ -9,6 +9,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/products/gemm_of_rows.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -88,10 +89,14 @@ HWY_NOINLINE void Tile(const OperandsOfRows<W>& of, std::int64_t row, std::int64
     STEPNET_UNROLL
     for (int j = 0; j < kTileColumns; ++j) sums[i][j] = hn::Zero(d);
   }
+  const std::int64_t ahead = kTileColumns * of.b_stride;
   const auto add_terms = [&](std::int64_t l, const auto& load) HWY_ATTR {
     hn::Vec<decltype(d)> factors[kColumns];
     STEPNET_UNROLL
-    for (int j = 0; j < kColumns; ++j) factors[j] = load(b + j * of.b_stride + l);
+    for (int j = 0; j < kColumns; ++j) {
+      factors[j] = load(b + j * of.b_stride + l);
+      if (row == 0) hwy::Prefetch(b + j * of.b_stride + l + ahead);
+    }
     STEPNET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const auto factor = load(a + i * of.a_stride + l);
