@@ -169,7 +169,12 @@ StepAgain::StepAgain(const StepGraph& forward, std::set<int> bases)
       bases_(std::move(bases)),
       values_of_(forward.homes.size()),
       runs_for_many_steps_(forward.nodes.size(), false) {
-  for (size_t v = 0; v < graph_.values.size(); ++v) values_of_[graph_.values[v].home].push_back(static_cast<int>(v));
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    const StepValue& value = graph_.values[v];
+    values_of_[value.home].push_back(static_cast<int>(v));
+    const Home& home = graph_.homes[value.home];
+    if (value.producer >= 0 && home.kind == Home::Kind::kOutside) written_[home.slot.base].insert(value.home);
+  }
   for (const Stage& stage : graph_.stages) {
     for (int n = stage.begin; n < stage.end; ++n) runs_for_many_steps_[n] = stage.steps_at_once != 1;
   }
@@ -202,9 +207,10 @@ bool StepAgain::IsLastInHome(int value) const {
 bool StepAgain::Stays(int value) const {
   const Home& home = HomeOf(value);
   const std::int64_t end = home.slot.BeginInBase() + home.slot.bytes;
-  return std::ranges::none_of(graph_.values, [&](const StepValue& other) {
-    const Home& written = graph_.homes[other.home];
-    if (other.producer < 0 || written.kind != Home::Kind::kOutside || written.slot.base != home.slot.base) return false;
+  const auto homes = written_.find(home.slot.base);
+  if (homes == written_.end()) return true;
+  return std::ranges::none_of(homes->second, [&](int other) {
+    const Home& written = graph_.homes[other];
     if (&written == &home) return home.slot.bytes > home.slot.row_bytes;
     return home.slot.row_bytes == 0 || written.slot.row_bytes == 0 || written.slot.BeginInBase() < end;
   });

@@ -42,6 +42,7 @@ class StepAgain {
   const StepGraph& graph_;
   const std::set<int> bases_;
   std::vector<std::vector<int>> values_of_;  // by home
+  std::map<int, std::set<int>> written_;     // homes outside that the step writes, by base
   std::vector<bool> runs_for_many_steps_;    // by node
 };
 

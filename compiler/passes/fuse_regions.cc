@@ -310,24 +310,29 @@ class LoopFuser {
     const auto readers = readers_.find(value);
     if (readers == readers_.end() || readers->second.size() < 2) return;
     ++behind_.now;
-    VisitBehind(n, [&](int follower) { return behind_.Add(follower), false; });
+    int last = n;
+    VisitBehind(n, std::ssize(elements_), [&](int follower) {
+      last = std::max(last, follower);
+      return behind_.Add(follower), false;
+    });
     size_t num_readers = 0;
     for (const int reader : readers->second) {
       if (is_put_[reader] || elements_[reader] != elements_[n] || looked_at->contains(reader)) continue;
       if (++num_readers > max_near() || looked_at->size() >= max_near()) break;
-      if (VisitBehind(reader, [&](int follower) { return behind_.contains(follower); }))
+      if (VisitBehind(reader, last + 1, [&](int follower) { return behind_.contains(follower); }))
         AddNear(reader, looked_at, near);
     }
   }
 
-  // Calls fn(n) for nodes that wait for one, as many as are near, until it returns true, and returns whether it did.
+  // Calls fn(n) for nodes up to `end` that wait for one, as many as are near, until it returns true, and returns
+  // whether it did.
   template <typename Fn>
-  bool VisitBehind(int node, const Fn& fn) {
+  bool VisitBehind(int node, std::ptrdiff_t end, const Fn& fn) {
     ++visited_.now;
     std::vector<int> to_visit = {node};
     for (size_t i = 0; i < to_visit.size() && to_visit.size() < max_near(); ++i) {
       for (const int follower : followers_[to_visit[i]]) {
-        if (!visited_.Add(follower)) continue;
+        if (follower >= end || !visited_.Add(follower)) continue;
         if (fn(follower)) return true;
         to_visit.push_back(follower);
       }
