@@ -6,6 +6,8 @@
 #include <benchmark/benchmark.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -28,6 +30,7 @@ struct Input {
   std::vector<std::int64_t> shape;
   DType dtype = DType::kFloat;
   float scale = 10;  // of numbers in [-0.1, 0.1)
+  float offset = 0;
 };
 
 Tensor TensorOf(const Input& operand, unsigned seed) {
@@ -35,7 +38,7 @@ Tensor TensorOf(const Input& operand, unsigned seed) {
   Tensor tensor(operand.dtype, shape);
   const Tensor random = Random(shape, seed);
   for (std::int64_t i = 0; i < shape.size(); ++i) {
-    const float value = random.data<float>()[i] * operand.scale;
+    const float value = random.data<float>()[i] * operand.scale + operand.offset;
     switch (operand.dtype) {
       case DType::kFloat: tensor.data<float>()[i] = value; break;
       case DType::kBool: tensor.data<bool>()[i] = value > 0; break;
@@ -78,7 +81,11 @@ void RunOperator(benchmark::State& state, const std::string& text, const std::ve
     outputs.emplace_back(info.dtype, info.shape);
   std::vector<TensorView> in, out;
   for (Tensor& tensor : inputs) in.push_back(tensor.View());
-  for (Tensor& tensor : outputs) out.push_back(tensor.View());
+  for (int o = 0; o < def.output_size(); ++o) {
+    const auto input = std::ranges::find(def.input(), def.output(o));
+    const bool is_in_place = input != def.input().end();
+    out.push_back(is_in_place ? in[input - def.input().begin()] : outputs[o].View());
+  }
   const RunFn kernel = MakeKernel(call, by);
   RunContext context;
   kernel(OpRun(in, out, context));  // makes the program of a formula, and touches the pages of outputs
@@ -91,10 +98,16 @@ void RunOperator(benchmark::State& state, const std::string& text, const std::ve
   state.SkipWithError(error.what());
 }
 
+// Training runs optimizers in place: the input that each output is then.
+const std::map<std::string, std::vector<int>> kInPlace = {{"Adam", {0, 1, 2}}, {"MomentumSGDUpdate", {0, 1, 3}}};
+
 std::string TextOf(const std::string& type, int inputs, int outputs, const std::string& arguments) {
   std::string text = StrCat("type: \"", type, "\" ");
   for (int i = 0; i < inputs; ++i) text += StrCat("input: \"x", i, "\" ");
-  for (int i = 0; i < outputs; ++i) text += StrCat("output: \"y", i, "\" ");
+  const auto in_place = kInPlace.find(type);
+  for (int o = 0; o < outputs; ++o) {
+    text += StrCat("output: \"", in_place == kInPlace.end() ? StrCat("y", o) : StrCat("x", in_place->second[o]), "\" ");
+  }
   return text + arguments;
 }
 
@@ -162,7 +175,9 @@ void RegisterPointwise(std::int64_t n) {
   const std::string shape = StrCat("arg { name: \"shape\" ints: ", n, " }");
   for (const char* type : {"UniformFill", "XavierFill", "RangeFill"}) add(type, {}, shape);
   add("Adam", {x, x, {.shape = {n}, .scale = 0}, x, {.shape = {1}}, {.shape = {1}, .dtype = DType::kInt64}}, "", 3);
-  add("MomentumSGDUpdate", {x, x, {.shape = {1}}, x}, "arg { name: \"momentum\" f: 0.9 }", 3);
+  // A rate with which values stay as large as they are, run for run.
+  const Input rate{.shape = {1}, .scale = 0, .offset = 0.1F};
+  add("MomentumSGDUpdate", {x, x, rate, x}, "arg { name: \"momentum\" f: 0.9 }", 3);
 }
 
 void RegisterTraining() {

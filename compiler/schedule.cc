@@ -212,14 +212,12 @@ double BytesOfShared(const Instruction& instruction) {
   return std::min(bytes, instruction.cost.bytes);
 }
 
-// What a core reads in a microsecond, beside its work, of so many bytes that all cores read. Of those that the second
-// cache does not hold, but the third, half of what it could: on an EPYC (Zen 5) reading that takes half as long as the
-// work takes no time of it, on a Xeon it does.
+// What a core reads in a microsecond, beside its work, of so many bytes that all cores read.
 double BytesPerMicrosecondOfShared(double bytes, const Target& target) {
   if (bytes <= static_cast<double>(SecondCacheBytes(target))) return target.near_bytes_per_microsecond;
   const double far = target.far_bytes_per_microsecond;
   const bool is_beyond_caches = bytes >= static_cast<double>(ThirdCacheBytes()) / 2;  // something else is there, too
-  return is_beyond_caches ? far : std::max(far, SharedBytesPerMicrosecond() / 2);
+  return is_beyond_caches ? far : std::max(far, target.counted_of_shared * SharedBytesPerMicrosecond());
 }
 
 // What all rows of the batch share is read by each part, in every step.

@@ -83,6 +83,10 @@ struct Target {
   double near_bytes_per_microsecond = 160e3;
   double far_bytes_per_microsecond = 12e3;
   std::int64_t second_cache_bytes = 0;
+  // How much counts of what a core reads out of the cache that all share (core/machine_limits.h), where threads take
+  // rows of the batch: on an EPYC (Zen 5) reading that takes half as long as the work takes no time of it, on a Xeon it
+  // does (docs/performance.md).
+  double counted_of_shared = 0.5;
   // A second cache of so many bytes keeps what else a loop reads again when weights of few rows are read out of it over
   // time. There, where steps pack them, too, lstm.cell takes 0.92 of its time on two threads with (B, H) = (32, 256),
   // 0.85 with (16, 512), on a Xeon with 2 MB (docs/performance.md).
