@@ -32,9 +32,9 @@ class CellExpander {
   CellExpander(const CellSource& source, const CellUse& use) : source_(source), cell_(source.def), use_(use) {}
 
   CellNet Run() {
-    repeats_first_ = (options().has_lengths() || options().has_mask()) && !HasFiniteGradients(cell_);
     if (use_.carry) CheckCarry(source_);
     ReadSizes();
+    repeats_first_ = (options().has_lengths() || options().has_mask()) && !HasFiniteGradients(cell_, sizes_);
     sizes_of_first_layer_ = sizes_;
     result_.init_net.set_name(cell_.name() + "_init");
     result_.net.set_name(cell_.name());

@@ -7,6 +7,7 @@
 
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/cells/finite_gradients.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net_blobs.h"
@@ -207,23 +208,58 @@ bool HasType(const NetDef& net, const std::string& type) {
   return std::ranges::count(net.op(), type, &OperatorDef::type) > 0;
 }
 
+bool IsFinite(const CellDef& cell) {
+  CellSizes sizes;
+  for (const CellSize& size : cell.size()) sizes[size.name()] = size.value();
+  return HasFiniteGradients(cell, sizes);
+}
+
 // Other cells are as they were: filling takes time.
 TEST(PaddingGradients, AreMadeFiniteWhereTheyMayBeInfinite) {
   EXPECT_TRUE(HasType(ExpandCell(Cell(kOfInput, kLengths)).net, "FillPadding"));
   EXPECT_FALSE(HasType(ExpandCell(Cell(kOfInput, "")).net, "FillPadding"));
   for (const std::string& name : ExampleCells()) {
-    EXPECT_EQ(HasFiniteGradients(ReadExampleCell(name).def), name != "slstm" && name != "delta_net") << name;
+    EXPECT_EQ(IsFinite(ReadExampleCell(name).def), name != "slstm" && name != "delta_net") << name;
   }
   const auto is_finite = [](const std::string& value) {
-    return HasFiniteGradients(
-        ParseCell(StrCat("cell c(x[2]; ) {\n  param a[2]\n  y = ", value, "\n  output y\n}\n"), "c").def);
+    return IsFinite(ParseCell(StrCat("cell c(x[2]; ) {\n  param a[2]\n  y = ", value, "\n  output y\n}\n"), "c").def);
   };
   EXPECT_TRUE(is_finite("LayerNorm(x, axis=-1)"));
   EXPECT_FALSE(is_finite("LayerNorm(x, axis=-1, epsilon=0.0)"));
   EXPECT_TRUE(is_finite("x * Sqrt(a)"));  // of no step
-  for (const std::string value : {"Sqrt(x)", "x / a", "Log(x)", "Pow(x, exponent=0.5)", "Reciprocal(x)", "Exp(x)"}) {
+  for (const std::string value :
+       {"Mod(x, divisor=2)", "Pow(x, exponent=3.0)", "Clip(x)", "Clip(x, min=-1.0, max=1.0)", "Concat(x, a, axis=-1)",
+        "Gather(a, Cast(x, to=\"int32\"))", "SquaredL2Distance(x, a)"}) {
+    EXPECT_TRUE(is_finite(value)) << value;
+  }
+  for (const std::string value :
+       {"Sqrt(x)", "x / a", "Log(x)", "Pow(x, exponent=0.5)", "Reciprocal(x)", "Exp(x)", "Mod(x, divisor=2) / x"}) {
     EXPECT_FALSE(is_finite(value)) << value;
   }
+}
+
+// Operators of others are known by their formulas, and their gradients by theirs.
+Registration Unary(const char* type, Expr (*function)(const Expr& x)) {
+  return Operator(type)
+      .Doc("A function.")
+      .Input("x", OfFloats("any shape"))
+      .Output("y", Like("x"))
+      .Formula([function](Formula& f) { f.Out({function(f.In("x"))}); })
+      .DerivedGradient({"x", "dy"}, {"dx"});
+}
+const Registration bell = Unary("test.Bell", [](const Expr& x) { return 1 / (1 + x * x); });
+const Registration logistic_log = Unary("test.LogOfSigmoid", [](const Expr& x) { return Log(Sigmoid(x)); });
+const Registration root_of_size = Unary("test.RootOfSize", [](const Expr& x) { return Sqrt(Abs(x)); });
+const Registration smooth_size = Unary("test.SmoothSize", [](const Expr& x) { return Sqrt(x * x + 0.01); });
+
+TEST(PaddingGradients, OfOtherOperatorsFollowFromTheirFormulas) {
+  const auto is_finite = [](const std::string& type) {
+    return IsFinite(ParseCell(StrCat("cell c(x[2]; ) {\n  y = ", type, "(x)\n  output y\n}\n"), "c").def);
+  };
+  EXPECT_TRUE(is_finite("test.Bell"));
+  EXPECT_TRUE(is_finite("test.SmoothSize"));
+  EXPECT_FALSE(is_finite("test.LogOfSigmoid"));  // sigmoid may be 0 in floats
+  EXPECT_FALSE(is_finite("test.RootOfSize"));    // itself is, and its gradient is not
 }
 
 // The gradient of an operator of one or two inputs, numbers of all sizes, where 0 comes back to it; nothing where there
@@ -239,7 +275,7 @@ std::vector<double> GradientsOfZero(const std::string& value) {
   std::vector<double> gradients;
   try {
     const CellSource cell = Cell(StrCat("cell c(x[11], y[11]; ) {\n  z = ", value, " + y\n  output z\n"), "");
-    if (!HasFiniteGradients(cell.def)) return {};
+    if (!IsFinite(cell.def)) return {};
     const CellNet net = ExpandCell(cell);
     const Tensors given = {{"x", x}, {"y", y}};
     const Tensors weights = {{"z", Tensor::Zeros(DType::kDouble, RunCell(net, given).at("z").shape())}};
