@@ -41,7 +41,7 @@ inline PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
 // which gives an element, so that many of them are fast as they are.
 inline bool ArePanelsFaster(const ShapeQuery& query, const FCSizes& sizes, bool is_of_rows) {
   const Target& target = *query.op().options().target;
-  // As floats where they are stored as less, so that the same products pack: others round otherwise.
+  // Weights that are stored as less count as floats, so that the same products pack: others round otherwise.
   const std::int64_t bytes = sizes.n * sizes.k * DTypeBytes(query.In(0).dtype);
   return sizes.m <= target.max_rows_to_pack && !(is_of_rows && bytes > target.max_bytes_to_pack_for_row);
 }
