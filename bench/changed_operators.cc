@@ -9,7 +9,7 @@
 namespace stepnet {
 namespace {
 
-// As RowSum adds.
+// Adds in the order in which RowSum does.
 template <typename T, typename Term>
 T RowSumOf(std::size_t begin, std::size_t end, const Term& term) {
   constexpr std::size_t kPartials = 64;

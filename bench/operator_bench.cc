@@ -111,7 +111,7 @@ std::string TextOf(const std::string& type, int inputs, int outputs, const std::
   return text + arguments;
 }
 
-// Those that also run by a formula.
+// These operators also run by a formula.
 const std::set<std::string> kWithKernels = {"Adam",
                                             "ArgMax",
                                             "Iter",

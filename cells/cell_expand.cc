@@ -198,7 +198,7 @@ class CellExpander {
     return found->second;
   }
 
-  // With rows in place of those that do not count.
+  // Rows replace those that do not count.
   std::string Filled(const std::string& blob, const std::string& mask) {
     const auto [found, is_new] = filled_.emplace(blob, "");
     if (is_new) {

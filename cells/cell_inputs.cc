@@ -5,15 +5,15 @@
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
 
 std::string Quoted(const std::string& name) { return StrCat("\"", name, "\""); }
-std::string Count(std::int64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
-// As Tensor::Description.
+// Says what Tensor::Description says.
 std::string Described(const Tensor& given, DTypeText dtype_text) {
   const std::string text = StrCat(dtype_text(given.dtype()), " ", given.shape());
   return given.device().IsHost() ? text : StrCat(text, " on ", given.device());

@@ -270,7 +270,7 @@ void CellLayer::ThrowNotCarried(int k) const {
 std::string CellLayer::Masked(const std::string& blob, DType dtype, std::string otherwise) {
   if (otherwise.empty()) {
     otherwise = names_.Unused(blob + "_zeros");
-    // Without a dtype they have that of the blob: a cell for float may run in double.
+    // Where no dtype is said, they have that of the blob: a cell for float may run in double.
     OpBuilder zeros = AddOp(&step_, "ConstantFill", {blob}, {otherwise});
     if (!IsFloatOrDouble(dtype)) zeros.Int("value", 0).Int("dtype", NumberFromDType(dtype));
   }

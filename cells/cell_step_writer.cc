@@ -51,7 +51,7 @@ double Computed(char sign, double left, double right) {
   }
 }
 
-// As an expression of sizes has it.
+// Writes it as an expression of sizes has it.
 std::string TextOf(const StepOperand& number) {
   if (!number.of_sizes.empty()) return number.of_sizes;
   CheckFloat(number.number);

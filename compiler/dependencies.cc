@@ -1,7 +1,6 @@
 #include "stepnet/compiler/dependencies.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "stepnet/compiler/conflicts.h"
@@ -106,21 +105,6 @@ const char* DependencyKindName(DependencyKind kind) {
     case DependencyKind::kWriteAfterWrite: return "write after write";
   }
   return "unknown";
-}
-
-bool Dependencies::Orders(int from, int to, int delta) const {
-  std::set<std::pair<int, int>> reached;
-  std::vector<std::pair<int, int>> stack = {{from, 0}};
-  while (!stack.empty()) {
-    const auto [at, steps] = stack.back();
-    stack.pop_back();
-    for (const Dependency& edge : edges) {
-      if (edge.from != at || steps + edge.delta > delta) continue;
-      if (edge.to == to && steps + edge.delta == delta) return true;
-      if (reached.emplace(edge.to, steps + edge.delta).second) stack.emplace_back(edge.to, steps + edge.delta);
-    }
-  }
-  return false;
 }
 
 std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan) {

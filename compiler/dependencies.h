@@ -51,9 +51,6 @@ struct Dependencies {
   int num_instructions = 0;
   std::vector<Dependency> edges;  // by from, then delta, then to; none that others imply (RemoveImplied)
   int max_delta = 0;
-
-  // Whether `to` of step k + delta waits for `from` of step k, directly or through others, for k from 0 on.
-  bool Orders(int from, int to, int delta) const;
 };
 
 // What each instruction touches. Instructions that go through blobs touch more than their operands: each a piece of

@@ -35,7 +35,7 @@ struct ForwardPlan {
   std::vector<RecomputedValue> recomputed;
 };
 
-// With how little memory a plan does, at the cost of time.
+// Says with how little memory a plan does, at the cost of time.
 struct LessMemory {
   std::int64_t max_block_steps = 0;  // that blocks have at most; 0: as many as suit (PlanSettings)
   std::int64_t num_recomputed = 0;   // of ForwardPlan::recomputable that the steps back compute again

@@ -1,10 +1,10 @@
 // ParseGraph: reads what GraphText writes, line by line.
 #include <algorithm>
 
+#include "stepnet/compiler/graph_line_items.h"
+#include "stepnet/compiler/graph_line_operation.h"
+#include "stepnet/compiler/graph_line_reader.h"
 #include "stepnet/compiler/graph_text.h"
-#include "stepnet/compiler/line_items.h"
-#include "stepnet/compiler/line_operation.h"
-#include "stepnet/compiler/line_reader.h"
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/core/device.h"
 #include "stepnet/proto/net.pb.h"

@@ -13,10 +13,9 @@ namespace stepnet {
 namespace {
 
 // How many there are to compute, about: of whole rows, each takes as long as if it had some hundred elements.
-std::int64_t ElementsOfGroup(const Region& region, std::int64_t groups) {
-  constexpr std::int64_t kMinRow = 256;
+std::int64_t ElementsOfGroup(const Region& region, std::int64_t groups, const Target& target) {
   if (!NeedsWholeRows(region)) return region.NumElements() / groups;
-  return region.NumRows() / groups * std::max(region.sizes[3], kMinRow);
+  return region.NumRows() / groups * std::max(region.sizes[3], target.min_elements_of_row);
 }
 
 bool IsOneMemory(const StepGraph& graph, int a, int b) {
@@ -82,7 +81,7 @@ std::optional<JoinedRegions> JoinedRegions::Of(const StepGraph& graph, std::span
   }
   joined.groups_ = GroupsApart(of_memory);
   const auto is_small = [&](const One& one) {
-    return ElementsOfGroup(one.program->region(), joined.groups_) <= graph.target->max_group_elements;
+    return ElementsOfGroup(one.program->region(), joined.groups_, *graph.target) <= graph.target->max_group_elements;
   };
   if (joined.groups_ == 0 || !std::ranges::all_of(joined.regions_, is_small)) return {};
   return joined;

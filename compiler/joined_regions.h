@@ -22,7 +22,7 @@ class JoinedRegions {
   // (Target::max_group_elements).
   static std::optional<JoinedRegions> Of(const StepGraph& graph, std::span<const StepNode> regions);
 
-  // As the device is given it; it refers to what this holds.
+  // Returns what the device is given; it refers to what this holds.
   DeviceRegion ForDevice() const;
   // Runs what a node of them is, whose operands are these values.
   RunFn MakeRun(const StepNode& node) const;

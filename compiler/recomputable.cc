@@ -184,14 +184,15 @@ bool StepAgain::IsKeptBlob(int value) const {
   const StepValue& v = graph_.values[value];
   const auto last = graph_.last.find(v.blob);
   return !v.outside && last != graph_.last.end() && last->second == value && IsLastInHome(value) &&
-         HomeOf(value).kind == Home::Kind::kTemporary && HomeOf(value).kept;
+         graph_.HomeOf(value).kind == Home::Kind::kTemporary && graph_.HomeOf(value).kept;
 }
 
 // Whether the step back finds the value in memory, as the step forward had it.
 bool StepAgain::IsThere(int value, const std::set<std::string>& gone) const {
-  switch (HomeOf(value).kind) {
+  switch (graph_.HomeOf(value).kind) {
     case Home::Kind::kOnce: return true;
-    case Home::Kind::kOutside: return bases_.contains(HomeOf(value).slot.base) && IsLastInHome(value) && Stays(value);
+    case Home::Kind::kOutside:
+      return bases_.contains(graph_.HomeOf(value).slot.base) && IsLastInHome(value) && Stays(value);
     case Home::Kind::kTemporary: return IsKeptBlob(value) && !gone.contains(graph_.values[value].blob);
     default: return false;
   }
@@ -205,7 +206,7 @@ bool StepAgain::IsLastInHome(int value) const {
 
 // Whether the rows outside hold the value from then on: neither this step nor a later one writes there again.
 bool StepAgain::Stays(int value) const {
-  const Home& home = HomeOf(value);
+  const Home& home = graph_.HomeOf(value);
   const std::int64_t end = home.slot.BeginInBase() + home.slot.bytes;
   const auto homes = written_.find(home.slot.base);
   if (homes == written_.end()) return true;

@@ -32,7 +32,6 @@ class StepAgain {
   bool IsKeptBlob(int value) const;
 
  private:
-  const Home& HomeOf(int value) const { return graph_.homes[graph_.values[value].home]; }
   bool IsThere(int value, const std::set<std::string>& gone) const;
   bool IsLastInHome(int value) const;
   bool Stays(int value) const;

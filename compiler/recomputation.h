@@ -13,7 +13,7 @@ namespace stepnet {
 
 class RecomputationMaker {
  public:
-  // For the plan and its graph, to both of which this adds memory outside.
+  // Adds memory outside to both the plan and its graph.
   RecomputationMaker(const ForwardRun& forward, BackwardPlan* plan, StepGraph* graph);
 
   const std::vector<RecomputedValue>& values() const { return values_; }

@@ -16,7 +16,7 @@ namespace {
 
 using Known = std::map<std::string, TensorInfo>;
 
-// Those of the operator's outputs that are known.
+// Describes those outputs of an operator that are known.
 using Outputs = std::vector<std::optional<TensorInfo>>;
 
 std::optional<TensorInfo> OutputOfLoop(const RecurrentSpec& spec, const ForwardPlan& plan, std::int64_t steps,

@@ -135,6 +135,7 @@ struct StepGraph {
   std::set<std::string> not_kept = {};
   std::shared_ptr<const Recomputation> recomputation = {};
 
+  const Home& HomeOf(int value) const { return homes[values[value].home]; }
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
   std::vector<TensorInfo> InfosOf(std::span<const int> of) const;
   // Whether the node gives nothing but what is the same in all steps (Home::Kind::kOnce), so that it runs once.

@@ -17,7 +17,7 @@ class SummedProducts {
     int begin = 0, end = 0;
     bool empty() const { return begin == end; }
   };
-  // Those among the terms of a value, which may be one itself.
+  // Returns those among the terms of a value, which may be one itself.
   struct Terms {
     Range outside;  // of the loop: no step waits for them
     Range in_loop;
@@ -27,7 +27,7 @@ class SummedProducts {
   SummedProducts(const StepGraph& graph, const Uses& uses, NodesInLoop* in_loop);
 
   const Terms& Of(int value) const { return terms_[value]; }
-  // Those of the last sum of which the value is a term, or a term of a term; of itself where it is none.
+  // Returns those of the last sum of which the value is a term, or a term of a term; of itself where it is none.
   const Terms& OfTotal(int value) const { return terms_[totals_[value]]; }
   bool IsTerm(int value) const { return totals_[value] != value; }
 

@@ -43,7 +43,7 @@ class Uses {
     bool is_moved = false;  // a move reads it
   };
 
-  // Those of one base by the nodes [begin, end).
+  // Returns those of one base by the nodes [begin, end).
   std::span<const Use> UsesOf(int base, int begin, int end) const;
   bool ShareBytesWith(const Home& memory, const Use& use) const;
 

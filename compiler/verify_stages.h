@@ -10,7 +10,8 @@ namespace stepnet {
 // - stages are not all nodes in their order, or those for some steps at once are not for equally many;
 // - weights are packed in each step, or short runs leave out anything but that;
 // - stages use values of each other, or of several steps at once, that are not kept or passed.
-// With `thorough` also where the plan of the graph is what no plan may be.
+// With `thorough` it makes a plan of the graph, too, and throws where stages of that wait for each other or for later
+// ones.
 void VerifyStages(const StepGraph& graph, bool thorough);
 
 // Throws kInternal for a plan whose stages take steps at once that wait for each other, or that wait for later stages.

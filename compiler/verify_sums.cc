@@ -29,25 +29,23 @@ class SumVerifier {
     written_ = WrittenBases(graph_);
     for (const StepNode& node : graph_.nodes) {
       for (const int input : node.inputs) {
-        if (HomeOf(input).kind == Home::Kind::kOutside) read_.insert(HomeOf(input).slot.base);
+        if (graph_.HomeOf(input).kind == Home::Kind::kOutside) read_.insert(graph_.HomeOf(input).slot.base);
       }
     }
     for (int n = begin_; n < end; ++n) CheckBehind(n);
   }
 
  private:
-  const Home& HomeOf(int value) const { return graph_.homes[graph_.values[value].home]; }
-
   [[noreturn]] void ThrowOf(int node, int value, const char* what) const {
     throw GraphFault{StrCat("node ", node, ": ", graph_.NameOf(value), " ", what)};
   }
 
   void CheckOfStep(int n) const {
     for (const int input : graph_.nodes[n].inputs) {
-      if (HomeOf(input).kind == Home::Kind::kSum) ThrowOf(n, input, "is read before all steps have added to it");
+      if (graph_.HomeOf(input).kind == Home::Kind::kSum) ThrowOf(n, input, "is read before all steps have added to it");
     }
     for (const int output : graph_.nodes[n].given()) {
-      if (HomeOf(output).kind != Home::Kind::kSum || graph_.values[output].added) continue;
+      if (graph_.HomeOf(output).kind != Home::Kind::kSum || graph_.values[output].added) continue;
       ThrowOf(n, output, "is written where steps add up");
     }
   }
@@ -55,14 +53,14 @@ class SumVerifier {
   // That what such nodes pass to each other is theirs alone is checked with all stages.
   void CheckBehind(int n) const {
     for (const int input : graph_.nodes[n].inputs) {
-      const Home& home = HomeOf(input);
+      const Home& home = graph_.HomeOf(input);
       const bool is_given = home.kind == Home::Kind::kOutside && home.slot.row_bytes == 0;
       if (home.kind == Home::Kind::kOnce || home.kind == Home::Kind::kSum || IsOfStage(home)) continue;
       if (!is_given || written_.contains(home.slot.base))
         ThrowOf(n, input, "is read behind all steps, and is not the same in all of them");
     }
     for (const int output : graph_.nodes[n].given()) {
-      const Home& home = HomeOf(output);
+      const Home& home = graph_.HomeOf(output);
       const bool is_sum = home.kind == Home::Kind::kOutside && home.slot.row_bytes == 0;
       if (IsOfStage(home) || (is_sum && !read_.contains(home.slot.base))) continue;
       ThrowOf(n, output, "is given behind all steps, where steps see it");

@@ -12,7 +12,7 @@ void AddElements(const T* from, T* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
-// As [n, size]. Throws kShapeMismatch where the elements are not n times as many.
+// Views it as [n, size]. Throws kShapeMismatch where the elements are not n times as many.
 Tensor ItemsOf(const Tensor& tensor, std::int64_t size) {
   return tensor.Reshaped(Shape({size == 0 ? 0 : tensor.size() / size, size}));
 }

@@ -17,6 +17,12 @@ class FirstFailure {
     if (!failed_) failure_ = std::move(failure);
     failed_ = true;
   }
+  // Keeps this exception in place of an earlier one: for who knows that it comes first in an order of its own.
+  void Replace(std::exception_ptr failure) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+    failed_ = true;
+  }
 
   bool failed() const { return failed_; }
 

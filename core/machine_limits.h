@@ -14,7 +14,7 @@ namespace stepnet {
 std::int64_t FirstCacheBytes();
 std::int64_t SecondCacheBytes();
 std::int64_t ThirdCacheBytes();
-// As the target says where it does.
+// The size that the target gives it, if it gives one; otherwise what the machine says.
 inline std::int64_t SecondCacheBytes(const Target& target) {
   return target.second_cache_bytes > 0 ? target.second_cache_bytes : SecondCacheBytes();
 }

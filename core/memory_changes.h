@@ -5,8 +5,8 @@
 
 namespace stepnet {
 
-// This thread's, on all devices. Who keeps addresses to use them again asks before and after work that may have taken
-// their memory away.
+// Counts those of this thread, on all devices. Who keeps addresses to use them again asks before and after work that
+// may have taken their memory away.
 std::int64_t NumMemoryChanges();
 // DeviceRuntime::Allocate and Free call it.
 void NoteMemoryChange();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stepnet/core/strings.h"
+
 namespace stepnet {
 namespace {
 
@@ -59,6 +61,8 @@ std::string DotText(std::string_view text) {
   }
   return quoted + "\"";
 }
+
+std::string Count(std::int64_t n, std::string_view what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
 std::string FileNameOf(std::string_view name) {
   std::string file;

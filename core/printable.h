@@ -18,6 +18,9 @@ std::string PrintableLine(std::string_view text);
 // Gives what PrintableLine does, quoted: a string of the language DOT, which Graphviz draws graphs from.
 std::string DotText(std::string_view text);
 
+// "1 operator", "2 operators".
+std::string Count(std::int64_t n, std::string_view what);
+
 // The name of the file that something called `name` is written to: `/` becomes `__`, so that it stays in its folder,
 // and what PrintableLine does not show \xNN.
 std::string FileNameOf(std::string_view name);

@@ -59,7 +59,7 @@ RunOptions OnDevice(const RunOptions& options, Device device);
 class SharedOptions {
  public:
   explicit SharedOptions(const RunOptions& options);
-  // As OnDevice gives them.
+  // Returns what OnDevice gives for the device.
   const std::shared_ptr<const RunOptions>& On(Device device);
 
  private:

@@ -20,7 +20,7 @@ int WholeCores(const std::string& text) {
   return static_cast<int>(std::clamp(of_period / length, 1.0, static_cast<double>(kMaxCores)));
 }
 
-// Those that the process may run on, of those that the machine has.
+// Counts those that the process may run on, of those that the machine has.
 int CoresOfAffinity() {
   cpu_set_t cores;
   CPU_ZERO(&cores);

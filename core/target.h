@@ -119,6 +119,15 @@ struct Target {
   int min_rows_to_fetch = 16;
   // So many rows of the next panel are fetched in turn with as many that are multiplied. Chosen.
   std::int64_t rows_between_fetches = 8;
+  // Bytes of rows of weights from which on they are multiplied with one row one after the other, which asks for fewer
+  // lines of memory at a time than several together: on a machine that others used as well 0.8 to 0.95 of the time of
+  // four together (768 rows of 256 and 4096 of 1024), at other moments the same.
+  std::int64_t min_bytes_of_long_row = 1024;
+  // Elements of weights that lie by rows in a block of such a product. 2^15 took 1.03 of the time where K is 1024.
+  std::int64_t block_elements_of_row = 1 << 17;
+  // Rows of two matrices that come into the first cache before a sum over rows packs them. Two matrices of 2048 and 512
+  // columns take 1.08 times as long without.
+  std::int64_t rows_fetched_to_pack = 4;
 
   // Costs of moving tasks: rounded up from bench, Overhead (0.02 and 0.2 to 0.4); and larger ones, chosen, by which
   // schedules are compared, so that threads are used where that surely gains.
@@ -239,6 +248,8 @@ struct Target {
   // Regions that cannot be one, as they have other numbers of elements, run one after the other in one kernel, where
   // what they keep apart (core/regions/region_groups.h) has no more elements in each of them. 0: none do.
   std::int64_t max_group_elements = 0;
+  // A value of a whole row counts there as so many elements at least: its threads wait for each other. Chosen.
+  std::int64_t min_elements_of_row = 256;
 
   // Operators of a run's steps, all together, that are recorded (core/recorded_run.h), at most: graphs take memory for
   // each of them, of the host and of the device, which no limit counts. An LSTM trains over 100,000 steps with less.
@@ -262,6 +273,11 @@ struct Target {
   // Elements of a run from which on a call that copies or fills them is faster than a loop. From bench, Op of Where,
   // whose rows of ten elements took up to 70 ns longer with calls.
   std::int64_t min_run_for_call = 64;
+  // Bytes of a run up to which it is copied in pieces of a few bytes: a call would take longer than what it does.
+  // Concat of 32 rows of 10 takes 0.33 of the time so.
+  std::int64_t max_bytes_in_pieces = 128;
+  // Elements of a run from which on a kernel fills it: a loop over fewer takes no longer than its call. Chosen.
+  std::int64_t min_run_to_fill = 16;
 
   // Tensors of so many bytes ask for large pages: two of those of most machines, as what is smaller may have none that
   // is whole. docs/performance.md has the gain.

@@ -22,7 +22,7 @@ void VectorSigmoid(const float* in, float* out, std::int64_t n);
 void VectorSigmoid(const double* in, double* out, std::int64_t n);
 void VectorErfc(const float* in, float* out, std::int64_t n);
 void VectorErfc(const double* in, double* out, std::int64_t n);
-// Those of double are the C library's, one by one.
+// Functions of double are the C library's, one by one.
 void VectorSin(const float* in, float* out, std::int64_t n);
 void VectorSin(const double* in, double* out, std::int64_t n);
 void VectorCos(const float* in, float* out, std::int64_t n);

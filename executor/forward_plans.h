@@ -24,12 +24,12 @@ class ForwardPlans {
 
   explicit ForwardPlans(std::shared_ptr<const ForwardOperator> forward);
 
-  // By which plan a run goes. For one run and one thread.
+  // Chooses the plan by which a run goes. One run and one thread use it.
   class Choice {
    public:
-    // With what was little memory enough for earlier runs, and without what is better computed again, however much
-    // memory there is (NumBetterRecomputed). `inputs` describes those of the run, and outlives the choice. Throws what
-    // MakeForwardPlan throws.
+    // Begins with the plan whose memory was little enough for earlier runs, which keeps nothing that is better computed
+    // again, however much memory there is (NumBetterRecomputed). `inputs` describes those of the run, and outlives the
+    // choice. Throws what MakeForwardPlan throws.
     Choice(ForwardPlans& plans, const std::vector<TensorInfo>& inputs, Sizes sizes);
 
     const std::shared_ptr<const ForwardPlan>& plan() const { return plan_; }

@@ -43,7 +43,7 @@ struct Recording {
   RecordedRun run;
 };
 
-// Those of one RunState, the last used first. Memory that inputs come in may be one of a few.
+// Holds those of one RunState, the last used first. Memory that inputs come in may be one of a few.
 struct Recordings {
   std::vector<const void*> now;  // addresses of the run that is under way
   std::vector<std::unique_ptr<Recording>> of_steps;

@@ -231,7 +231,7 @@ class RecurrentNetworkGradient {
     const Device device = backward.steps->device();
     for (int i = 0; i < num_states; ++i) {
       const StateLayout& state = record.plan->states[i];
-      if (state.dtype != DType::kFloat && state.dtype != DType::kDouble) {
+      if (!IsFloatOrDouble(state.dtype)) {
         throw Error(ErrorCode::kTypeMismatch, StrCat("state \"", spec_.states[i].name, "\" is ", state.dtype,
                                                      "; gradients are for float and double"));
       }

@@ -460,7 +460,7 @@ std::string RunState::InputsText(const Instruction& instruction, std::int64_t t,
     const Slot& slot = plan_->slots[operand.slot];
     const bool dynamic = slot.storage_class == StorageClass::kDynamic;
     const TensorInfo seen = {.dtype = operand.info.dtype, .shape = ShapeOfSteps(operand, count)};
-    // By the name in the operator's own text: the memory may be another blob's that is equal (merge_equal).
+    // It has the name in the operator's own text: the memory may be another blob's that is equal (merge_equal).
     const std::string& name = instruction.call != nullptr ? instruction.call->inputs()[operand.position] : slot.blob;
     blobs.push_back(StrCat(name, " ", dynamic ? blobs_.Of(slot, t)->Description() : seen.Description()));
   }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -13,6 +14,12 @@ namespace {
 constexpr const char* kFolders[] = {"/lib64/", "/lib/", "/extras/CUPTI/lib64/"};
 
 }  // namespace
+
+void* CudaLibrary::AddressOf(const char* name_of_function) const {
+  void* const address = dlsym(handle, name_of_function);
+  if (address == nullptr) throw Error(ErrorCode::kFailed, StrCat(name, " has no function ", name_of_function));
+  return address;
+}
 
 CudaLibrary OpenCudaLibrary(const std::vector<std::string>& names, const std::string& purpose,
                             const std::string& packages) {
@@ -27,7 +34,7 @@ CudaLibrary OpenCudaLibrary(const std::vector<std::string>& names, const std::st
   for (const std::string& folder : folders) {
     for (const std::string& name : names) {
       library.handle = dlopen(StrCat(folder, name).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library.handle != nullptr) return {.handle = library.handle};
+      if (library.handle != nullptr) return {.handle = library.handle, .name = name};
       if (library.fault.empty()) library.fault = dlerror();
     }
   }

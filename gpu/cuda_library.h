@@ -9,6 +9,16 @@ namespace stepnet {
 struct CudaLibrary {
   void* handle = nullptr;  // null: it was not found
   std::string fault = {};  // then: what the loader says, and what to install
+  std::string name = {};   // by which it was found
+
+  // Finds the function `name_of_function` of the library, which was found. Throws kFailed where it has none.
+  template <typename Function>
+  void Find(const char* name_of_function, Function* function) const {
+    *function = reinterpret_cast<Function>(AddressOf(name_of_function));
+  }
+
+ private:
+  void* AddressOf(const char* name_of_function) const;
 };
 
 // Opens the first of the libraries `names`, "libnvrtc.so.13", that the loader finds, or that lies with the CUDA of

@@ -39,7 +39,7 @@ class RegionPrinter {
   RegionPrinter(const Region& region, const RegionSourceOptions& options, GroupBlocks blocks = {})
       : region_(region), options_(options), blocks_(blocks), nodes_(region) {}
 
-  // With GroupBlocks the text is a function, and what is given as its launch has parameters alone.
+  // Where there are GroupBlocks, the text is a function, and what is given as its launch has parameters alone.
   RegionSource Print();
   std::int64_t shared_words() const { return shared_words_; }  // that the function is to be given
 

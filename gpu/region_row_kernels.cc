@@ -56,7 +56,7 @@ bool RegionPrinter::TakesBlocks(const Nodes& reductions) const {
   return region_.NumRows() < kCudaRegions.max_block_rows;
 }
 
-// By phase: those before are computed when a phase begins.
+// They are sorted by phase: those before are computed when a phase begins.
 std::vector<Nodes> RegionPrinter::PhasesOf(const Nodes& reductions) const {
   std::vector<Nodes> phases;
   for (const ExprNode* node : reductions) {

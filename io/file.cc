@@ -58,7 +58,7 @@ void SyncFolderOf(const std::string& path) {
   close(descriptor);
 }
 
-// By which an open file can be given a name.
+// An open file can be given a name by this path.
 std::string NameInProc(int descriptor) { return StrCat("/proc/self/fd/", descriptor); }
 
 // A new file that has no name in the folder yet; -1 where that cannot be.

@@ -10,7 +10,7 @@
 
 namespace stepnet {
 
-// In the order of the file; no name twice.
+// Tensors stand in the order of the file; no name comes twice.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using NamedInfos = std::vector<std::pair<std::string, TensorInfo>>;
 

@@ -7,11 +7,11 @@
 
 namespace stepnet {
 
-// In the order of the archive, entries stored or deflated (numpy.savez, savez_compressed). Throws kInputOutput for what
-// is no such archive, and what ReadNpy throws for a wanted array.
+// Reads arrays in the order of the archive, whose entries are stored or deflated (numpy.savez, savez_compressed).
+// Throws kInputOutput for what is no such archive, and what ReadNpy throws for a wanted array.
 FoundTensors ReadNpz(const std::string& path, const NameFilter& wanted, const PlaceFinder& find_place);
 
-// In the order given, stored; dtypes as WriteNpy has them. Equal tensors give equal bytes. Throws kInputOutput.
+// Stores tensors in the order given, in the dtypes of WriteNpy. Equal tensors give equal bytes. Throws kInputOutput.
 void WriteNpz(const NamedTensors& tensors, const std::string& path);
 
 }  // namespace stepnet

@@ -331,7 +331,7 @@ std::string HeaderText(const NamedTensors& tensors) {
   return text;
 }
 
-// As the file has them. Throws for what the format cannot hold.
+// Gives them in the order of the file. Throws for what the format cannot hold.
 NamedTensors Sorted(NamedTensors tensors) {
   std::ranges::sort(tensors, {}, [](const auto& named) {
     return std::pair(Find(named.second.dtype()), std::string_view(named.first));

@@ -247,7 +247,7 @@ class ReversePass {
     return values_.Renamed(k, [](int) { return true; });
   }
 
-  // As MakeGradient. Outputs that nothing needs get zeros where the rule insists on a gradient.
+  // Does what MakeGradient does. Outputs that nothing needs get zeros where the rule insists on a gradient.
   OperatorGradient MakeGradientOf(const OperatorDef& op, int k, std::vector<GradientBlobs> gradients) {
     try {
       return MakeGradient(op, gradients);
@@ -272,7 +272,7 @@ class ReversePass {
     return made;
   }
 
-  // Without the gradient operators that serve none of the gradients that were asked for.
+  // Leaves out the gradient operators that serve none of the gradients that were asked for.
   void DropUnneeded() {
     std::set<std::string> needed;
     for (const auto& [input, gradient] : result_.gradients) {

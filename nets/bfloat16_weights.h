@@ -28,7 +28,7 @@ struct BFloat16Weights {
   std::int64_t bytes = 0;  // of those that are stored; they had twice as many
 };
 
-// Those of `parameters` that `net` and its step nets read as weights of products and as nothing else, gradients
+// Returns those of `parameters` that `net` and its step nets read as weights of products and as nothing else, gradients
 // included: they may be stored in bfloat16.
 std::vector<std::string> BFloat16Candidates(const NetDef& net, const std::vector<std::string>& parameters,
                                             const RunOptions& options = {});

@@ -9,6 +9,7 @@
 
 #include "stepnet/core/access_order.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/overwritten_blobs.h"
 #include "stepnet/nets/side_effects.h"
@@ -130,21 +131,15 @@ class DagRun : public SharedWork {
     }
   }
 
-  // Throws what the first failing operator in program order threw, once: threads that hold on to this object have no
-  // part in the life of the exception.
-  void Check() {
-    std::unique_lock lock(mutex_);
-    const std::exception_ptr failure = std::exchange(failure_, nullptr);
-    lock.unlock();
-    if (failure != nullptr) std::rethrow_exception(failure);
-  }
+  // Throws what the first failing operator in program order threw, once.
+  void Rethrow() { failure_.Rethrow(); }
 
  private:
   // REQUIRES mutex_.
   void Finish(int i, std::exception_ptr failure) {
     --running_;
     if (failure != nullptr) {
-      if (i < first_failed_) failure_ = std::move(failure);
+      if (i < first_failed_) failure_.Replace(std::move(failure));
       first_failed_ = std::min(first_failed_, i);
     } else {
       for (const int successor : successors_[i]) {
@@ -168,7 +163,7 @@ class DagRun : public SharedWork {
   std::vector<int> waiting_for_;
   int running_ = 0;
   int first_failed_;
-  std::exception_ptr failure_;  // what it threw
+  FirstFailure failure_;  // what it threw
 };
 
 class DagNet : public Net {
@@ -192,7 +187,7 @@ class DagNet : public Net {
     const OverwritingRun overwriting(*overwritten_);
     const auto work = std::make_shared<DagRun>(order_, num_operators, [this](int i, int lane) { RunInLane(i, lane); });
     ThreadPool::Process().Run(work, num_lanes_ - 1);
-    work->Check();
+    work->Rethrow();
   }
 
  private:
@@ -210,12 +205,7 @@ class DagNet : public Net {
   void BeginUpdates() {
     const std::lock_guard lock(updates_mutex_);
     if (has_begun_updates_) return;
-    try {
-      CheckCancelled();
-    } catch (Error& error) {
-      error.At({.net = name_});
-      throw;
-    }
+    CheckCancelled();
     has_begun_updates_ = true;
   }
 

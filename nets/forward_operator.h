@@ -9,7 +9,7 @@ namespace stepnet {
 
 struct ForwardOperator {
   OperatorCall op;
-  // With what is requested of the backward step net: that tells what a run keeps.
+  // It knows what is requested of the backward step net, which tells what a run keeps.
   std::shared_ptr<const RecurrentSpec> spec;
   bool keeps_all = false;  // every blob of every step, as somebody fetches them
   // What a run reads and gives is written to before its gradient reads it: nothing of the run can be computed again.

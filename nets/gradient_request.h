@@ -14,7 +14,7 @@ enum class GradientRequest {
   kNone    // it is not computed, and its blob stays as it is
 };
 
-// Those of some inputs, by name; the gradients of others are written.
+// These are for some inputs, by name; the gradients of others are written.
 using GradientRequests = std::map<std::string, GradientRequest>;
 
 // The request that is called "write", "add" or "none". Throws kInvalidArgument for other names; `where` begins the
@@ -23,7 +23,7 @@ GradientRequest ParseGradientRequest(std::string_view name, const std::string& w
 
 const char* GradientRequestName(GradientRequest request);
 
-// Those of `inputs` whose gradients are asked for. Throws kInvalidArgument for requests of what is none of `inputs`.
+// Returns the inputs whose gradients are asked for. Throws kInvalidArgument for requests of what is none of `inputs`.
 std::vector<std::string> AskedFor(const std::vector<std::string>& inputs, const GradientRequests& requests);
 
 }  // namespace stepnet

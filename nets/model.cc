@@ -85,7 +85,7 @@ void TakeBundle(const MetaNetDef& bundle, const std::set<std::string>& given, Mo
   model->outputs = FindBlobs(bundle, Keys().outputs_blob_type());
 }
 
-// Those that the model has stay.
+// What the model has already stays.
 void AddParameters(NamedTensors tensors, Model* model) {
   for (auto& [name, tensor] : tensors) model->parameters.emplace(name, std::move(tensor));
 }

@@ -32,7 +32,7 @@ class SimpleNet : public Net {
     if (first_update_ < 0) first_update_ = FirstUpdate();
     Lend(&context_);
     context_.late_faults = late_faults_.get();
-    // Those of a run that an exception has ended.
+    // Forgets those of a run that an exception has ended.
     if (late_faults_ != nullptr && late_faults_->pending()) late_faults_->Take();
     if (!overwritten_) overwritten_.emplace(operators_, workspace());
     const OverwritingRun overwriting(*overwritten_);
@@ -53,16 +53,11 @@ class SimpleNet : public Net {
   // Looks once more whether the run shall stop, and not from then on.
   void BeginUpdates(std::optional<CancellationScope>* scope) const {
     if (scope->has_value()) return;
-    try {
-      CheckCancelled();
-    } catch (Error& error) {
-      error.At({.net = name_});
-      throw;
-    }
+    CheckCancelled();
     scope->emplace(nullptr);
   }
 
-  // Those from operator `begin` on, without entries.
+  // Runs those from operator `begin` on, without entries.
   void RunOthers(int begin) {
     std::optional<CancellationScope> updates;
     for (int i = begin; i < static_cast<int>(operators_.size()); ++i) {
@@ -83,17 +78,12 @@ class SimpleNet : public Net {
     }
     if (are_new && !observers_.empty()) recordings_.reset();  // they have not seen what is in them
     first_refused_ = -1;
-    try {
-      if (recordings_ == nullptr) MakeRecordings(count);
-      NetRecordings::Recording& recording = recordings_->OfNextRun();
-      Lend(&recording.context);
-      recording.context.late_faults = late_faults_.get();
-      recordings_->Run(recording, [&] { RunInLanes(recording); });
-      if (recording.run->has_given_up()) RecordLess(recording.run->refusal());
-    } catch (Error& error) {
-      if (error.places().empty()) error.At({.net = name_});
-      throw;
-    }
+    if (recordings_ == nullptr) MakeRecordings(count);
+    NetRecordings::Recording& recording = recordings_->OfNextRun();
+    Lend(&recording.context);
+    recording.context.late_faults = late_faults_.get();
+    recordings_->Run(recording, [&] { RunInLanes(recording); });
+    if (recording.run->has_given_up()) RecordLess(recording.run->refusal());
     return count;
   }
 
@@ -259,6 +249,10 @@ void Net::Run(const Cancellation* cancellation) {
   const ObservedScope scope(observers_, {.net = &name_});
   try {
     RunOperators();
+  } catch (Error& error) {
+    ++run_;
+    if (error.places().empty()) error.At({.net = name_});
+    throw;
   } catch (...) {
     ++run_;
     throw;

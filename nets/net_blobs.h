@@ -49,7 +49,7 @@ std::vector<std::string> UnreadBlobs(const NetDef& net);
 std::vector<std::string> BlobsReadForShape(const NetDef& net);
 
 // The blobs that `net` reads and nothing gives: neither an operator of it, nor a caller, nor are they among `given`.
-// Those that a problem of its check is about.
+// They are those that a problem of its check is about.
 std::set<std::string> BlobsOfNobody(const NetDef& net, std::span<const NetProblem> problems,
                                     const std::set<std::string>& given = {});
 

@@ -17,7 +17,7 @@ class StepRows {
 
   // Blobs that the step net writes.
   const std::set<std::string>& written() const { return written_; }
-  // Those of written() that start with a value, which the step overwrites.
+  // Returns those of written() that start with a value, which the step overwrites.
   const std::set<std::string>& changing() const { return changing_; }
 
   // Whether the step writes the link's rows of a state: as an operator's output, or with what another link gives the

@@ -70,7 +70,7 @@ const Registration copy_on_device_like = Operator("CopyOnDeviceLike")
                                              .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
                                              .OnEveryDevice(CopyKernel());
 
-// Without a kernel for the CPU: a net that has them is refused there.
+// They have no kernel for the CPU: a net that has them is refused there.
 const Registration copy_cpu_to_gpu = CopyOperator("CopyCPUToGPU", "y = x, from the CPU to the GPU.")
                                          .Gradient("CopyGPUToCPU", {"dy"}, {"dx"})
                                          .On(DeviceKind::kCuda, CopyTo(/*to_host=*/false));

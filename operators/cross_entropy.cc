@@ -84,6 +84,7 @@ const Registration label_cross_entropy =
                               },
                               .checks_values = true}));
 
+// By hand, because the floor passes its gradient on, as in Caffe2, where Max of a derivative would not.
 const Registration label_cross_entropy_gradient =
     GradientOf("LabelCrossEntropy", "dx[i, label[i]] = -dy[i] / max(x[i, label[i]], 1e-20), 0 elsewhere.")
         .Formula(FormulaWhere{AppliesToStored,
@@ -134,7 +135,7 @@ const Registration cross_entropy =
             },
             {.checks_values = true});
 
-// By hand, because the floor passes its gradient on, as in Caffe2, where Max of a derivative would not.
+// By hand, because of the floor, as that of labels.
 const Registration cross_entropy_gradient =
     GradientOf("CrossEntropy", "dx[i, j] = -dy[i] label[i, j] / max(x[i, j], 1e-20).").Formula([](Formula& f) {
       RowsOfClasses(f);

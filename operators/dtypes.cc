@@ -7,6 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/regions/region_copies.h"
+#include "stepnet/core/target.h"
 #include "stepnet/products/transpose_matrix.h"
 
 namespace stepnet {
@@ -35,8 +36,6 @@ DType DTypeOfCode(std::int64_t code, const std::string& argument) {
 }
 
 namespace {
-
-constexpr std::int64_t kShortRun = 128;  // bytes, for which a call of memcpy would take longer than what it does
 
 // Pieces of `kBytes`. The last one may copy some bytes again. REQUIRES: there is one at least.
 template <std::int64_t kBytes>
@@ -71,7 +70,7 @@ void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::b
     return;
   }
   const std::int64_t bytes = DTypeBytes(dtype);
-  if (length * bytes <= kShortRun) {
+  if (length * bytes <= kCpuTarget.max_bytes_in_pieces) {
     return InBlocks(rows, length, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         CopyShortRun(from + r * from_step * bytes, to + r * to_step * bytes, length * bytes);
@@ -167,7 +166,7 @@ void CopyBox(DType dtype, std::span<const BoxDim> dims, const std::byte* from, s
   }
   if (!ends_with_runs) merged[count++] = {.size = 1, .from_step = 1, .to_step = 1};
   // As many short runs as can be are one call.
-  const bool is_short = count == 3 && merged[2].size * DTypeBytes(dtype) <= kShortRun;
+  const bool is_short = count == 3 && merged[2].size * DTypeBytes(dtype) <= kCpuTarget.max_bytes_in_pieces;
   if (is_short && merged[0].size > merged[1].size) std::swap(merged[0], merged[1]);
   CopyRunsOf(dtype, std::span(merged).first(count), from, to);
 }

@@ -32,7 +32,7 @@ const Registration elu_gradient =
       f.Out({EluGradient(f, 1)});
     });
 
-// As a double: Arg would round it to a float.
+// It stays a double: Arg would round it to a float.
 ArgumentSpec SeluNumber(const char* name, double value, const char* doc) {
   return {
       .name = name, .type = ArgumentType::kFloat, .default_value = {.f = value}, .doc = doc, .constraint = AtLeast(0)};

@@ -115,7 +115,8 @@ bool GivesInputGradient(const OperatorCall& op, std::span<const TensorInfo> outp
 }
 
 // In how many blocks of columns of dy dw is computed. Of many rows, products of short ones are worth a thread, too,
-// where blocks of half the columns are not narrow.
+// where blocks of half the columns are not narrow. Blocks decide how dw rounds, so their sizes are no figures of a
+// Target.
 std::int64_t NumSumBlocks(std::int64_t m, std::int64_t k, std::int64_t n) {
   constexpr std::int64_t kManyRows = 8, kMinColumns = 192;
   return NumColumnBlocks(n, m >= kManyRows && n / 2 >= kMinColumns ? kManyRows * k : k);

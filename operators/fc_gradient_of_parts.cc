@@ -70,7 +70,7 @@ Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 }
 
 // Blocks of the columns of a part: the same whatever other parts there are, so that bits do not depend on which
-// gradients somebody asks for.
+// gradients somebody asks for. Blocks decide how dw rounds, so their sizes are no figures of a Target.
 std::int64_t BlocksOfPart(const Parts& parts, int part, std::int64_t k) {
   constexpr std::int64_t kMinColumns = 512;  // fewer are one block, as there are several parts
   const std::int64_t columns = parts.columns[part];

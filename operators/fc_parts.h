@@ -41,7 +41,7 @@ inline PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
 // which gives an element, so that many of them are fast as they are.
 inline bool ArePanelsFaster(const ShapeQuery& query, const FCSizes& sizes, bool is_of_rows) {
   const Target& target = *query.op().options().target;
-  // As floats where they are stored as less, so that the same products pack: others round otherwise.
+  // Weights that are stored as less count as floats, so that the same products pack: others round otherwise.
   const std::int64_t bytes = sizes.n * sizes.k * DTypeBytes(query.In(0).dtype);
   return sizes.m <= target.max_rows_to_pack && !(is_of_rows && bytes > target.max_bytes_to_pack_for_row);
 }
@@ -51,11 +51,11 @@ inline bool ArePanelsFaster(const ShapeQuery& query, const FCSizes& sizes, bool 
 template <typename T, typename PartOf>
 void MultiplyRowByParts(const OpRun& run, const FCSizes& sizes, int num_parts, const PartOf& part_of, const T* x, T* y,
                         const T* b) {
-  constexpr std::int64_t kElements = 1 << 17;  // of a block: 2^15 took 1.03 of the time where K is 1024
   const PanelColumns columns = ShareOfColumns(run, sizes.n);
   if (columns.begin >= columns.end) return;
   CountWork((columns.end - columns.begin) * (columns.n / columns.group) * sizes.k / kProductsOfWork);
-  const std::int64_t size = std::max<std::int64_t>(kElements / std::max<std::int64_t>(sizes.k, 1), 1);
+  const std::int64_t size =
+      std::max<std::int64_t>(kCpuTarget.block_elements_of_row / std::max<std::int64_t>(sizes.k, 1), 1);
   const std::int64_t blocks_of_group = (columns.end - columns.begin + size - 1) / size;
   const std::int64_t blocks = columns.n / columns.group * blocks_of_group;
   for (std::int64_t i = 0; i < blocks; ++i) {

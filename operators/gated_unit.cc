@@ -10,7 +10,7 @@ Shape Matrix(const Shape& shape) { return shape.rank() == 3 && shape[0] == 1 ? s
 
 void ExpectGates(const ShapeQuery& query, int input, int num_gates, const Shape& state) {
   const Shape gates = Matrix(query.In(input).shape);
-  // By division: the size of a state without rows may be anything.
+  // It divides: the size of a state without rows may be anything.
   if (gates.rank() == 2 && gates[0] == state[0] && gates[1] % num_gates == 0 && gates[1] / num_gates == state[1])
     return;
   throw WrongInputs(query, {input}, StrCat("needs gates [", state[0], ", ", num_gates, " x ", state[1], "]"));

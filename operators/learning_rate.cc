@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/core/floating.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/training.h"
 
@@ -63,7 +64,7 @@ void CheckPolicy(const OperatorCall& op, std::vector<NetProblem>* problems) {
 
 DType RateDType(const OperatorCall& op) {
   const DType dtype = DTypeOfCode(op.Int("dtype"), "dtype");
-  if (dtype == DType::kFloat || dtype == DType::kDouble) return dtype;
+  if (IsFloatOrDouble(dtype)) return dtype;
   throw Error(ErrorCode::kTypeMismatch, StrCat("LearningRate makes float or double, not ", dtype));
 }
 

@@ -18,6 +18,7 @@ const Registration lstm_state_clip =
           f.Out({Where(x > high, high, at_least_low)});
         });
 
+// By hand, because the derivative would be 0 where a NaN was replaced.
 const Registration lstm_state_clip_gradient =
     GradientOf("LSTMStateClip", "dx = 0 where x < min or x > max, dy elsewhere, also where x is NaN.")
         .Formula([](Formula& f) {

@@ -17,7 +17,7 @@ struct Factor {
   std::int64_t rows, columns;
   bool transposed;
 
-  // As the product reads it.
+  // They count rows and columns as the product reads them.
   std::int64_t rows_read() const { return transposed ? columns : rows; }
   std::int64_t columns_read() const { return transposed ? rows : columns; }
 };

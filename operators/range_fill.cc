@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/input_checks.h"
 #include "stepnet/operators/dtypes.h"
@@ -100,8 +101,7 @@ const Registration range = Operator("Range")
                                .Formula([](Formula& f) {
                                  const TensorInfo& y = f.OutputByRule();
                                  f.Over(Shape({y.shape.size()}));
-                                 const bool is_float = y.dtype == DType::kFloat || y.dtype == DType::kDouble;
-                                 const DType computed = is_float ? DType::kDouble : y.dtype;
+                                 const DType computed = IsFloatOrDouble(y.dtype) ? DType::kDouble : y.dtype;
                                  Expr number = Cast(computed, Index(3));
                                  if (f.Has("step")) number = number * Cast(computed, f.Scalar("step"));
                                  if (f.Has("stop")) number = number + Cast(computed, f.Scalar("start"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/input_checks.h"
 #include "stepnet/nets/packed_layers.h"
 #include "stepnet/operators/dtypes.h"
@@ -47,7 +48,7 @@ void ExpectShape(const ShapeQuery& query, int i, const Shape& wanted, const std:
 void CheckTypes(const ShapeQuery& query, const RnnSizes& sizes) {
   const int num_floats = query.num_inputs() - (sizes.has_lengths ? 1 : 0);
   for (int i = 0; i < num_floats; ++i) {
-    if (query.In(i).dtype != DType::kFloat && query.In(i).dtype != DType::kDouble) {
+    if (!IsFloatOrDouble(query.In(i).dtype)) {
       throw Error(ErrorCode::kTypeMismatch, StrCat("RNN works on float and double; ", InputText(query, i)));
     }
     if (query.In(i).dtype != query.In(0).dtype) {

@@ -118,8 +118,7 @@ struct SequenceMask {
     const RegionKernel fill_kernel = FillKernelOf(kDTypeOf<T>);
     const T masked = static_cast<T>(fill);
     const auto mask = [&](T* first, T* last) {
-      constexpr int kFew = 16;  // as many as the call of a kernel takes
-      if (last - first < kFew) return std::fill(first, last, masked);
+      if (last - first < kCpuTarget.min_run_to_fill) return std::fill(first, last, masked);
       fill_kernel(first, &masked, nullptr, nullptr, nullptr, last - first);
     };
     const T* x = run.In(0).As<T>();

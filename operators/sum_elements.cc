@@ -64,6 +64,7 @@ const Registration sum_elements =
           });
         }}));
 
+// By hand, because a derivative follows from a formula, and floats, which a kernel sums, have none.
 const Registration sum_elements_gradient =
     GradientOf("SumElements", "Every element of dx is dy; with average=1 dy / N.").Formula([](Formula& f) {
       f.Out({f.Scalar("dy") * Factor(f)});

@@ -61,9 +61,7 @@ constexpr int kTileRows = 4;
 constexpr int kTileVectors = 3;
 using Tag = hn::ScalableTag<float>;
 
-// Rows that come into the first cache before they are packed. Two matrices of 2048 and 512 columns take 1.08 times as
-// long without.
-constexpr std::int64_t kRowsAhead = 4;
+constexpr std::int64_t kRowsAhead = kCpuTarget.rows_fetched_to_pack;
 
 void FetchRow(const float* row, std::int64_t columns) {
   for (std::int64_t j = 0; j < columns; j += kFloatsOfLine) hwy::Prefetch(row + j);

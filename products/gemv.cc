@@ -68,11 +68,8 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
 
 // Short rows are multiplied together, where there are registers for the sums: x is loaded once for all of them, and the
 // next row's loads hide what the last sums of a row wait for (rows of 128: 0.9 of the time of one after the other).
-// Long rows are multiplied one after the other, which asks for fewer lines of memory at a time: on a machine that
-// others used as well 0.8 to 0.95 of the time of four together (768 rows of 256 and 4096 of 1024), at other moments the
-// same. Rows of bfloat16 are always together: as many behind them come into the first cache meanwhile
-// (Target::max_bytes_to_fetch).
-constexpr std::int64_t kBytesOfLongRow = 1024;
+// Long rows are multiplied one after the other (Target::min_bytes_of_long_row). Rows of bfloat16 are always together:
+// as many behind them come into the first cache meanwhile (Target::max_bytes_to_fetch).
 #if HWY_MAX_BYTES >= 64
 constexpr int kRowsTogether = 4;
 #else
@@ -143,7 +140,7 @@ void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::i
   constexpr int kRows = kRowsTogether;
   const bool fetches =
       kIsPromoted && kRows * stride * static_cast<std::int64_t>(sizeof(W)) <= kCpuTarget.max_bytes_to_fetch;
-  const bool are_long = !kIsPromoted && k * static_cast<std::int64_t>(sizeof(T)) >= kBytesOfLongRow;
+  const bool are_long = !kIsPromoted && k * static_cast<std::int64_t>(sizeof(T)) >= kCpuTarget.min_bytes_of_long_row;
   std::int64_t j = 0;
   for (; fetches && j + 2 * kRows <= n; j += kRows) {
     MultiplySomeRows<kRows, true>(j, k, x, b, stride, y, accumulates, bias);

@@ -57,7 +57,7 @@ HWY_INLINE void TransposeEight(const std::uint16_t* x, std::int64_t x_stride, st
   }
 }
 
-// As many rows and columns as 16 bytes hold elements: what wider vectors do is to take such blocks apart.
+// Blocks have as many rows and columns as 16 bytes hold elements: what wider vectors do is to take such blocks apart.
 template <typename T>
 HWY_INLINE void TransposeBlock(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride) {
   if constexpr (sizeof(T) == 2) {

@@ -10,7 +10,7 @@
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/passes/merge_products.h"
-#include "stepnet/compiler/passes/regions_apart.h"
+#include "stepnet/compiler/regions_apart.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
@@ -29,7 +29,7 @@ using Kind = ExplainedInstruction::Kind;
 // A limit is measured, too: what takes less than it by no more than this does what the machine can.
 constexpr double kMeasuredAlike = 1.1;
 
-// Without line breaks and what else could forge lines.
+// Leaves out line breaks and what else could forge lines.
 std::string OneLine(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < ' '; }, ' ');

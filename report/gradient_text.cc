@@ -81,7 +81,7 @@ void AddArgument(const std::string& name, const ArgumentValue& value, OperatorDe
 // The operator with values of the required arguments, and what these are. None where no value of one is known.
 struct WithArguments {
   OperatorDef op;
-  std::vector<std::string> said = {};
+  std::vector<std::pair<std::string, ArgumentValue>> values = {};  // by argument
 };
 std::vector<WithArguments> WithRequired(const OperatorSchema& schema, const OperatorDef& op) {
   std::vector<WithArguments> all = {{.op = op}};
@@ -92,12 +92,21 @@ std::vector<WithArguments> WithRequired(const OperatorSchema& schema, const Oper
       for (const ArgumentValue& value : ValuesOf(spec)) {
         WithArguments& more = longer.emplace_back(one);
         AddArgument(spec.name, value, &more.op);
-        more.said.push_back(StrCat(spec.name, " = ", value.Description()));
+        more.values.emplace_back(spec.name, value);
       }
     }
     all = std::move(longer);
   }
   return all;
+}
+
+// What a required argument may be in place of one of ValuesOf.
+std::vector<ArgumentValue> OtherValuesOf(const ArgumentSpec& spec) {
+  std::vector<ArgumentValue> values = ValuesOf(spec);
+  for (const ArgumentValue& value : {ArgumentValue{.s = "double"}, {.i = 2}, {.f = 3}, {.ints = {1}}}) {
+    if (spec.Problem(spec.name, value).empty()) values.push_back(value);
+  }
+  return values;
 }
 
 // By output, "d" before its name where it has a gradient: all of them, then one at a time.
@@ -118,17 +127,52 @@ std::string CallText(const GradientOp& op) {
   return StrCat(Join(op.outputs, ", "), " = ", op.type, "(", Join(operands, ", "), ")");
 }
 
+// What the rule writes, one call or gradient a text.
+std::vector<std::string> TextsOf(const SampleGradient& gradient) {
+  std::vector<std::string> texts;
+  for (const GradientOp& op : gradient.ops) texts.push_back(CallText(op));
+  texts.insert(texts.end(), gradient.passed.begin(), gradient.passed.end());
+  return texts;
+}
+
+// Whether the rule writes something else, or throws, where the required argument has another value.
+bool DependsOn(const ArgumentSpec& spec, const WithArguments& with, const SampleGradient& found,
+               const std::vector<GradientBlobs>& gradients) {
+  return std::ranges::any_of(OtherValuesOf(spec), [&](const ArgumentValue& other) {
+    OperatorDef op = with.op;
+    op.clear_arg();
+    for (const auto& [name, value] : with.values) AddArgument(name, name == spec.name ? other : value, &op);
+    try {
+      return TextsOf(Ask(op, gradients)) != TextsOf(found);
+    } catch (const Error&) {
+      return true;
+    }
+  });
+}
+
+// "mode = 1": the values that the gradient is of alone.
+std::string WithText(const OperatorSchema& schema, const WithArguments& with, const SampleGradient& found,
+                     const std::vector<GradientBlobs>& gradients) {
+  std::vector<std::string> said;
+  for (const auto& [name, value] : with.values) {
+    const ArgumentSpec& spec = schema.arguments[IndexOf(schema.arguments, name, &ArgumentSpec::name)];
+    if (DependsOn(spec, with, found, gradients)) said.push_back(StrCat(name, " = ", value.Description()));
+  }
+  return Join(said, ", ");
+}
+
 }  // namespace
 
 SampleGradient SampleGradientOf(const OperatorSchema& schema) {
   std::optional<Error> problem;
   for (const bool with_optional : {true, false}) {
     for (const std::vector<GradientBlobs>& gradients : OutputGradients(schema)) {
-      for (const auto& [op, said] : WithRequired(schema, SampleOf(schema, with_optional))) {
+      for (const WithArguments& with : WithRequired(schema, SampleOf(schema, with_optional))) {
         try {
-          SampleGradient found = Ask(op, gradients);
-          found.with = Join(said, ", ");
-          if (!found.ops.empty() || !found.passed.empty()) return found;
+          SampleGradient found = Ask(with.op, gradients);
+          if (found.ops.empty() && found.passed.empty()) continue;
+          found.with = WithText(schema, with, found, gradients);
+          return found;
         } catch (const Error& error) {
           problem = error;
         }
@@ -159,11 +203,12 @@ std::string GradientText(const OperatorSchema& schema) {
   try {
     const SampleGradient gradient = SampleGradientOf(schema);
     const bool has_formula = !GradientFormulaText(schema).empty();
-    std::vector<std::string> texts;
-    for (const GradientOp& op : gradient.ops) texts.push_back(has_formula ? op.type : CallText(op));
-    if (has_formula) return Join(texts, ", ");
-    texts.insert(texts.end(), gradient.passed.begin(), gradient.passed.end());
-    return StrCat(gradient.with.empty() ? "" : StrCat("with ", gradient.with, ": "), Join(texts, "; "));
+    if (has_formula) {
+      std::vector<std::string> types;
+      for (const GradientOp& op : gradient.ops) types.push_back(op.type);
+      return Join(types, ", ");
+    }
+    return StrCat(gradient.with.empty() ? "" : StrCat("with ", gradient.with, ": "), Join(TextsOf(gradient), "; "));
   } catch (const Error&) {
     return "depends on the arguments";
   }

@@ -12,7 +12,7 @@ namespace stepnet {
 struct SampleGradient {
   std::vector<GradientOp> ops = {};
   std::vector<std::string> passed = {};  // inputs whose gradient is that of an output: "dx = dy"
-  std::string with = {};                 // the values of required arguments: "to = \"float\""
+  std::string with = {};                 // values of required arguments, without which it would be another
 };
 // Found by asking for it: of all outputs, or else of one of them, with all inputs or those that it must have, and for
 // arguments that are required with the first values that give a gradient. Throws where there are none such.

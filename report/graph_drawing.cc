@@ -170,7 +170,7 @@ class Layers {
     return svg + "</g>\n";
   }
 
-  // As far up as they can be, but what nothing leads to, which is near what reads it first.
+  // Puts boxes as far up as they can be, but what nothing leads to near what reads it first.
   void FindLayers() {
     for (bool changes = true; changes;) {
       changes = false;
@@ -193,7 +193,7 @@ class Layers {
     for (const Box& box : boxes_) num_layers_ = std::max(num_layers_, box.layer + 1);
   }
 
-  // Through a box without text in each layer that an arrow crosses.
+  // Leads arrows through a box without text in each layer that they cross.
   void CutArrows() {
     std::vector<std::pair<int, int>> cut;
     for (const auto& [from, to] : arrows_) {
@@ -208,7 +208,7 @@ class Layers {
     arrows_ = std::move(cut);
   }
 
-  // Each box below the middle of those above it, then above the middle of those below, a few times.
+  // Puts each box below the middle of those above it, then above the middle of those below, a few times.
   void Order() {
     layers_.resize(static_cast<size_t>(num_layers_));
     for (size_t b = 0; b < boxes_.size(); ++b) layers_[boxes_[b].layer].push_back(static_cast<int>(b));

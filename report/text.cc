@@ -109,6 +109,4 @@ std::string Bytes(double bytes) {
   return StrCat(Printf("%.*f", unit == 0 || bytes >= 100 ? 0 : 1, bytes), " ", units[unit]);
 }
 
-std::string Count(std::int64_t n, const std::string& what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
-
 }  // namespace stepnet

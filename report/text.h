@@ -13,9 +13,9 @@ namespace stepnet {
 // A blob or net name as a net's text shows it: as it is, or quoted and escaped when it holds anything but letters,
 // digits and the punctuation that is usual in names.
 std::string NameText(const std::string& name);
-// In a page of HTML.
+// Returns the text as a page of HTML has it, with its markup escaped.
 std::string HtmlText(const std::string& text);
-// In double quotes, with \n, \", \\ and \xNN.
+// Puts the text in double quotes, and writes \n, \", \\ and \xNN for what cannot stand there.
 std::string Quoted(const std::string& text);
 // The first characters of a text that takes more than `bytes`, with "…" behind them.
 std::string Shortened(const std::string& text, std::size_t bytes);
@@ -36,7 +36,6 @@ class Table {
 std::string Number(double value, int digits = 4);  // %.4g
 std::string Figure(double value);                  // three digits, or all before the point: "0.0516", "3045"
 std::string Milliseconds(double seconds);
-std::string Bytes(double bytes);                             // "1.5 MB"
-std::string Count(std::int64_t n, const std::string& what);  // "1 operator", "2 operators"
+std::string Bytes(double bytes);  // "1.5 MB"
 
 }  // namespace stepnet

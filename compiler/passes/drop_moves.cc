@@ -81,8 +81,9 @@ class MoveDropper {
 
  private:
   int NumNodes() const { return static_cast<int>(graph_.nodes.size()); }
-  const Home& HomeOf(int value) const { return graph_.homes[graph_.values[value].home]; }
-  bool IsTemporary(int value) const { return HomeOf(value).kind == Home::Kind::kTemporary && !HomeOf(value).kept; }
+  bool IsTemporary(int value) const {
+    return graph_.HomeOf(value).kind == Home::Kind::kTemporary && !graph_.HomeOf(value).kept;
+  }
   bool IsGivenBy(const Use& use) const { return graph_.values[use.value].producer == use.node; }
   bool AreInOneHome(int a, int b) const { return graph_.values[a].home == graph_.values[b].home; }
 

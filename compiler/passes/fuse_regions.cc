@@ -28,11 +28,12 @@
 namespace stepnet {
 namespace {
 
-// How many nodes are looked at for each that a region may have, and how often it is tried without one of them before it
-// is cut in half: however large a step is.
-constexpr size_t kNearOfCall = 4;
+// What bounds the work on a region, however large a step is: how many nodes are looked at for each operator that a
+// region may have, and how often it is tried without one of them before it is cut in half.
+constexpr size_t kNodesForEachCall = 4;
 constexpr int kMaxTries = 3;
-constexpr int kManyCut = 2;  // regions, after which the next ones begin small
+// So many regions are cut, one after the other, before the next ones begin small.
+constexpr int kCutsBeforeSmall = 2;
 
 // Whether something of all rows is added up, which is known when all are done: what the first dimension has apart is
 // not apart in a sum.
@@ -165,7 +166,7 @@ class LoopFuser {
     bool Add(int n) { return std::exchange(of[n], now) != now; }
   };
 
-  size_t max_near() const { return kNearOfCall * max_calls_; }
+  size_t max_near() const { return kNodesForEachCall * max_calls_; }
   const StepNode& NodeAt(int n) const { return graph_.nodes[begin_ + n]; }
   // The node of the loop that gives the value, from 0; -1: none of them does.
   int ProducerOf(int value) const {
@@ -235,7 +236,7 @@ class LoopFuser {
   // Nodes that become one region, `seed` first, each before those that must come behind it. Where one region after the
   // other has been cut, the next ones are tried with twice as many nodes as came of the last one.
   std::vector<int> Group(int seed) {
-    const size_t first_max = num_cut_ < kManyCut ? max_calls_ : 2 * last_size_;
+    const size_t first_max = num_cut_ < kCutsBeforeSmall ? max_calls_ : 2 * last_size_;
     size_t max_calls = first_max;
     std::set<int> left_out;
     for (int tries = 0;; ++tries) {

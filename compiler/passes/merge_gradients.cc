@@ -95,11 +95,10 @@ class GradientMerger {
   }
 
   const TensorInfo& InfoOf(int value) const { return graph_.values[value].info; }
-  const Home& HomeOf(int value) const { return graph_.homes[graph_.values[value].home]; }
 
   // Whether a step leaves the value where it is.
   bool StaysAsItIs(int value) const {
-    const Home& home = HomeOf(value);
+    const Home& home = graph_.HomeOf(value);
     if (home.kind == Home::Kind::kTemporary) return uses_.NumValues(graph_.values[value].home) == 1;
     return home.kind == Home::Kind::kOutside && !written_.contains(home.slot.base);
   }
@@ -197,13 +196,13 @@ class GradientMerger {
     }
     if (node.inputs.size() > parts.size()) return n;
     const bool is_free = uses_.NumValues(graph_.values[sum].home) == num_values;
-    return is_free && !uses_.IsTouched(HomeOf(sum), at + 1, n) ? n : -1;
+    return is_free && !uses_.IsTouched(graph_.HomeOf(sum), at + 1, n) ? n : -1;
   }
 
   // Whether what a move adds may be added behind node `at`.
   bool MayBeAddedAt(int value, int at) const {
     const int move = MoveOf(value), producer = graph_.values[value].producer;
-    const Home& outside = HomeOf(graph_.nodes[move].outputs[0]);
+    const Home& outside = graph_.HomeOf(graph_.nodes[move].outputs[0]);
     return !uses_.IsTouched(outside, std::min(producer, at), std::max(move, at) + 1);
   }
 

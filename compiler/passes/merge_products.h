@@ -14,7 +14,7 @@ struct ProductApart {
   std::string value;  // blob
   std::string why;    // "one has a bias, and one has none"
 };
-// Those of a graph as merge_products finds it.
+// Finds those of a graph as merge_products meets it.
 std::vector<ProductApart> FindProductsApart(StepGraph graph);
 
 }  // namespace stepnet

@@ -44,7 +44,7 @@ void CheckRegistered() {
   registry.is_checked = true;
 }
 
-// Those that run, in their order.
+// Returns those that run, in their order.
 std::vector<Pass> PassesOf(const RunOptions& options) {
   CheckDisabledPasses(options.disabled_passes);
   CheckRegistered();

@@ -310,7 +310,7 @@ class ProductSplitter {
   const WeightProducts products_;
   const std::set<int> written_;  // bases
   std::vector<int> cycles_;      // by node
-  // By weight or bias and axis, and the sizes of its parts.
+  // The weight or bias, the axis and the sizes of its parts find it.
   std::map<std::pair<std::pair<int, int>, std::vector<std::int64_t>>, std::vector<int>> parts_;
   std::map<int, int> num_split_;                   // products of a value that have been split
   std::vector<std::vector<StepNode>> put_before_;  // by node

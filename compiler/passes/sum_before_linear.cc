@@ -37,26 +37,24 @@ class LinearNodes {
   }
 
  private:
-  const Home& HomeOf(int value) const { return graph_.homes[graph_.values[value].home]; }
-
   void FindUses() {
     for (size_t v = 0; v < graph_.values.size(); ++v) values_[graph_.values[v].home].push_back(static_cast<int>(v));
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       for (const int input : graph_.nodes[n].inputs) {
         readers_[input].push_back(static_cast<int>(n));
-        if (HomeOf(input).kind == Home::Kind::kOutside) read_.insert(HomeOf(input).slot.base);
+        if (graph_.HomeOf(input).kind == Home::Kind::kOutside) read_.insert(graph_.HomeOf(input).slot.base);
       }
       for (const int output : graph_.nodes[n].given()) {
-        const bool writes = HomeOf(output).kind == Home::Kind::kOutside && !graph_.values[output].added;
-        if (writes) overwritten_.insert(HomeOf(output).slot.base);
+        const bool writes = graph_.HomeOf(output).kind == Home::Kind::kOutside && !graph_.values[output].added;
+        if (writes) overwritten_.insert(graph_.HomeOf(output).slot.base);
       }
     }
   }
 
   // What is computed again in the steps is not there behind them.
   bool IsTheSame(int value) const {
-    return HomeOf(value).kind == Home::Kind::kOnce ||
-           (IsGivenWhole(graph_, written_, value) && !again_.contains(HomeOf(value).slot.base));
+    return graph_.HomeOf(value).kind == Home::Kind::kOnce ||
+           (IsGivenWhole(graph_, written_, value) && !again_.contains(graph_.HomeOf(value).slot.base));
   }
 
   // Whether an operator gives the value as a sum over the rows of the step, or knows of no rows, and can add it to what
@@ -127,7 +125,9 @@ class LinearNodes {
   }
 
   bool Leaves(int node) const { return node >= 0 && leaves_[node]; }
-  bool IsOfStep(int value) const { return HomeOf(value).kind == Home::Kind::kTemporary && !HomeOf(value).kept; }
+  bool IsOfStep(int value) const {
+    return graph_.HomeOf(value).kind == Home::Kind::kTemporary && !graph_.HomeOf(value).kept;
+  }
 
   // What nobody reads before all steps are done may be added to memory outside then, or is read behind the steps alone.
   bool MayBeGivenBehind(int value) const {

@@ -12,6 +12,7 @@
 #include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/expressions/node_numbers.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
@@ -143,8 +144,7 @@ Expr SharedNode(ExprFields fields) { return ExprTable::Get().Find(std::move(fiel
 std::int64_t NumExprNodes() { return ExprTable::Get().Count(); }
 
 bool IsExprType(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kInt32 || dtype == DType::kInt64 ||
-         dtype == DType::kBool;
+  return IsFloatOrDouble(dtype) || dtype == DType::kInt32 || dtype == DType::kInt64 || dtype == DType::kBool;
 }
 
 bool IsOperandType(DType dtype) { return IsExprType(dtype) || IsStoredFloat(dtype); }

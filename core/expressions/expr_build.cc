@@ -10,6 +10,7 @@
 #include "stepnet/core/expressions/expr_simplify.h"
 #include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/expressions/expr_text.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
@@ -60,10 +61,9 @@ Rule RuleOf(ExprOp op) {
 }
 
 bool Allows(Operands operands, DType dtype) {
-  const bool is_float = dtype == DType::kFloat || dtype == DType::kDouble;
   switch (operands) {
     case Operands::kNumbers: return dtype != DType::kBool;
-    case Operands::kFloats: return is_float;
+    case Operands::kFloats: return IsFloatOrDouble(dtype);
     case Operands::kBools: return dtype == DType::kBool;
     case Operands::kInt64: return dtype == DType::kInt64;
     case Operands::kAny: return true;
@@ -223,7 +223,7 @@ void CheckParts(const ExprDraft& draft, std::span<const Expr> operands) {
   }
   const ExprParts& parts = draft.parts;
   if (draft.op == ExprOp::kCast) CheckOperandType(parts.dtype, "what is cast to");
-  if (draft.op == ExprOp::kUniform && parts.dtype != DType::kFloat && parts.dtype != DType::kDouble) {
+  if (draft.op == ExprOp::kUniform && !IsFloatOrDouble(parts.dtype)) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("uniform gives float or double, not ", parts.dtype));
   }
   if (draft.op == ExprOp::kIndex && (parts.number < 0 || parts.number > 3)) {

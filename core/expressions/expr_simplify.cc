@@ -6,12 +6,11 @@
 
 #include "stepnet/core/expressions/expr_evaluate.h"
 #include "stepnet/core/expressions/expr_table.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/stored_float.h"
 
 namespace stepnet {
 namespace {
-
-bool IsFloating(const Expr& expr) { return expr->dtype == DType::kFloat || expr->dtype == DType::kDouble; }
 
 // What the op gives for constants; nothing where that is not known yet.
 std::optional<Expr> Folded(const ExprDraft& draft, DType result) {
@@ -29,12 +28,13 @@ std::optional<Expr> Folded(const ExprDraft& draft, DType result) {
     values[i] = {.dtype = operand->dtype, .bits = operand->bits};
   }
   const bool divides = draft.op == ExprOp::kDivide || draft.op == ExprOp::kMod;
-  if (divides && values[1].bits == 0 && !IsFloating(draft.b())) return {};  // that it divides by 0 has to be seen
+  if (divides && values[1].bits == 0 && !IsFloatOrDouble(draft.b()->dtype))
+    return {};  // that it divides by 0 has to be seen
   return ConstantOf(EvaluatePrimitive(draft.op, result, {values.data(), static_cast<size_t>(draft.count)}));
 }
 
 // Whether expr is the constant `value`, with the sign of a 0.
-bool IsNumber(const Expr& expr, double value) {
+bool IsExactly(const Expr& expr, double value) {
   if (!expr.IsConstant()) return false;
   const ExprScalar constant{.dtype = expr->dtype, .bits = expr->bits};
   return ForExprType(expr->dtype, [&](auto zero) {
@@ -50,32 +50,32 @@ std::optional<Expr> SimplerSum(const ExprDraft& x) {
   const Expr &a = x.a(), &b = x.b();
   const bool is_add = x.op == ExprOp::kAdd;
   // -0 is what changes nothing: -0 + 0 is 0. A difference changes nothing for 0.
-  const double neutral = IsFloating(a) && is_add ? -0.0 : 0.0;
-  if (IsNumber(b, neutral)) return a;
-  if (is_add && IsNumber(a, neutral)) return b;
-  if (!is_add && !IsFloating(a) && a.Is(b) && !a->has_require()) return Expr::Constant(a->dtype, 0);
+  const double neutral = IsFloatOrDouble(a->dtype) && is_add ? -0.0 : 0.0;
+  if (IsExactly(b, neutral)) return a;
+  if (is_add && IsExactly(a, neutral)) return b;
+  if (!is_add && !IsFloatOrDouble(a->dtype) && a.Is(b) && !a->has_require()) return Expr::Constant(a->dtype, 0);
   if (b->op == ExprOp::kNegate) return is_add ? a - OperandOf(b, 0) : a + OperandOf(b, 0);
   return {};
 }
 
 std::optional<Expr> SimplerProduct(const ExprDraft& x) {
   const Expr &a = x.a(), &b = x.b();
-  if (IsNumber(b, 1)) return a;
-  if (IsNumber(b, -1)) return -a;
+  if (IsExactly(b, 1)) return a;
+  if (IsExactly(b, -1)) return -a;
   if (x.op == ExprOp::kDivide) return {};
-  if (IsNumber(a, 1)) return b;
-  if (IsNumber(a, -1)) return -b;
-  if (IsFloating(a)) return {};
-  if (IsNumber(a, 0) && !b->has_require()) return a;
-  if (IsNumber(b, 0) && !a->has_require()) return b;
+  if (IsExactly(a, 1)) return b;
+  if (IsExactly(a, -1)) return -b;
+  if (IsFloatOrDouble(a->dtype)) return {};
+  if (IsExactly(a, 0) && !b->has_require()) return a;
+  if (IsExactly(b, 0) && !a->has_require()) return b;
   return {};
 }
 
 // fma(1, b, c) rounds b + c once, as + does; a * b + -0 is a * b.
 std::optional<Expr> SimplerMulAdd(const ExprDraft& x) {
-  if (IsNumber(x.a(), 1)) return x.b() + x.c();
-  if (IsNumber(x.b(), 1)) return x.a() + x.c();
-  if (IsNumber(x.c(), IsFloating(x.c()) ? -0.0 : 0.0)) return x.a() * x.b();
+  if (IsExactly(x.a(), 1)) return x.b() + x.c();
+  if (IsExactly(x.b(), 1)) return x.a() + x.c();
+  if (IsExactly(x.c(), IsFloatOrDouble(x.c()->dtype) ? -0.0 : 0.0)) return x.a() * x.b();
   return {};
 }
 
@@ -144,8 +144,8 @@ std::optional<Expr> Simpler(const ExprDraft& x) {
       if (a.Is(x.b())) return a;
       return {};
     case ExprOp::kPow:
-      if (IsNumber(x.b(), 1)) return a;
-      if (IsNumber(x.b(), 0) && !a->has_require()) return Expr::Constant(a->dtype, 1);  // of NaN as well
+      if (IsExactly(x.b(), 1)) return a;
+      if (IsExactly(x.b(), 0) && !a->has_require()) return Expr::Constant(a->dtype, 1);  // of NaN as well
       return {};
     case ExprOp::kNegate:
       if (a->op == ExprOp::kNegate) return OperandOf(a, 0);
@@ -155,10 +155,10 @@ std::optional<Expr> Simpler(const ExprDraft& x) {
       if (a->op == ExprOp::kNegate) return Abs(OperandOf(a, 0));
       return {};
     case ExprOp::kEqual:
-      if (a.Is(x.b()) && !IsFloating(a) && !a->has_require()) return Expr(true);
+      if (a.Is(x.b()) && !IsFloatOrDouble(a->dtype) && !a->has_require()) return Expr(true);
       return {};
     case ExprOp::kNotEqual:
-      if (a.Is(x.b()) && !IsFloating(a) && !a->has_require()) return Expr(false);
+      if (a.Is(x.b()) && !IsFloatOrDouble(a->dtype) && !a->has_require()) return Expr(false);
       return {};
     case ExprOp::kAnd:
     case ExprOp::kOr: return SimplerLogic(x);

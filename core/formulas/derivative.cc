@@ -18,6 +18,7 @@
 #include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/expressions/node_numbers.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formulas/derivative_flow.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
@@ -25,7 +26,6 @@
 namespace stepnet {
 namespace {
 
-bool IsFloating(const ExprNode& node) { return IsFloatOrDouble(node.dtype); }
 // The input itself where a node is what is loaded from one that is only stored.
 const ExprNode& ReadOf(const ExprNode& node) {
   return node.op == ExprOp::kCast && IsStoredFloat(node.operands[0]->dtype) ? *node.operands[0] : node;
@@ -34,12 +34,13 @@ bool IsReduction(const ExprNode& node) { return node.op == ExprOp::kRowSum || no
 
 double NumberOf(const Expr& constant) { return DoubleOf({.dtype = constant->dtype, .bits = constant->bits}); }
 
-bool IsNumber(const Expr& expr, double value) { return expr.IsConstant() && NumberOf(expr) == value; }
+// Whether expr is a constant that equals `value`, as 0 and -0 do.
+bool EqualsNumber(const Expr& expr, double value) { return expr.IsConstant() && NumberOf(expr) == value; }
 
 // x^exponent with the products that Caffe2's Pow has for the powers that cells use (operators/powers.cc).
 Expr Power(const Expr& x, const Expr& exponent) {
-  if (IsNumber(exponent, 2)) return x * x;
-  if (IsNumber(exponent, 3)) return x * x * x;
+  if (EqualsNumber(exponent, 2)) return x * x;
+  if (EqualsNumber(exponent, 3)) return x * x * x;
   return Pow(x, exponent);
 }
 
@@ -126,7 +127,7 @@ class Derivation {
                                                      ExprSummary(output.value), ", which is ", output.value->dtype));
       }
       if (!output.gradient.defined()) continue;
-      if (!IsFloating(*output.value)) {
+      if (!IsFloatOrDouble(output.value->dtype)) {
         throw Error(ErrorCode::kTypeMismatch, StrCat("gradient of ", ExprSummary(output.value), ", which is ",
                                                      output.value->dtype, ", must be float or double"));
       }
@@ -249,7 +250,7 @@ class Derivation {
 
   bool IsActive(const ExprNode& node) const {
     const auto is_node = [&](const Expr& expr) { return expr.node() == &node; };
-    if (!IsFloating(node) || std::ranges::any_of(options_.constants, is_node)) return false;
+    if (!IsFloatOrDouble(node.dtype) || std::ranges::any_of(options_.constants, is_node)) return false;
     if (ReadOf(node).op == ExprOp::kInput) return IsWanted(node);
     return IsDifferentiable(node.op) &&
            std::ranges::any_of(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
@@ -341,7 +342,7 @@ class Derivation {
     Node& b = Operand(node, 1);
     Give(node, 0, flow.With(flow.value / b.value));
     if (!b.is_active) return;
-    if (IsNumber(Operand(node, 0).value, 1)) {
+    if (EqualsNumber(Operand(node, 0).value, 1)) {
       if (b.expr->op != ExprOp::kSqrt) {
         return Give(node, 1, flow.With(-flow.value * (y * y)));
       }
@@ -373,7 +374,7 @@ class Derivation {
     if (!b.is_active) return;
     const Expr is_limit = And(Equal(a.value, 0), b.value >= 0);
     const Flow has_log =
-        a.value.IsConstant() && !IsNumber(a.value, 0) ? flow : flow.Under(Not(is_limit), a.varies || b.varies);
+        a.value.IsConstant() && !EqualsNumber(a.value, 0) ? flow : flow.Under(Not(is_limit), a.varies || b.varies);
     Give(node, 1, has_log.With(flow.value * (node.value * Log(a.value))));
   }
 

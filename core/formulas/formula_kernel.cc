@@ -54,7 +54,7 @@ RunFn MakeByFormula(const OperatorCall& op) {
   return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) { kernel->Run(run); };
 }
 
-// As FormulaApplies of a query.
+// Says what FormulaApplies says of a query.
 bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
   for (int i = 0; i < run.num_inputs(); ++i) {
     if (!IsOperandType(run.In(i).dtype)) return false;

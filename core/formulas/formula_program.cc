@@ -127,7 +127,7 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
   const std::int64_t columns = is_flat_ ? run.Out(first_output_).size() : simple_->columns;
   const std::int64_t rows = is_flat_ ? 1 : simple_->rows;
   if (rows == 0 || columns == 0) return;
-  // By value: compilers would look again where inputs are after each pointer that is written.
+  // It is taken by value: compilers would look again where inputs are after each pointer that is written.
   const auto data_of = [](std::span<const TensorView> views, const std::vector<int>& numbers) {
     return [views = views.data(), numbers = numbers.data()](int operand) { return views[numbers[operand]].data; };
   };

@@ -32,7 +32,7 @@ class FormulaProgram {
   // each input has as many elements as each output, of any. Here and below, REQUIRES: Prepare has returned.
   bool IsFor(const OpRun& run, std::uint64_t wanted) const {
     if (wanted_ != wanted) return false;
-    // Without a branch for each input: small operators take no longer than some of them.
+    // It has no branch for each input: small operators take no longer than some of them.
     std::uint64_t differs = 0;
     const Input* expected = inputs_.data();
     if (is_flat_) {

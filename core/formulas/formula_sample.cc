@@ -411,7 +411,7 @@ std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::s
 
 bool IsElementwise(const OperatorSchema& schema) {
   if (schema.elementwise || !schema.formula) return schema.elementwise;
-  // By the rule alone: an input that it wants smaller is repeated.
+  // The rule alone counts: an input that it wants smaller is repeated.
   static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
   if (const auto found = known.Find(schema.type)) return *found;
   bool is_elementwise = false;

@@ -86,6 +86,8 @@ struct RepeatedOperands {
   unsigned of_columns = 0;
   bool is_far = false;  // the result is beyond the first cache; of a sum: rows read before, beyond those of a core
   bool Has(int k) const { return ((of_rows | of_columns) >> k & 1) != 0; }
+  // From one row of operand k to the next, where rows have n elements.
+  std::int64_t RowStrideOf(int k, std::int64_t n) const { return (of_columns >> k & 1) != 0 ? 0 : n; }
   bool operator==(const RepeatedOperands&) const = default;
 };
 // Kernels of `rows` rows of n elements, which are one after the other but in such operands.

@@ -5,11 +5,10 @@
 #include <initializer_list>
 #include <span>
 
+#include "stepnet/core/floating.h"
 #include "stepnet/core/regions/region_values.h"
 
 namespace stepnet {
-
-inline bool IsFloat(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
 
 // The step that makes `op` of a value and another operand; kNone where none does.
 inline ChainStep StepOf(ExprOp op) {
@@ -30,7 +29,7 @@ class PatternFinder {
 
   // Whether a pattern may end with the value.
   static bool MayEnd(const RegionValue& value) {
-    return value.level == RegionLevel::kElement && IsFloat(value.expr->dtype) && !value.is_absorbed &&
+    return value.level == RegionLevel::kElement && IsFloatOrDouble(value.expr->dtype) && !value.is_absorbed &&
            !HasKernel(value);
   }
   static bool HasKernel(const RegionValue& value) { return value.kernel != nullptr || value.several_kernel != nullptr; }

@@ -153,7 +153,8 @@ class Finder : private PatternFinder {
     }
     for (int i = 0; i < static_cast<int>(values_.size()); ++i) {
       const RegionValue& sigmoid = values_[i];
-      if (!IsElement(i) || !IsFloat(sigmoid.expr->dtype) || sigmoid.is_absorbed || sigmoid.is_output_element) continue;
+      if (!IsElement(i) || !IsFloatOrDouble(sigmoid.expr->dtype) || sigmoid.is_absorbed || sigmoid.is_output_element)
+        continue;
       if (sigmoid.expr->op != ExprOp::kSigmoid) continue;
       if (!FindGradientOfBlend(i) && !FindGradientOfGate(i)) FindGradientOfScale(i);
     }

@@ -31,18 +31,13 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
 }
 
-// From one row of operand k to the next.
-HWY_INLINE std::int64_t RowStrideOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
-  return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
-}
-
 template <class Fn, typename T>
 void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, const RepeatedOperands& kinds, std::int64_t rows,
                        std::int64_t n) {
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
   const typename Partials<Fn, T>::D d;
   const T* x = static_cast<const T*>(a);
-  const std::int64_t stride = RowStrideOf(kinds, 0, n);
+  const std::int64_t stride = kinds.RowStrideOf(0, n);
   ReduceRowsOf<Fn>(static_cast<T*>(out), kFirst, rows, n, [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
     return access.Load(d, x + row * stride + j);
   });
@@ -64,7 +59,7 @@ void MaxRowsVectors(void* out, const void* a, const void* b, const RepeatedOpera
   using P = Partials<GreaterOrSecondVectors, T>;
   const typename P::D d;
   const T* x = static_cast<const T*>(a);
-  const std::int64_t stride = RowStrideOf(kinds, 0, n);
+  const std::int64_t stride = kinds.RowStrideOf(0, n);
   for (std::int64_t row = 0; row < rows; ++row, x += stride) {
     P largest(-std::numeric_limits<T>::infinity());
     P nans(T{0});
@@ -96,7 +91,7 @@ void SumRows(void* out, const void* a, const void* b, const RepeatedOperands& ki
   const typename P::D d;
   const hn::Rebind<From, typename P::D> from;
   const From *x = static_cast<const From*>(a), *y = static_cast<const From*>(b);
-  const std::int64_t x_stride = RowStrideOf(kinds, 0, n), y_stride = RowStrideOf(kinds, 1, n);
+  const std::int64_t x_stride = kinds.RowStrideOf(0, n), y_stride = kinds.RowStrideOf(1, n);
   ReduceRowsOf<AddVectors>(static_cast<Sum*>(out), Sum{0}, rows, n,
                            [&](auto access, std::int64_t row, std::int64_t j) HWY_ATTR {
                              if constexpr (kAsksForNext) hwy::Prefetch(x + (row + rows) * x_stride + j);
@@ -129,7 +124,7 @@ void SumsOfRows(void* sum, void* sum_of_products, const void* a, const void* b, 
   }
   using P = Partials<AddVectors, T>;
   const typename P::D d;
-  const std::int64_t x_stride = RowStrideOf(kinds, 0, n), y_stride = RowStrideOf(kinds, 1, n);
+  const std::int64_t x_stride = kinds.RowStrideOf(0, n), y_stride = kinds.RowStrideOf(1, n);
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* x = static_cast<const T*>(a) + row * x_stride;
     const T* y = static_cast<const T*>(b) + row * y_stride;
@@ -202,7 +197,7 @@ template <auto kFn, typename T>
 void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, const RepeatedOperands& kinds, std::int64_t rows,
                        std::int64_t n) {
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += RowStrideOf(kinds, 0, n)) {
+  for (std::int64_t row = 0; row < rows; ++row, x += kinds.RowStrideOf(0, n)) {
     T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
     for (std::int64_t i = 0; i < n; ++i) result = kFn(result, x[i]);
     static_cast<T*>(out)[row] = result;

@@ -18,11 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-// From one row of operand k to the next.
-HWY_INLINE std::int64_t RowStrideOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
-  return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
-}
-
 // AsksAhead for all rows; also where no row of the result is in the first cache, however few there are.
 template <typename T>
 HWY_INLINE bool RowsAskAhead(int num_operands, const RepeatedOperands& kinds, std::int64_t rows, std::int64_t n) {
@@ -41,7 +36,7 @@ class OperandsOfRow {
   OperandsOfRow(const void* const* arrays, const RepeatedOperands& kinds, std::int64_t n) : of_rows_(kinds.of_rows) {
     for (int k = 0; k < kOperands; ++k) {
       arrays_[k] = static_cast<const T*>(arrays[k]);
-      strides_[k] = RowStrideOf(kinds, k, n);
+      strides_[k] = kinds.RowStrideOf(k, n);
     }
   }
 
@@ -113,7 +108,7 @@ HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOper
   const bool asks_ahead = RowsAskAhead<T>(sizeof...(kOperand), kinds, rows, n);
   T* to = static_cast<T*>(out);
   std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...> operands(
-      {arrays[kOperand], RowStrideOf(kinds, kOperand, n)}...);
+      {arrays[kOperand], kinds.RowStrideOf(kOperand, n)}...);
   const auto compute = [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
     access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);
   };

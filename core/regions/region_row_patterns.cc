@@ -19,7 +19,7 @@ class RowFinder : private PatternFinder {
   void FindRowSums() {
     for (RegionValue& value : values_) {
       const DType dtype = value.expr->dtype;
-      if (value.expr->op != ExprOp::kRowSum || !IsFloat(dtype)) continue;
+      if (value.expr->op != ExprOp::kRowSum || !IsFloatOrDouble(dtype)) continue;
       RegionValue* const cast = LinkOf(value, 0, {ExprOp::kCast});
       const bool casts = cast != nullptr && values_[cast->operands[0]].expr->dtype == DType::kFloat;
       RegionValue* const product = LinkOf(casts ? *cast : value, 0, {ExprOp::kMultiply});
@@ -106,7 +106,7 @@ class RowFinder : private PatternFinder {
 
   static RowOperandKernel RowOperandKernelOf(const RegionValue& value) {
     const DType dtype = value.expr->dtype;
-    if (!IsFloat(dtype)) return nullptr;
+    if (!IsFloatOrDouble(dtype)) return nullptr;
     if (value.pattern.kind == Kind::kScaledRest) return ScaledRestKernelOf(dtype);
     if (value.pattern.kind == Kind::kChain) return RowOperandChainOf(value.pattern.chain, dtype);
     if (value.pattern.kind != Kind::kNone) return nullptr;

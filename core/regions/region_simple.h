@@ -83,7 +83,7 @@ class SimpleRun {
     SetUp(columns);
   }
 
-  // Those columns of the only row that the region has.
+  // Runs those columns of the only row that the region has.
   void RunOnlyRow(std::int64_t columns) {
     if (code_.runs_whole_rows) return RunWhole(1, columns);
     RunRow(columns);

@@ -18,34 +18,27 @@
 namespace stepnet {
 namespace {
 
-template <typename Function>
-void Find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  if (*function == nullptr) throw Error(ErrorCode::kFailed, StrCat("libcublasLt has no function ", name));
-}
-
 CublasLt Open() {
-  const CudaLibrary opened = OpenCudaLibrary({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-                                             "products on GPUs are computed by cuBLASLt",
-                                             "NVIDIA's package libcublas-13-0, or nvidia-cublas from PyPI");
-  void* const library = opened.handle;
-  if (library == nullptr) throw Error(ErrorCode::kFailed, opened.fault);
+  const CudaLibrary library = OpenCudaLibrary({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+                                              "products on GPUs are computed by cuBLASLt",
+                                              "NVIDIA's package libcublas-13-0, or nvidia-cublas from PyPI");
+  if (library.handle == nullptr) throw Error(ErrorCode::kFailed, library.fault);
   CublasLt lt = {};
-  Find(library, "cublasLtCreate", &lt.create);
-  Find(library, "cublasLtMatmul", &lt.matmul);
-  Find(library, "cublasLtMatmulDescCreate", &lt.desc_create);
-  Find(library, "cublasLtMatmulDescDestroy", &lt.desc_destroy);
-  Find(library, "cublasLtMatmulDescSetAttribute", &lt.desc_set);
-  Find(library, "cublasLtMatrixLayoutCreate", &lt.layout_create);
-  Find(library, "cublasLtMatrixLayoutDestroy", &lt.layout_destroy);
-  Find(library, "cublasLtMatrixLayoutSetAttribute", &lt.layout_set);
-  Find(library, "cublasLtMatmulPreferenceCreate", &lt.preference_create);
-  Find(library, "cublasLtMatmulPreferenceDestroy", &lt.preference_destroy);
-  Find(library, "cublasLtMatmulPreferenceSetAttribute", &lt.preference_set);
-  Find(library, "cublasLtMatmulAlgoGetHeuristic", &lt.heuristic);
-  Find(library, "cublasLtGetStatusString", &lt.status_string);
-  Find(library, "cublasLtGetVersion", &lt.version);
-  Find(library, "cublasLtMatmulAlgoConfigGetAttribute", &lt.algorithm_get);
+  library.Find("cublasLtCreate", &lt.create);
+  library.Find("cublasLtMatmul", &lt.matmul);
+  library.Find("cublasLtMatmulDescCreate", &lt.desc_create);
+  library.Find("cublasLtMatmulDescDestroy", &lt.desc_destroy);
+  library.Find("cublasLtMatmulDescSetAttribute", &lt.desc_set);
+  library.Find("cublasLtMatrixLayoutCreate", &lt.layout_create);
+  library.Find("cublasLtMatrixLayoutDestroy", &lt.layout_destroy);
+  library.Find("cublasLtMatrixLayoutSetAttribute", &lt.layout_set);
+  library.Find("cublasLtMatmulPreferenceCreate", &lt.preference_create);
+  library.Find("cublasLtMatmulPreferenceDestroy", &lt.preference_destroy);
+  library.Find("cublasLtMatmulPreferenceSetAttribute", &lt.preference_set);
+  library.Find("cublasLtMatmulAlgoGetHeuristic", &lt.heuristic);
+  library.Find("cublasLtGetStatusString", &lt.status_string);
+  library.Find("cublasLtGetVersion", &lt.version);
+  library.Find("cublasLtMatmulAlgoConfigGetAttribute", &lt.algorithm_get);
   return lt;
 }
 

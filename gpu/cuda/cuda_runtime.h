@@ -70,13 +70,13 @@ class CudaRuntime : public DeviceRuntime, public DeviceReport {
   };
 
   int index() const { return index_; }
-  // "sm_90a": for what machine code is made.
+  // Says for what machine code is made: "sm_90a".
   const std::string& architecture() const { return architecture_; }
   int num_processors() const { return num_processors_; }
   bool launches_early() const { return launches_early_; }
   // "NVIDIA H100 PCIe, 114 processors"
   const std::string& description() const { return description_; }
-  // By their text.
+  // Their text finds them.
   SharedValues<LoadedCode>& loaded_code() { return *loaded_code_; }
 
  private:

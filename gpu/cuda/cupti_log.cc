@@ -39,33 +39,26 @@ struct Cupti {
   decltype(&cuptiGetResultString) result_text;
 };
 
-template <typename Function>
-void Find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  if (*function == nullptr) throw Error(ErrorCode::kFailed, StrCat("libcupti has no function ", name));
-}
-
 Cupti OpenCupti() {
   // Its records are those of the headers: no other version will do.
-  const CudaLibrary opened =
+  const CudaLibrary library =
       OpenCudaLibrary({StrCat("libcupti.so.", CUDA_VERSION / 1000)}, "what GPUs do is told by CUPTI",
                       "NVIDIA's package cuda-cupti-13-0, or nvidia-cuda-cupti from PyPI");
-  void* const library = opened.handle;
-  if (library == nullptr) throw Error(ErrorCode::kFailed, opened.fault);
+  if (library.handle == nullptr) throw Error(ErrorCode::kFailed, library.fault);
   Cupti cupti = {};
-  Find(library, "cuptiSubscribe", &cupti.subscribe);
-  Find(library, "cuptiUnsubscribe", &cupti.unsubscribe);
-  Find(library, "cuptiEnableCallback", &cupti.enable_callback);
-  Find(library, "cuptiGetGraphNodeId", &cupti.graph_node_id);
-  Find(library, "cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
-  Find(library, "cuptiActivityRegisterCallbacks", &cupti.register_buffers);
-  Find(library, "cuptiActivityEnable", &cupti.enable);
-  Find(library, "cuptiActivityDisable", &cupti.disable);
-  Find(library, "cuptiActivityFlushAll", &cupti.flush);
-  Find(library, "cuptiActivityGetNextRecord", &cupti.next_record);
-  Find(library, "cuptiActivityPushExternalCorrelationId", &cupti.push_id);
-  Find(library, "cuptiActivityPopExternalCorrelationId", &cupti.pop_id);
-  Find(library, "cuptiGetResultString", &cupti.result_text);
+  library.Find("cuptiSubscribe", &cupti.subscribe);
+  library.Find("cuptiUnsubscribe", &cupti.unsubscribe);
+  library.Find("cuptiEnableCallback", &cupti.enable_callback);
+  library.Find("cuptiGetGraphNodeId", &cupti.graph_node_id);
+  library.Find("cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
+  library.Find("cuptiActivityRegisterCallbacks", &cupti.register_buffers);
+  library.Find("cuptiActivityEnable", &cupti.enable);
+  library.Find("cuptiActivityDisable", &cupti.disable);
+  library.Find("cuptiActivityFlushAll", &cupti.flush);
+  library.Find("cuptiActivityGetNextRecord", &cupti.next_record);
+  library.Find("cuptiActivityPushExternalCorrelationId", &cupti.push_id);
+  library.Find("cuptiActivityPopExternalCorrelationId", &cupti.pop_id);
+  library.Find("cuptiGetResultString", &cupti.result_text);
   return cupti;
 }
 
@@ -88,7 +81,7 @@ std::uint64_t Clock() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-// As its source calls it.
+// Returns what its source calls it.
 std::string NameOf(const char* kernel) {
   if (kernel == nullptr) return "kernel";
   int status = 0;

@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/for_floats.h"
 
 namespace stepnet {
 namespace {
-
-template <typename Fn>
-void ForFloats(DType dtype, const Fn& fn) {
-  dtype == DType::kDouble ? fn(double{}) : fn(float{});
-}
 
 // out[r, c] = value of x[r, c] and b[c], for matrices that lie by rows.
 RegionOperand Matrix(DType dtype, std::int64_t rows, std::int64_t columns) {

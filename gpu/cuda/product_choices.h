@@ -39,7 +39,7 @@ class ProductChoices {
   std::map<std::pair<int, std::string>, std::string> noted_;            // likewise
 };
 
-// Those of this process.
+// Returns the choices that all of this process share.
 ProductChoices& SharedProductChoices();
 
 }  // namespace stepnet

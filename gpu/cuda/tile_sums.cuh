@@ -36,7 +36,7 @@ class TileSums {
   // Where a warp puts its sums [kRows, kColumns], before Add.
   __device__ float* Of(int warp) const { return shared_ + warp * kSize; }
 
-  // By all threads of the block.
+  // All threads of the block call it.
   __device__ void Add() const {
     __syncthreads();
     if (gridDim.x > 1) {
@@ -101,7 +101,7 @@ class TileSums {
 
   __device__ void AddBlocks() const {
 #if __CUDA_ARCH__ >= 900
-    // In place of the sums of the first warp.
+    // The block's sums replace those of its first warp.
     for (int v = static_cast<int>(threadIdx.x); v < kVectors; v += kThreads) {
       *reinterpret_cast<float4*>(shared_ + At(v)) = SumOfWarps(v);
     }

@@ -40,8 +40,8 @@ struct ArrayPlace {
   // queue by it (InOrderOf). Without one whoever lends an array makes the queue wait for it, and has it back when the
   // queue has done what it was given before.
   std::optional<StreamId> stream = {};
-  // By which tensors of PyTorch are read and given, all on the host, for a caller who says itself what is copied; or
-  // null.
+  // Reads and gives tensors of PyTorch, all on the host, for a caller who says itself what is copied; null where there
+  // is no such caller.
   const TensorExchange* exchange = nullptr;
 };
 

@@ -178,7 +178,7 @@ void CheckOption(const std::string& name, const std::string& value) {
                                                   DidYouMean(name, known), "; its options are ", Join(known, ", ")));
 }
 
-// As Load; `options_of_optimizer` has a text for each that is given.
+// Does what Load does; `options_of_optimizer` has a text for each that is given.
 std::shared_ptr<LoadedNet> Train(const TextAndFile& net, const TextAndFile& init, const nb::dict& params,
                                  nb::handle loss, const nb::list& parameters, const nb::dict& options_of_optimizer,
                                  nb::handle threads, nb::handle device, nb::handle opt_level,

@@ -53,7 +53,7 @@ class Cell {
   // What a call is given, one for each argument: nothing for a state that starts as the cell says. Held, since what
   // reads an array may run code of Python's that changes where it was found.
   using Given = std::vector<nanobind::object>;
-  // By name from two dictionaries. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.
+  // Finds them by name in dictionaries. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.
   Given FindArguments(const nanobind::dict& parameters, const nanobind::dict& inputs) const;
   // One tensor for each argument: on the device where any of them is there. Throws kTypeMismatch and kShapeMismatch for
   // tensors that do not fit. Needs the GIL.

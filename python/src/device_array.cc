@@ -117,7 +117,7 @@ nb::tuple DeviceArray::DlpackDevice() const {
   return nb::make_tuple(type, index);
 }
 
-// As DLPack numbers them.
+// DLPack numbers them so.
 std::optional<StreamId> DeviceArray::StreamOf(nb::handle stream) const {
   constexpr StreamId kDefault = 1;
   if (stream.is_none()) return kDefault;

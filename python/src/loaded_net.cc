@@ -61,7 +61,7 @@ std::vector<std::string> InitialStates(const NetDef& net) {
   return blobs;
 }
 
-// Those of the candidates that the loss is a function of.
+// Returns those of the candidates that the loss is a function of.
 std::vector<std::string> ParametersOf(NetDef net, const std::string& loss, const std::vector<std::string>& candidates) {
   AddBackwardStepNets(&net, candidates);
   const NetWithGradients made = AddGradients(net, {loss}, candidates);

@@ -56,7 +56,7 @@ class LoadedNet {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
   const std::vector<std::string>& parameters() const { return parameters_; }
-  // Those that runs of a net that trains change; none of others.
+  // Names those that runs of a net that trains change; none of others.
   const std::vector<std::string>& trained() const { return trained_; }
   // What the optimizer hands on from one iteration to the next, beside the parameters.
   const std::vector<std::string>& state() const { return state_; }

@@ -11,7 +11,7 @@
 
 namespace stepnet {
 
-// Without the lines of the source that it shows.
+// Leaves out the lines of the source that it shows.
 inline Error WithoutSource(const Error& error) {
   static const std::regex kSource("\n *[0-9]* \\| .*");
   Error result(error.code(), std::regex_replace(error.message(), kSource, ""));

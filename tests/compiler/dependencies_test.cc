@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/tests/compiler/dependency_order.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
@@ -164,7 +165,8 @@ TEST(Dependencies, AreNeitherMissingNorSuperfluousAgainstAllInstances) {
       for (int to = 0; to < unrolled.size(); ++to) {
         for (int delta = to > from ? 0 : 1; delta < unrolled.steps(); ++delta) {
           if (!unrolled.Conflict(from, 0, to, delta)) continue;
-          ASSERT_TRUE(found.Orders(from, to, delta)) << "round " << round << ": " << from << "->" << to << "+" << delta;
+          ASSERT_TRUE(IsOrdered(found, from, to, delta))
+              << "round " << round << ": " << from << "->" << to << "+" << delta;
         }
       }
     }
@@ -176,7 +178,7 @@ TEST(Dependencies, AreNeitherMissingNorSuperfluousAgainstAllInstances) {
           << "round " << round << ": " << Text(found)[e];
       Dependencies others = found;
       others.edges.erase(others.edges.begin() + static_cast<std::ptrdiff_t>(e));
-      ASSERT_FALSE(others.Orders(edge.from, edge.to, edge.delta))
+      ASSERT_FALSE(IsOrdered(others, edge.from, edge.to, edge.delta))
           << "round " << round << ": implied " << Text(found)[e];
     }
   }

@@ -9,6 +9,7 @@
 #include "stepnet/compiler/dependencies.h"
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/graph_text.h"
+#include "stepnet/tests/compiler/dependency_order.h"
 
 namespace stepnet {
 namespace {
@@ -153,7 +154,7 @@ void ExpectSharingOrdersNothing(const std::string& text) {
   for (const Dependency& edge : FindDependencies(plan, plan.stages[0]).edges) {
     bool is_ordered = edge.from_slot == edge.to_slot;  // a home's own ring
     // Otherwise by as many steps or fewer: each step of a cycle waits for the one before.
-    for (int delta = 0; delta <= edge.delta; ++delta) is_ordered |= alone.Orders(edge.from, edge.to, delta);
+    for (int delta = 0; delta <= edge.delta; ++delta) is_ordered |= IsOrdered(alone, edge.from, edge.to, delta);
     EXPECT_TRUE(is_ordered) << edge.from << " before " << edge.to << " of " << edge.delta << " steps later";
   }
 }

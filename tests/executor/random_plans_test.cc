@@ -13,6 +13,7 @@
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/tests/compiler/dependency_order.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
 #include "stepnet/tests/core/sanitized.h"
 
@@ -121,7 +122,7 @@ TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {
     const Dependencies found = FindDependencies(AccessesOf(plan));
     EXPECT_LT(found.max_delta, kSteps);
     for (const auto& [from, to, delta] : conflicts) {
-      ASSERT_TRUE(found.Orders(from, to, delta))
+      ASSERT_TRUE(IsOrdered(found, from, to, delta))
           << "missing " << from << " -> " << to << " +" << delta << " of " << what;
     }
     for (const Dependency& edge : found.edges) {
@@ -129,7 +130,7 @@ TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {
           << "superfluous " << edge.from << " -> " << edge.to << " +" << edge.delta << " of " << what;
       Dependencies others = found;
       std::erase(others.edges, edge);
-      ASSERT_FALSE(others.Orders(edge.from, edge.to, edge.delta))
+      ASSERT_FALSE(IsOrdered(others, edge.from, edge.to, edge.delta))
           << "implied " << edge.from << " -> " << edge.to << " +" << edge.delta << " of " << what;
     }
   });
@@ -309,7 +310,7 @@ TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
     const std::set<Edge> conflicts = ConflictsOfChunks(plan, kChunks);
     const Dependencies found = FindChunkDependencies(plan);
     for (const auto& [from, to, delta] : conflicts) {
-      ASSERT_TRUE(found.Orders(from, to, delta))
+      ASSERT_TRUE(IsOrdered(found, from, to, delta))
           << "missing " << from << " -> " << to << " +" << delta << " of " << what;
     }
     for (const Dependency& edge : found.edges) {
@@ -317,7 +318,7 @@ TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
           << "superfluous " << edge.from << " -> " << edge.to << " +" << edge.delta << " of " << what;
     }
     for (int s = 0; s < found.num_instructions; ++s) {
-      num_free += plan.stages[s].steps_at_once != kAllSteps && !found.Orders(s, s, 1) ? 1 : 0;
+      num_free += plan.stages[s].steps_at_once != kAllSteps && !IsOrdered(found, s, s, 1) ? 1 : 0;
     }
   });
   EXPECT_GT(num_free, FewerIfSanitized(20));

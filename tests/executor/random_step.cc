@@ -199,7 +199,7 @@ class StepDrawer {
     for (const auto& [blob, rows] : written_) {
       if (rows == std::set<std::int64_t>{1}) written.push_back(blob);
     }
-    for (const RandomStep::Link& link : step_.links_) {
+    for (const Link& link : step_.links_) {
       if (link.window == 1) linked.push_back(link.internal);
     }
     for (RandomStep::State& state : step_.states_) {
@@ -232,7 +232,7 @@ class StepDrawer {
     for (const auto& [blob, rows] : written_) {
       if (!opaque_.contains(blob)) blobs.push_back(blob);
     }
-    for (const RandomStep::Link& link : step_.links_) {
+    for (const Link& link : step_.links_) {
       if (!written_.contains(link.internal) && link.window == 1) blobs.push_back(link.internal);
     }
     for (int k = Upto(2); k > 0 && !blobs.empty(); --k) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stepnet/core/tensor.h"
+#include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -53,10 +54,6 @@ class RandomStep {
 
  private:
   friend class StepDrawer;
-  struct Link {
-    std::string internal, external;
-    std::int64_t offset = 0, window = 1;
-  };
   struct State {
     std::string name, initial;
     std::int64_t num_initial = 1;

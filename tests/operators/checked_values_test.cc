@@ -3,6 +3,7 @@
 #include <limits>
 #include <set>
 
+#include "numbered_operator.h"
 #include "op_test.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/strings.h"
@@ -36,15 +37,6 @@ Tensor Int32s(const std::vector<std::int32_t>& values) {
   return Tensor::Of<std::int32_t>({static_cast<std::int64_t>(values.size())}, values);
 }
 
-OperatorDef Def(const std::string& type, int num_inputs, int num_outputs = 1) {
-  NetDef net;
-  std::vector<std::string> inputs, outputs;
-  for (int i = 0; i < num_inputs; ++i) inputs.push_back(StrCat("in", i));
-  for (int o = 0; o < num_outputs; ++o) outputs.push_back(StrCat("out", o));
-  AddOp(&net, type, inputs, outputs);
-  return net.op(0);
-}
-
 OperatorDef With(OperatorDef def, const std::string& name, std::int64_t value) {
   OpBuilder(&def).Int(name, value);
   return def;
@@ -55,71 +47,82 @@ std::vector<Case> Losses() {
   const Tensor soft = Tensor::Of<float>({3, 2}, {1, 0, 0.5f, 0.5f, -3, 1});
   const Tensor labels = Ints({1, kHigh, kLow});
   const std::string label_1 = StrCat("label 1 is ", kHigh, "; there are classes 0 to 1");
-  return {{Def("LabelCrossEntropy", 2), {x, labels}, label_1},
-          {Def("LabelCrossEntropyGradient", 3), {x, labels, Floats({3})}, label_1},
-          {Def("CrossEntropy", 2), {x, soft}, "label [2, 0] is -3"},
-          {Def("SoftmaxWithLoss", 2, 2), {x, labels}, label_1},
-          {With(Def("SoftmaxWithLoss", 2, 2), "label_prob", 1), {x, soft}, "label [2, 0] is -3"},
-          {With(Def("SoftmaxWithLoss", 2, 2), "label_prob", 1), {x, x}, "the labels of row 0 add up to 2"},
-          {Def("SoftmaxWithLossGradient", 4), {x, labels, x, Floats({})}, label_1},
-          {Def("Accuracy", 2), {x, labels}, label_1}};
+  return {{NumberedOperator("LabelCrossEntropy", 2), {x, labels}, label_1},
+          {NumberedOperator("LabelCrossEntropyGradient", 3), {x, labels, Floats({3})}, label_1},
+          {NumberedOperator("CrossEntropy", 2), {x, soft}, "label [2, 0] is -3"},
+          {NumberedOperator("SoftmaxWithLoss", 2, 2), {x, labels}, label_1},
+          {With(NumberedOperator("SoftmaxWithLoss", 2, 2), "label_prob", 1), {x, soft}, "label [2, 0] is -3"},
+          {With(NumberedOperator("SoftmaxWithLoss", 2, 2), "label_prob", 1), {x, x}, "the labels of row 0 add up to 2"},
+          {NumberedOperator("SoftmaxWithLossGradient", 4), {x, labels, x, Floats({})}, label_1},
+          {NumberedOperator("Accuracy", 2), {x, labels}, label_1}};
 }
 
 std::vector<Case> Indices() {
   return {
-      {Def("Gather", 2), {Floats({3, 2}), Ints({2, kHigh, kLow})}, "Gather: element 1 of the indices is"},
-      {Def("Gather", 2), {Floats({0, 2}), Int32s({0})}, "Gather: element 0 of the indices is 0"},
-      {Def("SparseToDense", 3), {Ints({2, 3, kLow}), Floats({3, 2}), Floats({3, 2})}, "SparseToDense: element 1 of"},
-      {Def("ScatterElements", 3),
+      {NumberedOperator("Gather", 2), {Floats({3, 2}), Ints({2, kHigh, kLow})}, "Gather: element 1 of the indices is"},
+      {NumberedOperator("Gather", 2), {Floats({0, 2}), Int32s({0})}, "Gather: element 0 of the indices is 0"},
+      {NumberedOperator("SparseToDense", 3),
+       {Ints({2, 3, kLow}), Floats({3, 2}), Floats({3, 2})},
+       "SparseToDense: element 1 of"},
+      {NumberedOperator("ScatterElements", 3),
        {Floats({3, 2}), Tensor::Of<std::int64_t>({2, 1}, {-3, kHigh}), Floats({2, 1})},
        "ScatterElements: element 1 of the indices is"},
-      {With(Def("ScatterElementsGradient", 4, 2), "axis", 1),
+      {With(NumberedOperator("ScatterElementsGradient", 4, 2), "axis", 1),
        {Floats({3, 2}), Tensor::Of<std::int64_t>({1, 2}, {-3, 1}), Floats({1, 2}), Floats({3, 2})},
        "ScatterElements: element 0 of the indices is -3; dimension 1 of the data has size 2"},
-      {With(Def("TopKGradient", 3), "k", 2),
+      {With(NumberedOperator("TopKGradient", 3), "k", 2),
        {Floats({2, 2}), Tensor::Of<std::int64_t>({2, 2}, {0, kHigh, -2, -1}), Floats({2, 3})},
        "element 1 of the indices is"},
-      {Def("SliceGradient", 4), {Floats({3}), Ints({2}), Ints({kLow}), Floats({2})}, "Slice from 2 to"},
-      {Def("SliceGradient", 4),
+      {NumberedOperator("SliceGradient", 4), {Floats({3}), Ints({2}), Ints({kLow}), Floats({2})}, "Slice from 2 to"},
+      {NumberedOperator("SliceGradient", 4),
        {Floats({3}), Ints({0}), Ints({1}), Floats({2})},
        "Slice from 0 to 1 along dimension 0 of a tensor [3] is not what dy [2] is the gradient of"},
-      {Def("Div", 2),
+      {NumberedOperator("Div", 2),
        {Ints({4, kLow, 3}), Ints({2, 0, 0})},
        StrCat("Div of the integer ", kLow, " by 0 for element 1 of the output")}};
 }
 
 std::vector<Case> LengthsCases() {
-  OperatorDef mask = Def("SequenceMask", 2);
+  OperatorDef mask = NumberedOperator("SequenceMask", 2);
   OpBuilder(&mask).String("mode", "sequence");
-  OperatorDef whole = Def("RNNLengths", 2);
+  OperatorDef whole = NumberedOperator("RNNLengths", 2);
   OpBuilder(&whole).String("blob", "in1");
   const std::int32_t high = std::numeric_limits<std::int32_t>::max();
   const std::int32_t low = std::numeric_limits<std::int32_t>::min();
-  return {{whole, {Floats({3, 3, 2}), Tensor::Of<double>({3}, {1, 2.5, -1})}, "element 1 of in1 is 2.5"},
-          {mask, {Floats({3, 2}), Int32s({1, high, low})}, "element 1 of in1 is"},
-          {Def("ReversePackedSegs", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
-          {Def("StepMask", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
-          {Def("PackRNNSequence", 3), {Floats({3, 2}), Int32s({high, low}), Floats({2, 2, 2})}, "element 0 of in1 is"},
-          {Def("PackRNNSequence", 3),
-           {Floats({3, 2}), Int32s({2, 2}), Floats({2, 2, 2})},
-           "the lengths in in1 add up to 4, the data have 3 rows"},
-          {Def("AddPadding", 2, 2), {Floats({3, 2}), Int32s({4, -1})}, "element 1 of in1 is -1"},
-          {Def("AddPadding", 2, 2), {Floats({3, 2}), Int32s({4, 1})}, "the lengths in in1 add up to 5"},
-          {Def("RemovePadding", 2, 2), {Floats({4, 2}), Int32s({3, 1})}, "sequence 1 has 1 rows, fewer than the 2"},
-          {Def("GatherPadding", 2), {Floats({4, 2}), Int32s({3, 1})}, "sequence 1 has 1 rows, fewer than the 2"}};
+  return {
+      {whole, {Floats({3, 3, 2}), Tensor::Of<double>({3}, {1, 2.5, -1})}, "element 1 of in1 is 2.5"},
+      {mask, {Floats({3, 2}), Int32s({1, high, low})}, "element 1 of in1 is"},
+      {NumberedOperator("ReversePackedSegs", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
+      {NumberedOperator("StepMask", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
+      {NumberedOperator("PackRNNSequence", 3),
+       {Floats({3, 2}), Int32s({high, low}), Floats({2, 2, 2})},
+       "element 0 of in1 is"},
+      {NumberedOperator("PackRNNSequence", 3),
+       {Floats({3, 2}), Int32s({2, 2}), Floats({2, 2, 2})},
+       "the lengths in in1 add up to 4, the data have 3 rows"},
+      {NumberedOperator("AddPadding", 2, 2), {Floats({3, 2}), Int32s({4, -1})}, "element 1 of in1 is -1"},
+      {NumberedOperator("AddPadding", 2, 2), {Floats({3, 2}), Int32s({4, 1})}, "the lengths in in1 add up to 5"},
+      {NumberedOperator("RemovePadding", 2, 2),
+       {Floats({4, 2}), Int32s({3, 1})},
+       "sequence 1 has 1 rows, fewer than the 2"},
+      {NumberedOperator("GatherPadding", 2),
+       {Floats({4, 2}), Int32s({3, 1})},
+       "sequence 1 has 1 rows, fewer than the 2"}};
 }
 
 std::vector<Case> Updates() {
-  OperatorDef rate = Def("LearningRate", 1);
+  OperatorDef rate = NumberedOperator("LearningRate", 1);
   OpBuilder(&rate).String("policy", "fixed").Float("base_lr", 1);
   const Tensor x = Floats({2});
-  OperatorDef iter = Def("Iter", 1);
+  OperatorDef iter = NumberedOperator("Iter", 1);
   iter.set_output(0, "in0");
   return {{rate, {Ints({-1})}, "the iteration number in0 is -1, below 0"},
           {rate, {Ints({kHigh})}, "the iteration number in0 is 9223372036854775807, and Iter cannot count on"},
           {iter, {Ints({-5})}, "the iteration number in0 is -5, below 0"},
           {iter, {Ints({kHigh})}, "the iteration number in0 is 9223372036854775807, and Iter cannot count on"},
-          {Def("Adam", 6, 3), {x, x, x, x, Floats({1}), Ints({-1})}, "the iteration number in5 is -1, below 0"}};
+          {NumberedOperator("Adam", 6, 3),
+           {x, x, x, x, Floats({1}), Ints({-1})},
+           "the iteration number in5 is -1, below 0"}};
 }
 
 std::vector<Case> AllCases() {

@@ -10,17 +10,10 @@
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/for_each_target.h"
 #include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/numbered_operator.h"
 
 namespace stepnet {
 namespace {
-
-OperatorDef Def(const std::string& type, int num_inputs, int num_outputs) {
-  OperatorDef def;
-  def.set_type(type);
-  for (int i = 0; i < num_inputs; ++i) def.add_input(StrCat("in", i));
-  for (int o = 0; o < num_outputs; ++o) def.add_output(StrCat("out", o));
-  return def;
-}
 
 void AddFloat(OperatorDef* def, const std::string& name, float value) {
   Argument* argument = def->add_arg();
@@ -86,10 +79,10 @@ TEST(WrittenByHand, OptimizersAreTheirFormulas) {
     Tensor iteration(DType::kInt64, {1});
     *iteration.data<std::int64_t>() = 41;
     for (const int option : {0, 1}) {
-      OperatorDef adam = Def("Adam", 6, 3);
+      OperatorDef adam = NumberedOperator("Adam", 6, 3);
       AddFloat(&adam, "weight_decay", 0.01f);
       AddInt(&adam, "bias_corrected_epsilon", option);
-      OperatorDef momentum = Def("MomentumSGDUpdate", 4, 3);
+      OperatorDef momentum = NumberedOperator("MomentumSGDUpdate", 4, 3);
       AddFloat(&momentum, "momentum", 0.9f);
       AddFloat(&momentum, "weight_decay", 0.001f);
       AddInt(&momentum, "nesterov", option);
@@ -110,14 +103,15 @@ TEST(WrittenByHand, AdamKeepsAllWhereTheIterationIsWrong) {
     const auto random = [&](unsigned seed) { return As(dtype, Random(shape, seed), 1, 0); };
     const std::vector<Tensor> inputs = {random(1), random(2), random(3), random(4), As(dtype, Random({1}, 9), 1, 0),
                                         iteration};
-    ForEachTarget([&] { ExpectSameBits(Def("Adam", 6, 3), inputs, "the iteration number in5 is -1, below 0"); });
+    ForEachTarget(
+        [&] { ExpectSameBits(NumberedOperator("Adam", 6, 3), inputs, "the iteration number in5 is -1, below 0"); });
   }
 }
 
 TEST(WrittenByHand, GradientOfSumSqrElementsIsItsFormula) {
   for (const DType dtype : {DType::kFloat, DType::kDouble}) {
     for (const int average : {0, 1}) {
-      OperatorDef def = Def("SumSqrElementsGradient", 2, 1);
+      OperatorDef def = NumberedOperator("SumSqrElementsGradient", 2, 1);
       AddInt(&def, "average", average);
       ExpectSameBits(def, {As(dtype, Random({7, 43}, 1), 1, 0), As(dtype, Random({1}, 2), 1, 0)});
     }
@@ -130,7 +124,7 @@ TEST(WrittenByHand, SumsOfRowsAreTheirFormulas) {
       for (const Shape& x : {Shape({7, 43}), Shape({3, 5, 200}), Shape({2, 1}), Shape({300}), Shape({})}) {
         for (const int first : {0, 1}) {
           if (first >= std::max(x.rank(), 1)) continue;
-          OperatorDef def = Def(type, 1, 1);
+          OperatorDef def = NumberedOperator(type, 1, 1);
           std::vector<std::int64_t> axes;
           for (int i = first; i < x.rank(); ++i) axes.push_back(i);
           AddInts(&def, "axes", axes);
@@ -138,7 +132,7 @@ TEST(WrittenByHand, SumsOfRowsAreTheirFormulas) {
         }
       }
     }
-    OperatorDef whole = Def("ReduceSum", 1, 1);
+    OperatorDef whole = NumberedOperator("ReduceSum", 1, 1);
     ExpectSameBits(whole, {As(dtype, Random({1, (1 << 20) + 77}, 1), 1, 0)});
   }
 }
@@ -146,7 +140,7 @@ TEST(WrittenByHand, SumsOfRowsAreTheirFormulas) {
 TEST(WrittenByHand, CountingIsItsFormula) {
   for (const std::int64_t rows : {0, 1, 3, 300}) {
     for (const int dtype : {1, 13}) {
-      OperatorDef range = Def("RangeFill", 0, 1);
+      OperatorDef range = NumberedOperator("RangeFill", 0, 1);
       AddInts(&range, "shape", {rows, 77});
       AddInt(&range, "dtype", dtype);
       ExpectSameBits(range, {});
@@ -182,7 +176,7 @@ TEST(WrittenByHand, MasksAreTheirFormulas) {
     const Tensor x = As(dtype, Random({2, 7, 9, 3}, 1), 1, 0);
     for (const char* mode : {"sequence", "window", "upper", "lower", "upperdiag", "lowerdiag"}) {
       const bool has_lengths = mode == std::string("sequence") || mode == std::string("window");
-      OperatorDef mask = Def("SequenceMask", has_lengths ? 2 : 1, 1);
+      OperatorDef mask = NumberedOperator("SequenceMask", has_lengths ? 2 : 1, 1);
       AddText(&mask, "mode", mode);
       AddInt(&mask, "axis", 2);
       AddInt(&mask, "batch", 0);
@@ -196,16 +190,16 @@ TEST(WrittenByHand, MasksAreTheirFormulas) {
       }
     }
     for (const Shape& rows : {Shape({2}), Shape({2, 7}), Shape({2, 7, 9, 3})}) {
-      OperatorDef where = Def("Where", 3, 1);
+      OperatorDef where = NumberedOperator("Where", 3, 1);
       AddInt(&where, "broadcast_on_rows", 1);
       ExpectSameBits(where, {Bools(rows, 3), x, As(dtype, Random({2, 7, 9, 3}, 2), 1, 0)});
-      OperatorDef gradient = Def("WhereGradient", 2, 2);
+      OperatorDef gradient = NumberedOperator("WhereGradient", 2, 2);
       AddInt(&gradient, "broadcast_on_rows", 1);
       ExpectSameBits(gradient, {Bools(rows, 3), x});
     }
   }
   for (const DType dtype : {DType::kInt32, DType::kInt64}) {
-    ExpectSameBits(Def("StepMask", 2, 1), {Tensor(DType::kInt8, {9, 6, 2}), Lengths(dtype, 6, 9)});
+    ExpectSameBits(NumberedOperator("StepMask", 2, 1), {Tensor(DType::kInt8, {9, 6, 2}), Lengths(dtype, 6, 9)});
   }
 }
 

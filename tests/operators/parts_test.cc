@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "numbered_operator.h"
 #include "op_test.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/nets/op_builder.h"
@@ -20,15 +21,15 @@ const Kernel& CpuKernel(const std::string& type) { return *GetOperator(type).Fin
 // One operator with inputs, run as an executor runs it.
 class KernelCase {
  public:
-  KernelCase(const OperatorDef& def, std::vector<Tensor> inputs) : init_(def), inputs_(std::move(inputs)) {
+  KernelCase(const OperatorDef& def, std::vector<Tensor> inputs) : call_(def), inputs_(std::move(inputs)) {
     for (const Tensor& input : inputs_) infos_.push_back({.dtype = input.dtype(), .shape = input.shape()});
-    output_infos_ = init_.schema().shapes(query());
-    kernel_ = CpuKernel(init_.type()).make(init_);
+    output_infos_ = call_.schema().shapes(query());
+    kernel_ = CpuKernel(call_.type()).make(call_);
   }
 
-  const std::string& type() const { return init_.type(); }
+  const std::string& type() const { return call_.type(); }
   int MaxParts() const {
-    const PartsRule& rule = CpuKernel(init_.type()).max_parts;
+    const PartsRule& rule = CpuKernel(call_.type()).max_parts;
     return rule ? rule(query(), output_infos_) : 1;
   }
 
@@ -44,7 +45,7 @@ class KernelCase {
   std::vector<Tensor> RunAdding(double start, int parts) const {
     const std::vector<Tensor> outputs = Outputs(start);
     std::uint64_t adds = 0;
-    for (const int output : CpuKernel(init_.type()).can_add) adds |= std::uint64_t{1} << output;
+    for (const int output : CpuKernel(call_.type()).can_add) adds |= std::uint64_t{1} << output;
     for (int part = 0; part < parts; ++part) {
       RunPart(Views(inputs_), Views(outputs), [&](OpRun& run) {
         run.SetPart(part, parts);
@@ -74,7 +75,7 @@ class KernelCase {
   }
 
  private:
-  ShapeQuery query() const { return {init_, infos_}; }
+  ShapeQuery query() const { return {call_, infos_}; }
 
   std::vector<Tensor> Outputs(double start) const {
     std::vector<Tensor> outputs;
@@ -100,20 +101,12 @@ class KernelCase {
     kernel_(run);
   }
 
-  OperatorCall init_;
+  OperatorCall call_;
   std::vector<Tensor> inputs_;
   std::vector<TensorInfo> infos_;
   std::vector<TensorInfo> output_infos_;
   RunFn kernel_;
 };
-
-OperatorDef Def(const std::string& type, int num_inputs, int num_outputs) {
-  OperatorDef def;
-  def.set_type(type);
-  for (int i = 0; i < num_inputs; ++i) def.add_input(StrCat("in", i));
-  for (int o = 0; o < num_outputs; ++o) def.add_output(StrCat("out", o));
-  return def;
-}
 
 // Large enough to be cut, with sizes that no part divides.
 std::vector<KernelCase> CasesOfSplitTypes() {
@@ -122,21 +115,22 @@ std::vector<KernelCase> CasesOfSplitTypes() {
   const Tensor x = Random({m, k}, 1), dy = Random({m, n}, 2), b = Random({n}, 3);
   for (const char* type : {"FC", "FCTransposed"}) {
     const Tensor w = std::string(type) == "FC" ? Random({n, k}, 4) : Random({k, n}, 4);
-    cases.emplace_back(Def(type, 3, 1), std::vector{x, w, b});
-    cases.emplace_back(Def(StrCat(type, "Gradient"), 3, 3), std::vector{x, w, dy});
-    OperatorDef no_bias = Def(StrCat(type, "Gradient"), 3, 2);
+    cases.emplace_back(NumberedOperator(type, 3, 1), std::vector{x, w, b});
+    cases.emplace_back(NumberedOperator(StrCat(type, "Gradient"), 3, 3), std::vector{x, w, dy});
+    OperatorDef no_bias = NumberedOperator(StrCat(type, "Gradient"), 3, 2);
     AddInt(&no_bias, "no_bias", 1);
     cases.emplace_back(no_bias, std::vector{x, w, dy});
   }
-  cases.emplace_back(Def("FCOfParts", 3, 1), std::vector{x, Random({1043, k}, 4), Random({500, k}, 5)});
-  cases.emplace_back(Def("FCOfPartsWithBias", 4, 1), std::vector{x, b, Random({1043, k}, 4), Random({500, k}, 5)});
-  OperatorDef of_parts = Def("FCGradientOfParts", 4, 5);
+  cases.emplace_back(NumberedOperator("FCOfParts", 3, 1), std::vector{x, Random({1043, k}, 4), Random({500, k}, 5)});
+  cases.emplace_back(NumberedOperator("FCOfPartsWithBias", 4, 1),
+                     std::vector{x, b, Random({1043, k}, 4), Random({500, k}, 5)});
+  OperatorDef of_parts = NumberedOperator("FCGradientOfParts", 4, 5);
   AddInts(&of_parts, "parts", {1043, 500});
   cases.emplace_back(of_parts, std::vector{x, dy, Random({1043, k}, 4), Random({500, k}, 5)});
   for (const int transposed : {0, 1, 2, 3}) {
     for (const auto& [rows, inner, columns] : {std::tuple{m, k, n}, std::tuple{n, m, k}}) {
       const bool a = (transposed & 1) != 0, b_too = (transposed & 2) != 0;
-      OperatorDef def = Def("MatMul", 2, 1);
+      OperatorDef def = NumberedOperator("MatMul", 2, 1);
       AddInt(&def, "trans_a", a);
       AddInt(&def, "trans_b", b_too);
       cases.emplace_back(def, std::vector{Random(a ? Shape({inner, rows}) : Shape({rows, inner}), 5),
@@ -179,7 +173,7 @@ TEST(Parts, AnyNumberGivesTheBitsOfOneWhereAKernelStandsBesideAFormula) {
   const Tensor condition = Tensor::Of<bool>({7}, {true, false, false, true, true, false, true});
   for (const auto& [type, inputs, outputs] :
        {std::tuple("Where", std::vector{condition, x, y}, 1), {"WhereGradient", std::vector{condition, x}, 2}}) {
-    OperatorDef def = Def(type, static_cast<int>(inputs.size()), outputs);
+    OperatorDef def = NumberedOperator(type, static_cast<int>(inputs.size()), outputs);
     AddInt(&def, "broadcast_on_rows", 1);
     const KernelCase kernel(def, inputs);
     EXPECT_EQ(kernel.MaxParts(), 7) << type;
@@ -192,15 +186,15 @@ TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
   std::set<std::string> types;
   std::vector<KernelCase> cases = CasesOfSplitTypes();
   for (const Shape& like : {Shape({7}), Shape({5, 1}), Shape({3, 5, 7}), Shape({1})}) {
-    cases.emplace_back(Def("SumReduceLike", 2, 1), std::vector{Random({3, 5, 7}, 1), Random(like, 2)});
+    cases.emplace_back(NumberedOperator("SumReduceLike", 2, 1), std::vector{Random({3, 5, 7}, 1), Random(like, 2)});
   }
   for (const Shape& b : {Shape({2, 5, 4}), Shape({1, 5, 4})}) {  // of the last one all rows of a are one matrix
-    OperatorDef def = Def("BatchMatMul", 2, 1);
+    OperatorDef def = NumberedOperator("BatchMatMul", 2, 1);
     AddInt(&def, "broadcast", 1);
     cases.emplace_back(def, std::vector{Random({2, 3, 5}, 1), Random(b, 2)});
   }
   // Rows that meet are added up first: 100 + 1e17 - 1e17 would be 96.
-  cases.emplace_back(Def("SparseToDense", 3, 1),
+  cases.emplace_back(NumberedOperator("SparseToDense", 3, 1),
                      std::vector{Tensor::Of<std::int32_t>({5}, {2, 0, 2, 3, 2}),
                                  Tensor::Of<double>({5, 2}, {1e17, 1, 2, 3, -1e17, 4, 5, 6, 7, 8}), Random({4, 2}, 1)});
   for (const KernelCase& kernel : cases) {
@@ -229,7 +223,7 @@ TEST(Elementwise, RangesOfElementsGiveTheBitsOfTheWhole) {
     int ran = 0;
     for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kBool}) {
       const bool is_masked = type == "DropoutGrad";  // by an optional input
-      OperatorDef def = Def(type, is_masked ? 2 : std::max(schema.min_inputs(), 1), schema.min_outputs());
+      OperatorDef def = NumberedOperator(type, is_masked ? 2 : std::max(schema.min_inputs(), 1), schema.min_outputs());
       if (type == "Cast") AddInt(&def, "to", 1);
       if (type == "Pow" || type == "PowGradient") AddInt(&def, "exponent", 2);
       std::vector<Tensor> inputs;

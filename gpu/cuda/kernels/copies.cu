@@ -19,7 +19,8 @@ struct CopyWord {
   __device__ void operator()(std::int64_t i) const { y[i] = x[i]; }
 };
 
-// In the widest words of which all of it consists. A kernel and no copy of the queue, which would not ask for faults.
+// Copies the widest words of which all of it consists. It is a kernel, since a copy of the queue would not ask for
+// faults.
 RunFn MakeCopy(const OperatorCall&) {
   return [](const OpRun& run) {
     const TensorView &x = run.In(0), &y = run.Out(0);

@@ -13,6 +13,7 @@
 
 #include "stepnet/core/operator.h"
 #include "stepnet/gpu/device_code.cuh"
+#include "stepnet/gpu/for_floats.h"
 #include "stepnet/gpu/kernel_fault.h"
 #ifdef STEPNET_KERNELS_ON_HOST
 #include <cstring>
@@ -128,10 +129,6 @@ void ForBits(DType dtype, const Fn& fn) {
     case 4: return fn(std::uint32_t{});
     default: return fn(std::uint64_t{});
   }
-}
-template <typename Fn>
-void ForFloats(DType dtype, const Fn& fn) {
-  dtype == DType::kDouble ? fn(double{}) : fn(float{});
 }
 
 // ---- sums

@@ -15,11 +15,7 @@ struct RowIndices {
     const std::int64_t row = indices[i];
     return row >= 0 && row < rows ? row : kNoRow;
   }
-  __device__ void Check(std::int64_t i) const {
-    if (At(i) != kNoRow) return;
-    device::NoteFault(fault, i, 0, device::Bits(static_cast<long long>(i)), device::Bits(indices[i]));
-  }
-  __device__ void operator()(std::int64_t i) const { Check(i); }
+  __device__ void operator()(std::int64_t i) const { CheckIndex(*this, i); }
 };
 
 std::vector<Expr> RowRequirement(const OperatorCall& op, std::int64_t rows) {
@@ -37,7 +33,7 @@ struct GatherElement {
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t k = i / row_size, row = indices.At(k);
     y[i] = row == RowIndices::kNoRow ? T{0} : data[row * row_size + i % row_size];
-    if (i % row_size == 0) indices.Check(k);
+    if (i % row_size == 0) CheckIndex(indices, k);
   }
 };
 

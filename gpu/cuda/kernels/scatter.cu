@@ -15,10 +15,6 @@ struct ElementIndices {
 
   static constexpr std::int64_t kNoRow = ScatterPlaces::kNone;
   __device__ std::int64_t At(std::int64_t i) const { return elements.At(i, indices[i]); }
-  __device__ void Check(std::int64_t i) const {
-    if (At(i) != kNoRow) return;
-    device::NoteFault(fault, i, 0, device::Bits(static_cast<long long>(i)), device::Bits(indices[i]));
-  }
 };
 
 // Sorts the updates by the elements that they are for, and calls `fn` with them. Indices of none are faults.

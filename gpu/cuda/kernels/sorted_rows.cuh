@@ -12,8 +12,15 @@
 
 namespace stepnet {
 
-// Row and place of each index, before they are sorted. What names no row is behind all others. `Indices` has `rows`,
-// how many there are, `At(i)`, which is `kNoRow` for none, and `Check(i)`, which notes such a fault.
+// Notes a fault where index `i` names no row. `Indices` has `indices`, what is given, `At(i)`, the row that is named or
+// `kNoRow`, `rows`, how many there are, and `fault`, where faults are noted.
+template <typename Indices>
+__device__ void CheckIndex(const Indices& indices, std::int64_t i) {
+  if (indices.At(i) != Indices::kNoRow) return;
+  device::NoteFault(indices.fault, i, 0, device::Bits(static_cast<long long>(i)), device::Bits(indices.indices[i]));
+}
+
+// Row and place of each index, before they are sorted. What names no row is behind all others, and is a fault.
 template <typename Indices>
 struct WriteRows {
   Indices indices;
@@ -21,7 +28,7 @@ struct WriteRows {
   std::uint32_t* places;
 
   __device__ void operator()(std::int64_t i) const {
-    indices.Check(i);
+    CheckIndex(indices, i);
     const std::int64_t row = indices.At(i);
     rows[i] = static_cast<std::uint32_t>(row == Indices::kNoRow ? indices.rows : row);
     places[i] = static_cast<std::uint32_t>(i);

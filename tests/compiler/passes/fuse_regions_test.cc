@@ -1,5 +1,5 @@
 #include "pass_case.h"
-#include "stepnet/compiler/passes/regions_apart.h"
+#include "stepnet/compiler/regions_apart.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/error_of.h"

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "stepnet/compiler/line_reader.h"
+#include "stepnet/compiler/graph_line_reader.h"
 #include "stepnet/compiler/step_graph.h"
 
 namespace stepnet {

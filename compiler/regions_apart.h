@@ -1,5 +1,4 @@
-// What the pass fuse_regions says of nodes that it has not made one. It is no pass, and stands beside the one whose
-// tests it repeats.
+// RegionsApart: what the pass fuse_regions says of nodes that it has not made one, by the conditions of the pass.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "stepnet/compiler/line_items.h"
+#include "stepnet/compiler/graph_line_items.h"
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>

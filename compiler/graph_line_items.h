@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "stepnet/compiler/line_reader.h"
+#include "stepnet/compiler/graph_line_reader.h"
 #include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
 #include "stepnet/compiler/stage.h"

@@ -1,4 +1,4 @@
-#include "stepnet/compiler/passes/regions_apart.h"
+#include "stepnet/compiler/regions_apart.h"
 
 #include <algorithm>
 #include <optional>
@@ -21,7 +21,7 @@ std::vector<const OperatorCall*> CallsOf(std::span<const StepNode* const> nodes)
   return calls;
 }
 
-// With the type of the operator in place of the whole of it.
+// Names the type of the operator in place of the whole of it.
 std::string ShortText(const RegionObstacle& obstacle, const OperatorCall& call) {
   const std::string whole = call.Text();
   return obstacle.what.starts_with(whole) ? call.type() + obstacle.what.substr(whole.size()) : obstacle.what;

@@ -1,11 +1,11 @@
-#include "stepnet/compiler/line_operation.h"
+#include "stepnet/compiler/graph_line_operation.h"
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/line_items.h"
+#include "stepnet/compiler/graph_line_items.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/proto/net.pb.h"
 
