@@ -7,6 +7,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/io/crc32c.h"
+#include "stepnet/io/safetensors.h"
 
 namespace stepnet {
 namespace {
@@ -79,7 +80,8 @@ bool LooksLikeMiniDb(const std::string& path) {
     if (!IsSensible(header) || header.key_bytes > kMaxKeyBytes) return false;
     std::string key(static_cast<size_t>(header.key_bytes), '\0');
     file.Read(key.data(), header.key_bytes, "a key");
-    const bool is_safetensors = header.value_bytes == 0 && key.starts_with('{');  // the length, as one of 64 bits
+    // The lengths may be one of 64 bits, that of the header of safetensors.
+    const bool is_safetensors = header.value_bytes == 0 && StartsSafetensorsHeader(key);
     return !is_safetensors &&
            std::ranges::all_of(key, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
   } catch (const Error& error) {

@@ -23,6 +23,7 @@ static_assert(std::endian::native == std::endian::little, "elements are read as 
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr const char* kMetadata = "__metadata__";
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // The dtypes of the format, in the order in which the reference implementation lays tensors out, so that each is
 // aligned. Those without one of ours are known by their size alone.
@@ -353,7 +354,7 @@ NamedTensors Sorted(NamedTensors tensors) {
 }  // namespace
 
 bool StartsSafetensors(std::string_view start) {
-  if (std::ssize(start) < kSafetensorsStartBytes || start[kLengthBytes] != '{') return false;
+  if (std::ssize(start) <= kLengthBytes || !StartsSafetensorsHeader(start.substr(kLengthBytes))) return false;
   std::uint64_t length = 0;
   std::memcpy(&length, start.data(), kLengthBytes);
   if (length <= std::numeric_limits<std::uint32_t>::max()) return true;
@@ -362,6 +363,12 @@ bool StartsSafetensors(std::string_view start) {
   const bool is_text =
       start.substr(0, kLengthBytes).find_first_of(std::string_view("\0\xff", 2)) == std::string_view::npos;
   return !is_text && static_cast<std::int32_t>(length) <= 0;
+}
+
+bool StartsSafetensorsHeader(std::string_view start) {
+  if (start.starts_with(kByteOrderMark)) start.remove_prefix(kByteOrderMark.size());
+  const size_t first = start.find_first_not_of(" \t\n\r");
+  return first != std::string_view::npos && start[first] == '{';
 }
 
 FoundTensors ReadSafetensors(const std::string& path, const NameFilter& wanted, const PlaceFinder& find_place) {

@@ -19,9 +19,12 @@ namespace stepnet {
 // The longest header, that of the format's reference implementation.
 inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
 
-// Whether a file that begins so is one: a length of less than 2^32, and the brace that a header begins with.
-inline constexpr std::int64_t kSafetensorsStartBytes = 9;
+// Whether a file that begins so is one: a length of less than 2^32, and what a header begins with.
+inline constexpr std::int64_t kSafetensorsStartBytes = 12;
 bool StartsSafetensors(std::string_view start);
+
+// Whether a header begins so: with a brace, or with one behind a byte order mark or some space, which a reader refuses.
+bool StartsSafetensorsHeader(std::string_view start);
 
 // Reads F64, F32, F16, BF16, I64, I32, I16, I8, U16, U8 and BOOL, in the order of the data. Metadata is checked and not
 // kept. Throws kInputOutput for whatever else the file is, and for a wanted tensor of another dtype or of more than

@@ -59,12 +59,14 @@ class Pullback:
 
         Args:
             into: an array by the name of each gradient that ``gradient_requests`` says to add, of its shape and dtype: an
-                array of NumPy, or a tensor of PyTorch, which may be on the device of the call. Each is changed in place, when all have been computed, and is the one that is returned;
-                or the gradients of a call before, where all are added.
+                array of NumPy, or a tensor of PyTorch, which may be on the device of the call. Each is changed in place, when
+                all have been computed, and is the one that is returned; PyTorch refuses gradients for which it has kept what
+                the tensor held. Or the gradients of a call before, where all are added.
 
         Raises:
-            InvalidArgumentError: without the gradient of any output; where an array is missing, is for another name, cannot
-                be written to, or shares memory with what the call was given or gave.
+            InvalidArgumentError: without the gradient of any output; where one is given twice, by name and by field; where an
+                array is missing, is for another name, cannot be written to, or shares memory with what the call was given or
+                gave.
             ShapeMismatchError, TypeMismatchError: for an array that is not as the gradient is.
         """
         if not output_gradients:
@@ -76,13 +78,25 @@ class Pullback:
         _refuse_overlap(targets)
         if targets:
             _refuse_kept(targets, self._gradients.kept())
-        by_output = {self._outputs._name_of.get(name, name): each for name, each in output_gradients.items()}
-        gradients = Gradients(*self._gradients(by_output, targets))
+        gradients = Gradients(*self._gradients(self._by_output(output_gradients), targets))
         for by_name in gradients:
             for name in by_name.keys() & targets.keys():
                 _add(targets[name], by_name[name])
+                _tell_of_change(given[name])
                 by_name[name] = given[name]
         return gradients
+
+    def _by_output(self, gradients: Mapping[str, Array]) -> dict[str, Array]:
+        """By the names of outputs what is given by names or fields."""
+        by_output: dict[str, Array] = {}
+        for name, each in gradients.items():
+            output = self._outputs._name_of.get(name, name)
+            if output in by_output:
+                raise InvalidArgumentError(
+                    f"invalid argument: the gradient of the output {output!r} is given twice, by name and by field"
+                )
+            by_output[output] = each
+        return by_output
 
     def _why_nothing(self, into: Into) -> str:
         """What to say to a call without the gradient of any output, which may stand where ``into`` does."""
@@ -104,6 +118,15 @@ def _add(target: Array, gradient: Given) -> None:
         target.add_(_taken_by_torch(gradient, target.device))
 
 
+def _tell_of_change(given: Array) -> None:
+    """Has PyTorch count that the elements of a tensor have changed, which it asks where it has kept the tensor for gradients.
+
+    It counts operations in place: here one on none of the elements.
+    """
+    if not isinstance(given, numpy.ndarray) and not given.is_inference():  # of such a tensor nothing is counted, or kept
+        given.detach().unsqueeze(0)[:0].zero_()
+
+
 def _taken_by_torch(gradient: Given, device: Any) -> Any:
     """A gradient as a tensor on this device: copied there where the call gave it on the host."""
     import torch
@@ -121,7 +144,7 @@ def _writable(name: str, given: Array) -> Array:
         )
     if getattr(given, "requires_grad", False):
         raise InvalidArgumentError(
-            f"invalid argument: {what} a tensor that requires gradients, and PyTorch would not notice that it changes; "
+            f"invalid argument: {what} a tensor that requires gradients, and those by it would lack the sum; "
             "give tensor.detach(), or another one"
         )
     if not isinstance(given, numpy.ndarray) and getattr(given, "is_neg", bool)():

@@ -50,6 +50,9 @@ _NAMES = {
     "gru": "Gated recurrent unit, reset after the product,",
 }
 
+MAX_LAYERS = 1000
+"""The most that a cell has."""
+
 _CELL_SUFFIX = "_cell"
 
 
@@ -162,6 +165,8 @@ class Layers(NamedTuple):
         for name in ("input_size", "hidden_size", "num_layers"):
             if getattr(self, name) < 1:
                 return f"{name} is {getattr(self, name)}; it must be above 0"
+        if self.num_layers > MAX_LAYERS:
+            return f"num_layers is {self.num_layers}; it must be at most {MAX_LAYERS}"
         if self.proj_size and self.mode != "lstm":
             return f"proj_size is {self.proj_size}; {self.mode} has no projection, lstm alone has"
         if not 0 <= self.proj_size < self.hidden_size:

@@ -215,6 +215,19 @@ def test_outputs_are_named_by_field_too(cells, random):
             assert numpy.array_equal(gradient, expected[name])
 
 
+@pytest.mark.parametrize("names", [("layer0/h_last", "layer0_h_last"), ("layer0_h_last", "layer0/h_last")])
+def test_gradients_of_an_output_are_given_once(random, names):
+    cell = stepnet.layers("gru", 3, 4, num_layers=2)
+    x = random.normal(size=(3, 2, 3)).astype("float32")
+    outputs, pullback = cell.vjp(cell.init(), x=x)
+    given = {name: numpy.ones_like(outputs.layer0_h_last) for name in names}
+    message = "the gradient of the output 'layer0/h_last' is given twice, by name and by field"
+    with pytest.raises(stepnet.InvalidArgumentError, match=message):
+        pullback(**given)
+    with pytest.raises(stepnet.InvalidArgumentError, match=message):
+        cell.value_and_grad(cell.init(), lambda outputs: (0.0, given), x=x)
+
+
 CLASHING = """cell clashing(into[2], wrt[2], gradients[2], format[2], inputs[2], self[2]; h[2]) {
   param params[2, 2]
   h = Tanh((into + 2 * wrt + 3 * gradients + 4 * format + 5 * inputs + 6 * self) @ params + h)

@@ -177,6 +177,7 @@ def test_the_text_is_a_cell_to_go_on_from():
         (dict(mode="LSTM"), "the mode is 'LSTM'; it must be one of rnn_tanh, rnn_relu, lstm, gru"),
         (dict(hidden_size=0), "hidden_size is 0; it must be above 0"),
         (dict(num_layers=-1), "num_layers is -1; it must be above 0"),
+        (dict(num_layers=1001), "^invalid argument: num_layers is 1001; it must be at most 1000$"),
         (dict(mode="gru", proj_size=2), "proj_size is 2; gru has no projection, lstm alone has"),
         (dict(proj_size=4), "proj_size is 4; it must be at least 0 and below hidden_size, 4"),
         (dict(dropout=1), "dropout is 1.0; it must be at least 0 and below 1: at 1 nothing reaches the next layer"),

@@ -5,7 +5,8 @@ import sys
 
 import numpy
 import pytest
-from onnx_models import draw, expect_equal, product
+from onnx import TensorProto, helper
+from onnx_models import draw, expect_equal, model_of, product
 
 import stepnet
 import stepnet.onnx
@@ -60,3 +61,35 @@ def test_the_net_lists_its_parameters(tmp_path):
     net = stepnet.load(tmp_path / "m.pbtxt", init=tmp_path / "m.safetensors")
     x = numpy.ones((5, 2, 3), "float32")
     expect_equal(net(x=x).h, graph(x=x).h)
+
+
+LOSS = 'op { type: "SumSqrElements" input: "h" output: "loss" }'
+
+
+def test_what_loops_start_from_is_not_trained(tmp_path):
+    """Inputs of the file with defaults, which operators repeat for each sequence."""
+    cell = stepnet.layers("lstm", 3, 4, num_layers=2)
+    model, net, params = (tmp_path / name for name in ("model.onnx", "net.pbtxt", "params.safetensors"))
+    stepnet.onnx.export(cell, model, cell.init(seed=1), outputs="h")
+    graph = stepnet.onnx.convert(model, net, params)
+    assert graph.defaults.keys() == {f"layer{layer}/{state}_init" for layer in range(2) for state in "hc"}
+    text = net.read_text()
+    assert "learned_initial_states" not in text
+    trained = set(stepnet.train_net(text + LOSS, params, loss="loss").trained)
+    assert trained and trained == set(graph.params) - graph.defaults.keys()
+    named = ["layer0/h_init"]
+    assert set(stepnet.train_net(text + LOSS, params, loss="loss", parameters=named).trained) == set(named)
+
+
+def test_parameters_that_loops_start_from_are_trained(tmp_path):
+    """Here for all of a batch of two."""
+    nodes = [
+        helper.make_node("Expand", ["start", "sizes"], ["h0"]),
+        helper.make_node("RNN", ["x", "W", "R", "", "", "h0"], ["", "h"], hidden_size=4),
+    ]
+    arrays = {"W": draw(1, 4, 3), "R": draw(1, 4, 4), "start": draw(1, 1, 4), "sizes": numpy.array([1, 2, 4])}
+    model = model_of(nodes, {"x": draw(5, 2, 3)}, {"h": TensorProto.FLOAT}, arrays)
+    path, net, params = (tmp_path / name for name in ("model.onnx", "net.pbtxt", "params.safetensors"))
+    path.write_bytes(model.SerializeToString())
+    stepnet.onnx.convert(path, net, params)
+    assert set(stepnet.train_net(net.read_text() + LOSS, params, loss="loss").trained) == {"W", "R", "start"}

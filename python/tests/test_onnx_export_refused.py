@@ -110,6 +110,13 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
         stepnet.onnx.export(lstm, tmp_path / "none" / "x.onnx", params)
 
 
+def test_parameters_are_given_once(tmp_path):
+    cell = stepnet.cell("cell c(x[2]; h[2]) { param a.w[2, 2]; h = Tanh(x @ a.w + h); output h }")
+    (w,) = cell.init().values()
+    with pytest.raises(stepnet.InvalidArgumentError, match='the parameter "a.w" of c is given twice, also as "a_w"'):
+        stepnet.onnx.export(cell, tmp_path / "x.onnx", {"a.w": w, "a_w": 2 * w})
+
+
 def test_dynamic_axes_may_be_listed(tmp_path):
     net = stepnet.load('op { type: "Add" input: "x" input: "w" output: "y" arg { name: "broadcast" i: 1 } }')
     x, w, path = numpy.ones((2, 3), "float32"), numpy.ones(3, "float32"), tmp_path / "x.onnx"

@@ -392,7 +392,7 @@ def test_models_that_are_no_files(kind, tmp_path):
     assert model.SerializeToString() == content  # what is given stays as it is
 
 
-@pytest.mark.parametrize("kind, place", [("ModelProto", "the ModelProto"), ("bytes", "the bytes of a model"), ("memory", "the open file")])
+@pytest.mark.parametrize("kind, place", [("ModelProto", "the ModelProto"), ("bytes", "the content of a model"), ("memory", "the open file")])
 def test_where_models_are_that_are_no_files(kind, place):
     def given(model):
         content = model.SerializeToString()
@@ -411,7 +411,7 @@ def test_where_models_are_that_are_no_files(kind, place):
 
 
 def test_what_stands_for_no_model():
-    with pytest.raises(stepnet.InputOutputError, match="input/output error: the bytes of a model is no ONNX file"):
+    with pytest.raises(stepnet.InputOutputError, match="input/output error: the content of a model is no ONNX file"):
         stepnet.onnx.load(b"nothing of the kind")
     with pytest.raises(stepnet.TypeMismatchError, match="the open file gives 'text'; it must give bytes"):
         stepnet.onnx.load(io.StringIO("text"))

@@ -49,6 +49,76 @@ def test_a_size_that_two_inputs_share_needs_one_name(axes, size, taken):
     assert inputs_of(content) == {"x": ["T", "B", 5], "lengths": ["B"]}
 
 
+def test_dimensions_of_one_name_have_one_size():
+    net, inputs = recurrent()
+    message = (
+        '"T" is dimension 0 of "x", of size 7, and dimension 1 of "x", of size 3: dimensions of one name have one size; give them two'
+    )
+    refuses(lambda: exported(net, inputs=inputs, dynamic_axes={"x": {0: "T", 1: "T"}}), stepnet.ShapeMismatchError, message)
+    message = '"B" is dimension 0 of "x", of size 7, and dimension 0 of "lengths", of size 3: dimensions of one name'
+    refuses(lambda: exported(net, inputs=inputs, dynamic_axes={"x": {0: "B"}, "lengths": {0: "B"}}), stepnet.ShapeMismatchError, message)
+    relu = stepnet.load('op { type: "Relu" input: "x" output: "y" } external_output: "y"')
+    assert inputs_of(exported(relu, inputs={"x": draw(3, 3)}, dynamic_axes={"x": {0: "N", 1: "N"}})) == {"x": ["N", "N"]}
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "gru_reset_after", "elman", "peephole_lstm", "layer_norm_lstm"])
+def test_a_size_that_parameters_have_cannot_be_open(cells, name):
+    """Also where the loop becomes an operator of ONNX in which no step is looked at."""
+    cell = stepnet.cell(cells / f"{name}.cell", D=3, H=4)
+    net, x = stepnet.load(stepnet.expand(cell), init=stepnet.expand(cell, init=True)), draw(2, 2, 3)
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"x_t is float32 \[1, 2, D\] and w is float32 \[\d+, 3\]|\[1, 2, D\]"):
+        exported(net, inputs={"x": x}, dynamic_axes={"x": {2: "D"}})
+    assert inputs_of(exported(net, inputs={"x": x}, dynamic_axes={"x": {0: "T", 1: "B"}})) == {"x": ["T", "B", 3]}
+
+
+def test_sizes_of_layers_cannot_be_open():
+    cell = stepnet.layers("lstm", 3, 4, num_layers=2)
+    net = stepnet.load(stepnet.expand(cell), init=stepnet.expand(cell, init=True))
+    refuses(lambda: exported(net, inputs={"x": draw(2, 2, 3)}, dynamic_axes={"x": {2: "D"}}), stepnet.ShapeMismatchError, "[1, 2, D]")
+
+
+def lstm_with_lengths(tmp_path, x, lengths):
+    """A file of which the inputs have these sizes."""
+    arrays = {"X": draw(5, 2, 3), "lens": numpy.array([5, 2], "int32")}
+    node = helper.make_node("LSTM", ["X", "W", "R", "", "lens"], ["Y"], hidden_size=4)
+    params = {"W": draw(1, 16, 3), "R": draw(1, 16, 4)}
+    return loaded(model_of([node], arrays, {"Y": TensorProto.FLOAT}, params, sizes={"X": x, "lens": lengths}), tmp_path)
+
+
+@pytest.mark.parametrize("x", [[5, 2, 3], ["T", 2, 3]])
+def test_only_sizes_that_do_not_fit_are_advised_to_be_one(tmp_path, x):
+    net = lstm_with_lengths(tmp_path, x, ["N"])
+    advice = (
+        'of dimension 0 of "lens": if dimension 1 of "X" is always as large, give both one name, as '
+        "dynamic_axes={'lens': {0: 'N'}, 'X': {1: 'N'}}\n  at op"
+    )
+    refuses(lambda: exported(net), stepnet.ShapeMismatchError, advice)
+    assert inputs_of(exported(net, dynamic_axes={"lens": {0: "N"}, "X": {1: "N"}})) == {"X": [x[0], "N", 3], "lens": ["N"]}
+
+
+def test_sizes_of_an_array_are_advised_in_place_of_those_that_the_file_leaves_open(tmp_path):
+    net = lstm_with_lengths(tmp_path, [5, 2, "D"], [2])
+    advice = "the file of the net leaves \"D\" open, dimension 2 of \"X\": inputs={'X': …}, dynamic_axes={'X': {}} takes the sizes"
+    refuses(lambda: exported(net), stepnet.ShapeMismatchError, advice)
+    assert inputs_of(exported(net, inputs={"X": draw(5, 2, 3)}, dynamic_axes={"X": {}}))["X"] == [5, 2, 3]
+
+
+def test_sizes_that_follow_from_open_ones_are_named_in_errors():
+    """The numbers that stand for open sizes stay within."""
+    relu = 'op {{ type: "Concat" input: "x" input: "x" output: "xx" output: "s" arg {{ name: "axis" i: {0} }} }}'
+    net = stepnet.load(
+        relu.format(0) + 'op { type: "MatMul" input: "xx" input: "w" output: "y" } external_output: "y"',
+    )
+    inputs = {"x": draw(2, 3), "w": draw(5, 6)}
+    refuses(lambda: exported(net, inputs=inputs, dynamic_axes={"x": {0: "B"}}), stepnet.ShapeMismatchError, "[2*B, 3]")
+    net = stepnet.load(
+        'op { type: "Flatten" input: "x" output: "f" arg { name: "axis" i: 2 } }'
+        'op { type: "MatMul" input: "f" input: "w" output: "y" } external_output: "y"'
+    )
+    inputs = {"x": draw(2, 3, 4), "w": draw(5, 6)}
+    refuses(lambda: exported(net, inputs=inputs, dynamic_axes={"x": {0: "T", 1: "B"}}), stepnet.ShapeMismatchError, "[?, 4]")
+
+
 def test_sizes_that_cannot_be_one_are_not_advised():
     """Those of the arrays differ."""
     net = stepnet.load('op { type: "MatMul" input: "x" input: "w" output: "y" } external_output: "y"')

@@ -233,6 +233,15 @@ def test_a_file_called_safetensors_that_is_none_is_told_so(lstm, tmp_path):
         stepnet.load_params(tmp_path / "a.safetensors")
 
 
+@pytest.mark.parametrize("start", [b" ", b"\n", b"\xef\xbb\xbf"])
+def test_headers_of_safetensors_begin_with_a_brace(tmp_path, start):
+    header = start + b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(stepnet.InputOutputError, match=f"the header does not begin with a brace\n  in file {path}"):
+        stepnet.load_params(path)
+
+
 @pytest.mark.parametrize("ending", [".pt", ".pth", ".bin"])
 def test_names_of_files_of_pytorch_are_refused(ending, lstm, tmp_path):
     path = tmp_path / f"model{ending}"

@@ -148,6 +148,33 @@ def test_gradients_are_added_to_tensors(lstm):
     assert torch.equal(flat[::2], total) and not flat[1::2].any()
 
 
+@pytest.mark.parametrize("part", [lambda total: total, lambda total: total.detach(), lambda total: total.reshape(16)])
+def test_pytorch_notices_that_gradients_were_added(lstm, part):
+    """It has kept the values of a tensor, or of one in the same memory, for gradients that need them."""
+    weights, total = torch.ones(4, 4, requires_grad=True), torch.zeros(4, 4)
+    loss = (weights * total).sum()
+    add_into(lstm, part(total).reshape(16))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.no_grad():
+        after = total.clone()
+    (weights * after).sum().backward()
+    assert torch.equal(weights.grad, after)
+
+
+def test_gradients_are_added_to_a_number_and_in_inference():
+    """PyTorch counts no changes of tensors of inference mode, and keeps none of them for gradients."""
+    cell = stepnet.cell("cell c(x[2]; h[2]) { param a[]; h = Tanh(a * x + h); output h }")
+    with torch.inference_mode():
+        totals = [torch.zeros(()), torch.zeros(2)[0]]
+    totals.append(torch.zeros(()))
+    for total in totals:
+        for _ in range(2):
+            cell.value_and_grad({"a": numpy.float32(1)}, "h", wrt="a", gradient_requests={"a": "add"}, into={"a": total}, x=torch.ones(1, 1, 2))
+    expected = cell.value_and_grad({"a": numpy.float32(1)}, "h", wrt="a", x=torch.ones(1, 1, 2))[1].params["a"]
+    assert [total.item() for total in totals] == [2 * expected.item()] * 3
+
+
 @pytest.mark.parametrize(
     "tensor, error, message",
     [

@@ -116,6 +116,16 @@ TEST(Safetensors, TakeMetadataAndSpaceAndNamesWithEscapes) {
   EXPECT_TRUE(ReadTensors(dir.Put("none", WithHeader("{}"))).empty());
 }
 
+TEST(Safetensors, RefuseHeadersBehindSpaceOrAByteOrderMark) {
+  const TempDir dir;
+  for (const std::string start : {" ", "\n", "\t \r", "\xef\xbb\xbf"}) {
+    const std::string path = dir.Put("a.safetensors", WithHeader(start + "{}"));
+    EXPECT_EQ(DetectKind(path), MessageKind::kSafetensors);
+    ExpectError([&] { ReadTensors(path); },
+                "input/output error: the header does not begin with a brace\n  in file " + path);
+  }
+}
+
 TEST(Safetensors, RefuseHeadersThatDoNotFollowTheFormat) {
   const TempDir dir;
   const auto expect = [&](const std::string& bytes, const std::string& message) {

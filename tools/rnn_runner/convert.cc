@@ -25,7 +25,8 @@ DEFINE_string(
     packed, "",
     "with --params: the parameters of recurrent layers, as tensors with names in one file and as one vector,\n"
     "that of MXNet's RNN and of cuDNN, in the other; the layers are lstm, gru, rnn_tanh or rnn_relu, L of H\n"
-    "units each, and `bidirectional`, with `projection=P`, with `no_biases`");
+    "units each, and `bidirectional`, with `projection=P`, with `no_biases`; with `input=D` what is of another\n"
+    "size of input is refused");
 
 DECLARE_string(prefix);  // of expand
 

@@ -22,7 +22,7 @@ from . import losses, rnn  # noqa: F401 - add to the table
 from .graph import GraphWriter, Value
 from .loader import Graph, check_input
 from .nets import Blobs, value_named, write_operators
-from .open_sizes import DynamicAxes, advice_on_sizes, axes_of, with_names
+from .open_sizes import DynamicAxes, Sizes, advice_on_sizes, axes_of, check_is_one, with_names
 from .reader import NEWEST_OPSET
 
 if TYPE_CHECKING:
@@ -127,6 +127,13 @@ class Given:
         self.defaults: dict[str, numpy.ndarray] = {}
         """What inputs are where a run is not given them."""
 
+    def sizes(self) -> Sizes:
+        return {name: sizes for name, (_, sizes) in self.inputs.items()}
+
+    def shapes_shown(self) -> dict[str, tuple[int, ...]]:
+        """Those ``[…]`` of the arrays that were given for inputs."""
+        return {name: array.shape for name, array in self.shown.items()}
+
 
 def chosen_outputs(model: Cell | Net, outputs: str | Iterable[str] | None) -> list[str]:
     chosen = list(model.outputs) if outputs is None else names_of("outputs", outputs)
@@ -173,6 +180,10 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
     given = {}
     for name, array in (params or {}).items():
         own = name if name in known else of_module.get(name, name)
+        if own in given:
+            raise InvalidArgumentError(
+                f'invalid argument: the parameter "{own}" of {cell.name} is given twice, also as "{module_name(own)}"'
+            )
         given[own] = numpy_of(f"the parameter {name!r}", array)
     for name in given:
         if name not in known:
@@ -222,6 +233,7 @@ def of_net(
     for name, axes in dynamic_axes.items():
         dtype, sizes = given.inputs[name]
         given.inputs[name] = dtype, with_names(name, sizes, axes)
+    check_is_one(given.sizes(), given.shapes_shown())
     for name in net.inputs:
         if name not in given.inputs and name not in given.params:
             raise InvalidArgumentError(
@@ -261,6 +273,7 @@ def add_said_inputs(given: Given, net: Graph, dynamic_axes: Mapping[str, Mapping
                 given.defaults[name] = net.defaults[name]
                 sizes = sizes_of(each, given.defaults[name].ndim)
             given.inputs[name] = each.dtype, sizes
+            given.as_said.add(name)
 
 
 def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net) -> None:
@@ -299,9 +312,7 @@ def build(given: Given, outputs: Sequence[str], opset: int) -> onnx.ModelProto:
         write_operators(graph, given.ops, blobs, outputs, given.name)
     except Error as error:
         what, place, where = str(error).partition("\n")
-        sizes_of_inputs = {name: sizes for name, (_, sizes) in given.inputs.items()}
-        shown = {name: array.shape for name, array in given.shown.items()}
-        advice = advice_on_sizes(what, sizes_of_inputs, shown, given.as_said)
+        advice = advice_on_sizes(what, given.sizes(), given.shapes_shown(), given.as_said)
         raise type(error)(f"{what}{advice}{place}{where}") from None
     for name in outputs:
         add_output(graph, given, blobs, name)

@@ -94,8 +94,26 @@ class GraphWriter:
         return helper.make_tensor_value_info(name, element_type(dtype), sizes)
 
     def with_size_names(self, text: str) -> str:
-        """The text with the names of free sizes for the numbers that stand for them."""
-        return re.sub(r"\d+", lambda found: self.root.free_sizes.get(int(found[0]), found[0]), text)
+        """The text with the names of free sizes for the numbers that stand for them, and with ``?`` for sizes in lists that
+        follow from these."""
+        names = self.root.free_sizes
+
+        def named(found: re.Match[str]) -> str:
+            return names.get(int(found[0]), found[0])
+
+        def size(found: re.Match[str]) -> str:
+            return self.size_name(int(found[0]))
+
+        text = re.sub(r"\[[\d, ]+\]", lambda sizes: re.sub(r"\d+", size, sizes[0]), text)
+        return re.sub(r"\d+", named, text)
+
+    def size_name(self, size: int) -> str:
+        """A size in words: a free one is called by its name, as ``2*B`` where it is a multiple, and else ``?``."""
+        names = self.root.free_sizes
+        if size in names or not self.is_free(size):
+            return names.get(size, str(size))
+        multiples = [f"{size // number}*{name}" for number, name in names.items() if size % number == 0]
+        return multiples[0] if len(multiples) == 1 else "?"
 
     def emit(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Adds an operator with one output."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Collection, Iterator, Mapping, Sequence, Union
 
-from ..errors import InvalidArgumentError, TypeMismatchError
+from ..errors import InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import names_of
 from ..source import kind_of, utf8
 
@@ -68,6 +68,27 @@ def with_names(name: str, sizes: Sequence[int | str], axes: Mapping[int, str]) -
     return [named.get(axis, size) for axis, size in enumerate(sizes)]
 
 
+def check_is_one(sizes: Sizes, shown: Mapping[str, Sequence[int]]) -> None:
+    """Raises ShapeMismatchError where dimensions of one name differ in size.
+
+    Args:
+        sizes: of each input ``[…]``, or their names.
+        shown: the shapes ``[…]`` of the arrays that were given for some.
+    """
+    first: dict[str, tuple[int, str, int]] = {}
+    dims = ((name, axis, size) for name, shape in shown.items() for axis, size in enumerate(shape))
+    for name, axis, size in dims:
+        named = sizes[name][axis]
+        if isinstance(named, int):
+            continue
+        other, of, at = first.setdefault(named, (size, name, axis))
+        if other != size:
+            raise ShapeMismatchError(
+                f'shape mismatch: "{named}" is dimension {at} of "{of}", of size {other}, and dimension {axis} of "{name}", of '
+                f"size {size}: dimensions of one name have one size; give them two"
+            )
+
+
 def advice_on_sizes(error: str, sizes: Sizes, shown: Mapping[str, Sequence[int]], as_said: Collection[str]) -> str:
     """What to say behind an error in which shapes do not fit, where it names sizes that may be any.
 
@@ -78,16 +99,23 @@ def advice_on_sizes(error: str, sizes: Sizes, shown: Mapping[str, Sequence[int]]
         as_said: those of which a file says the sizes, in place of the array.
     """
     dims = [(name, axis, size) for name, each in sizes.items() for axis, size in enumerate(each)]
-    found = [dim for dim in dims if isinstance(dim[2], str) and re.search(rf"(?<!\w){re.escape(dim[2])}(?!\w)", error)]
+    found = [dim for dim in dims if isinstance(dim[2], str) and is_in(error, dim[2])]
+    shapes = re.findall(r"\[[^\]]*\]", error)
     for name, axis, size in found:
-        others = [dim for dim in dims if dim[0] != name and dim[2] != size and may_be_one((name, axis), dim[:2], shown)]
+        unlike = " ".join(shape for shape in shapes if not is_in(shape, size))  # in which a size may be that does not fit
+        others = [dim for dim in dims if dim[0] != name and is_in(unlike, dim[2]) and may_be_one((name, axis), dim[:2], shown)]
         if others:
             return advice((name, axis, str(size)), others)
     of_file = [dim for dim in found if dim[0] in as_said]
     if of_file:
         name, axis, size = of_file[0]
-        return f'; the file of the net leaves "{size}" open, dimension {axis} of "{name}": dynamic_axes={{{name!r}: {{}}}} takes the sizes of its array'
+        given = f"dynamic_axes={{{name!r}: {{}}}}" if name in shown else f"inputs={{{name!r}: …}}, dynamic_axes={{{name!r}: {{}}}}"
+        return f'; the file of the net leaves "{size}" open, dimension {axis} of "{name}": {given} takes the sizes of its array'
     return ""
+
+
+def is_in(text: str, size: int | str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(str(size))}(?!\w)", text) is not None
 
 
 def may_be_one(a: tuple[str, int], b: tuple[str, int], shown: Mapping[str, Sequence[int]]) -> bool:

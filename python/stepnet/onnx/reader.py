@@ -46,7 +46,7 @@ def origin_of(source: Source) -> Origin:
     if isinstance(source, onnx.ModelProto):
         return "the ModelProto"
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return "the bytes of a model"
+        return "the content of a model"
     return "the open file" if hasattr(source, "read") else Path(path_of("path", source))
 
 

@@ -264,6 +264,9 @@ def outputs_of_named(loop: ScanWriter, step: Step, found: list[Named], zeros: di
         initial = [loop.states[state].initial for state in named.states]
         if x.rank != 3 or any(state.rank != 3 or state.shape[0] != 1 for state in initial):
             raise Unknown
+        size = named.r.shape[-1]
+        if x.shape[2] != named.w.shape[-1] or any(state.shape[1:] != (x.shape[1], size) for state in initial):
+            raise Unknown  # the operators of the step say what does not fit
         if 0 in x.shape:  # onnxruntime 1.32 ends the process in some of these, and gives 0 for the last state in others
             raise Unknown
         written = write_named(loop.graph, named, x.name, initial, mask_of(loop.graph, named, x))
