@@ -82,7 +82,8 @@ class Pullback:
         for by_name in gradients:
             for name in by_name.keys() & targets.keys():
                 _add(targets[name], by_name[name])
-                _tell_of_change(given[name])
+                if isinstance(targets[name], numpy.ndarray):  # else PyTorch has added
+                    _tell_of_change(given[name])
                 by_name[name] = given[name]
         return gradients
 
