@@ -1,8 +1,6 @@
 #include "stepnet/python/src/loaded_net.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -12,7 +10,6 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/memory_for.h"
-#include "stepnet/core/operator.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
@@ -46,53 +43,21 @@ bool IsFloatingBlob(const Workspace& workspace, const std::string& blob) {
   return workspace.GetBlob(blob).HasTensor() && IsFloating(workspace.GetTensor(blob).dtype());
 }
 
-using Names = std::set<std::string, std::less<>>;
-
-// What a net has computed its blobs of: of which of the blobs that it is given operators have read more than the shape.
-class Sources {
- public:
-  explicit Sources(const Names& given) : given_(given) {}
-
-  // Two of them at most, as that tells whether it is one alone.
-  Names Of(const std::string& blob) const {
-    const auto found = of_.find(blob);
-    if (found != of_.end()) return found->second;
-    return given_.contains(blob) ? Names{blob} : Names();
-  }
-
-  void Add(const OperatorDef& op) {
-    const OperatorSchema* const schema = FindOperator(op.type());
-    Names sources;
-    for (int i = 0; i < op.input_size(); ++i) {
-      if (schema == nullptr || !schema->ReadsShapeAlone(i)) sources.merge(Of(op.input(i)));
-    }
-    while (sources.size() > 2) sources.erase(std::prev(sources.end()));
-    for (const std::string& output : op.output()) of_[output] = sources;
-  }
-
- private:
-  const Names& given_;
-  std::map<std::string, Names, std::less<>> of_;
-};
-
-// What recurrent networks of a net start from, but for what it says is learned. `given`: the parameters and the inputs.
-// Where operators make the state of one of these alone, as they repeat it for each sequence of a batch, it is that one.
-std::vector<std::string> InitialStates(const NetDef& net, const Names& given) {
+// What is trained where it is named alone: what recurrent networks of a net start from, but for what it says is
+// learned, and what it says are defaults of inputs.
+std::vector<std::string> TrainedIfNamed(const NetDef& net) {
   std::vector<std::string> blobs;
-  Sources sources(given);
   std::set<std::string> learned;
   for (const Argument& argument : net.arg()) {
     if (argument.name() == kLearnedStates) learned.insert(argument.strings().begin(), argument.strings().end());
+    if (argument.name() == kDefaultsOfInputs) blobs.assign(argument.strings().begin(), argument.strings().end());
   }
   for (const OperatorDef& op : net.op()) {
     const Argument* const ids = FindArgument(op, "initial_recurrent_state_ids");
-    const bool has_states = op.type() == "RecurrentNetwork" && ids != nullptr;
-    for (int i = 0; has_states && i < ids->ints_size(); ++i) {
-      if (ids->ints(i) < 0 || ids->ints(i) >= op.input_size()) continue;
-      const Names of_state = sources.Of(op.input(static_cast<int>(ids->ints(i))));
-      if (of_state.size() == 1) blobs.push_back(*of_state.begin());
+    if (op.type() != "RecurrentNetwork" || ids == nullptr) continue;
+    for (const std::int64_t id : ids->ints()) {
+      if (id >= 0 && id < op.input_size()) blobs.push_back(op.input(static_cast<int>(id)));
     }
-    sources.Add(op);
   }
   std::erase_if(blobs, [&](const std::string& blob) { return learned.contains(blob); });
   return blobs;
@@ -222,11 +187,9 @@ void LoadedNet::Train(const NetDef& net, const RunOptions& options, const Traini
   }
   trained_ = training.parameters;
   if (trained_.empty()) {
-    Names given(parameters_.begin(), parameters_.end());
-    given.insert(inputs_.begin(), inputs_.end());
-    const std::vector<std::string> states = InitialStates(net, given);
+    const std::vector<std::string> left_out = TrainedIfNamed(net);
     std::ranges::copy_if(parameters_, std::back_inserter(trained_),
-                         [&](const std::string& name) { return std::ranges::count(states, name) == 0; });
+                         [&](const std::string& name) { return std::ranges::count(left_out, name) == 0; });
     trained_ = ParametersOf(net, training.loss, trained_);
   }
   const bool in_double = std::ranges::all_of(trained_, [&](const std::string& name) {

@@ -17,6 +17,10 @@
 
 namespace stepnet::python {
 
+// An argument of nets: parameters that are defaults of inputs of the file that a net was made of, as
+// stepnet.onnx.convert writes it. They are trained where they are named alone.
+inline constexpr const char* kDefaultsOfInputs = "defaults_of_inputs";
+
 // How a net is trained.
 struct Training {
   std::string loss;                     // a blob of the net, one element

@@ -147,7 +147,6 @@ void BindOperator(nb::module_& module) {
       .def_prop_ro("outputs", [](const Operator& op) { return ListOf(op.call().outputs()); })
       .def_prop_ro("text", [](const Operator& op) { return StrOf(op.call().Text()); })
       .def_prop_ro("draws", [](const Operator& op) { return op.call().schema().draws != nullptr; })
-      .def("reads_shape_alone", [](const Operator& op, int input) { return op.call().schema().ReadsShapeAlone(input); })
       .def("has_argument", [](const Operator& op, const std::string& name) { return op.call().HasArg(name); })
       .def("arguments", &Operator::Arguments)
       .def("infer_shapes", &Operator::InferShapes)

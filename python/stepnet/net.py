@@ -335,9 +335,9 @@ def train_net(
         net, init: as for :func:`load`; the net computes the loss, and has neither gradients nor an optimizer.
         loss: a blob of the net that is to become small; of several elements, their sum.
         parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on, but
-            for those from which recurrent networks start (a cell's ``h_init``), also where operators make the state of one
-            of them alone, as ``Tile``, unless the cell says that they are learned, or they are parameters in the file of
-            ONNX that ``stepnet.onnx.convert`` was given. ``training.trained`` lists them.
+            for those from which recurrent networks start (a cell's ``h_init``), unless the cell says that they are learned,
+            and for defaults of inputs of the file of ONNX that ``stepnet.onnx.convert`` was given. ``training.trained``
+            lists them.
         threads, device, opt_level, disable_pass, seed: as for :func:`load`.
         optimizer: ``method`` (``"adam"``, or ``"sgd"``), ``learning_rate`` (0.001), ``weight_decay``, ``clip_norm``,
             ``beta1``, ``beta2`` and ``epsilon`` of Adam, ``momentum`` and ``nesterov`` of SGD, ``schedule``

@@ -40,19 +40,7 @@ def convert(path: str | os.PathLike[str], net: str | os.PathLike[str], params: s
     filled = {**graph._net.filled(), **graph.defaults}
     save_params(filled, params)
     listed = [f"external_input: {quoted(name)}\n" for name in filled if name not in graph.inputs]
-    learned = " ".join(f"strings: {quoted(name)}" for name in learned_states(graph))
-    listed += [f'arg {{ name: "learned_initial_states" {learned} }}\n'] if learned else []
+    defaults = " ".join(f"strings: {quoted(name)}" for name in graph.defaults)
+    listed += [f'arg {{ name: "defaults_of_inputs" {defaults} }}\n'] if defaults else []
     _stepnet.write_file(str(target), "".join([graph._text, *listed]).encode())
     return graph
-
-
-def learned_states(graph: Graph) -> list[str]:
-    """The parameters that loops start from, or of which it is computed: those of the file, which are no inputs with defaults."""
-    sources = set[str]()
-    for op in reversed(graph._net.operators()):
-        if not sources.isdisjoint(op.outputs):
-            sources.difference_update(op.outputs)
-            sources.update(name for i, name in enumerate(op.inputs) if not op.reads_shape_alone(i))
-        if op.type == "RecurrentNetwork":
-            sources.update(op.inputs[i] for _, i in op.recurrent()["states"])
-    return [name for name in graph._parameters if name in sources and name not in graph.defaults]
