@@ -52,8 +52,11 @@ std::optional<ExprRange> Quotient(const ExprRange& a, const ExprRange& b) {
   return Product(a, Between(1 / b.high, 1 / b.low));
 }
 
+// Higher powers of numbers of usual size may be infinite.
+constexpr double kMaxPower = 4;
+
 std::optional<ExprRange> Power(const ExprRange& base, const ExprRange& exponent) {
-  if (exponent.low != exponent.high || exponent.low < 0) return {};
+  if (exponent.low != exponent.high || exponent.low < 0 || exponent.low > kMaxPower) return {};
   if (base.low >= 0) return Between(0, kInfinity);
   return exponent.low == std::floor(exponent.low) ? std::optional(ExprRange()) : std::nullopt;
 }
@@ -233,7 +236,7 @@ class Ranges {
 }  // namespace
 
 std::optional<ExprRange> RangeOf(const Expr& expr, std::span<const ExprRange> inputs) {
-  int steps_left = 10'000;  // branches in branches are looked at anew
+  int steps_left = 4'000;  // branches in branches are looked at anew, and operands one in the other
   return Ranges(inputs, &steps_left).Of(expr.node());
 }
 
