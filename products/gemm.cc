@@ -219,7 +219,7 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T>
                    std::int64_t c_stride, bool accumulates) {
   CountWork(m * n * k / kProductsOfWork);
   if (m == 1 && !a.transposed && MultiplyRow(n, k, a.data, b, c, accumulates)) return;
-  if (IsSmallGemm(m, n, k)) {
+  if (IsSmallGemm(m, n, k, b.transposed)) {
     if (n == 1 && MultiplyColumn(m, k, a, b, c, c_stride, accumulates)) return;
     return SmallGemm(m, n, k, a, b, c, c_stride, accumulates);
   }

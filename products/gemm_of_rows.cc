@@ -33,6 +33,7 @@ struct OperandsOfRows {
   std::int64_t c_stride;
   bool accumulates;
   const float* bias;  // or null
+  bool fetches;       // the next rows of B while some are multiplied
 };
 
 }  // namespace
@@ -95,7 +96,7 @@ HWY_NOINLINE void Tile(const OperandsOfRows<W>& of, std::int64_t row, std::int64
     STEPNET_UNROLL
     for (int j = 0; j < kColumns; ++j) {
       factors[j] = load(b + j * of.b_stride + l);
-      if (row == 0) hwy::Prefetch(b + j * of.b_stride + l + ahead);
+      if (row == 0 && of.fetches) hwy::Prefetch(b + j * of.b_stride + l + ahead);
     }
     STEPNET_UNROLL
     for (int i = 0; i < kRows; ++i) {
@@ -166,6 +167,7 @@ void GemmOfRows(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, 
                 std::int64_t b_stride, float* c, std::int64_t c_stride, bool accumulates, const float* bias) {
   // Nobody looks within a call whether the run shall stop: it computes columns that are some milliseconds of work.
   constexpr std::int64_t kMaxProducts = 1 << 28;
+  constexpr std::int64_t kMinBytesToFetch = 32 << 10;  // less than that the first cache may hold
   const std::int64_t max_columns = std::max<std::int64_t>(kMaxProducts / std::max<std::int64_t>(m * k, 1), 4);
   for (std::int64_t begin = 0; begin < n && m > 0; begin += max_columns) {
     const std::int64_t columns = std::min(max_columns, n - begin);
@@ -180,7 +182,8 @@ void GemmOfRows(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, 
                                     .c = c + begin,
                                     .c_stride = c_stride,
                                     .accumulates = accumulates,
-                                    .bias = bias == nullptr ? bias : bias + begin};
+                                    .bias = bias == nullptr ? bias : bias + begin,
+                                    .fetches = n * k * static_cast<std::int64_t>(sizeof(W)) > kMinBytesToFetch};
     if constexpr (std::is_same_v<W, float>) {
       HWY_DYNAMIC_DISPATCH(MultiplyFloat)(some);
     } else {

@@ -7,15 +7,19 @@
 
 namespace stepnet {
 
-// Elements of B.
-inline constexpr std::int64_t kMaxFactorOfSmallGemm = 1 << 12;
+// Elements of a transposed B that are laid out at once.
+inline constexpr std::int64_t kBlockOfSmallGemm = 1 << 12;
 
-// Whether products of these sizes are computed by SmallGemm: libraries take half a microsecond whatever the sizes are,
-// and up to the largest of these 1.2 to 5 times as long (oneDNN 2.6 and Eigen, AVX-512; 8 by 64 by 64, 32 cubed).
-// Others round otherwise, so these are no figures of a Target.
-constexpr bool IsSmallGemm(std::int64_t m, std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t kMaxProducts = 1 << 15;
-  return n * k <= kMaxFactorOfSmallGemm && m * n * k <= kMaxProducts;
+// Whether products of these sizes are computed by SmallGemm: libraries take a microsecond whatever the sizes are, and
+// up to the largest of these 1.01 to 3 times as long (oneDNN 2.6 and Eigen, AVX-512, matrices on cache lines); but for
+// one row, which they multiply faster where B is larger than the first cache. Others round otherwise, so these are no
+// figures of a Target.
+constexpr bool IsSmallGemm(std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
+  constexpr std::int64_t kMaxRows = 64, kMaxProducts = 1 << 15, kMaxElements = 1 << 17, kMaxTransposed = 1 << 14;
+  if (m == 1) return n * k <= kBlockOfSmallGemm;
+  if (m > kMaxRows) return m * n * k <= kMaxProducts;
+  if (!b_transposed) return n * k <= kMaxElements;
+  return n * k <= (k <= kMaxRows ? kMaxTransposed : kBlockOfSmallGemm);
 }
 
 // C [M, N] = A B, plus C when `accumulates`, T float or double. The terms of an element are added up in their order, so

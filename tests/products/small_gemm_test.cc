@@ -55,13 +55,18 @@ TEST(SmallGemm, FollowsItsFormulaInAllSizes) {
 }
 
 TEST(SmallGemm, TakesTheLargestSizes) {
-  ASSERT_TRUE(IsSmallGemm(8, 64, 64));
-  ASSERT_FALSE(IsSmallGemm(9, 64, 64));
-  ASSERT_FALSE(IsSmallGemm(1, 65, 64));
-  for (const bool b_transposed : {false, true}) {
-    FollowsItsFormula({.m = 8, .n = 64, .k = 64, .a_transposed = false, .b_transposed = b_transposed}, false);
-    FollowsItsFormula({.m = 8, .n = 4096, .k = 1, .a_transposed = false, .b_transposed = b_transposed}, false);
-  }
+  ASSERT_TRUE(IsSmallGemm(64, 1024, 128, false));
+  ASSERT_FALSE(IsSmallGemm(64, 1025, 128, false));
+  ASSERT_FALSE(IsSmallGemm(65, 1024, 128, false));
+  FollowsItsFormula({.m = 11, .n = 1024, .k = 128, .a_transposed = false, .b_transposed = false}, true);
+  // Blocks of columns are laid out in turn, the last with fewer.
+  ASSERT_TRUE(IsSmallGemm(64, 256, 64, true));
+  ASSERT_FALSE(IsSmallGemm(64, 257, 64, true));
+  FollowsItsFormula({.m = 9, .n = 256, .k = 64, .a_transposed = false, .b_transposed = true}, false);
+  FollowsItsFormula({.m = 9, .n = 300, .k = 50, .a_transposed = true, .b_transposed = true}, true);
+  ASSERT_TRUE(IsSmallGemm(9, 31, 130, true));
+  FollowsItsFormula({.m = 9, .n = 31, .k = 130, .a_transposed = false, .b_transposed = true}, false);
+  FollowsItsFormula({.m = 8, .n = 4096, .k = 1, .a_transposed = false, .b_transposed = true}, false);
 }
 
 TEST(SmallGemm, IsWhatGemmTakesForSmallMatrices) {
