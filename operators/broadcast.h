@@ -36,6 +36,10 @@ void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
   constexpr DType kDType = kDTypeOf<T>;
   if (n <= kWorkOfBlock) {
     const RowsKernel sum = RowsKernelOf(ExprOp::kRowSum, kDType);
+    if (rows == 1) {  // to find out how many rows a block has takes a division
+      CountWork(n);
+      return sum(out, x, nullptr, {}, 1, n);
+    }
     return InBlocks(rows, n, [&](std::int64_t begin, std::int64_t end) {
       sum(out + begin, x + begin * n, nullptr, {}, end - begin, n);
     });
