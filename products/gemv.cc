@@ -55,8 +55,29 @@ HWY_INLINE void SomeVectors(D d, std::int64_t k, const T* HWY_RESTRICT x, const 
   }
 }
 
+// Adds a row of B after the other to y. So B is read on and on, which is faster than several of its rows at once.
+template <class D, class Part, typename T>
+HWY_INLINE void AddAt(D d, Part part, hn::Vec<D> factor, const T* HWY_RESTRICT b, T* HWY_RESTRICT y, bool accumulates) {
+  const auto sum = accumulates ? part.Load(d, y) : hn::Zero(d);
+  part.Store(d, hn::MulAdd(factor, part.Load(d, b), sum), y);
+}
+
+template <typename T>
+void MultiplyRowByRow(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t l = 0; l < k; ++l, b += n) {
+    const auto factor = hn::Set(d, x[l]);
+    const bool adds = accumulates || l > 0;
+    std::int64_t j = 0;
+    for (; j + lanes <= n; j += lanes) AddAt(d, WholeVectors(), factor, b + j, y + j, adds);
+    if (j < n) AddAt(d, PartOfVector{n - j}, factor, b + j, y + j, adds);
+  }
+}
+
 template <typename T>
 void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates) {
+  if (n > kMaxColumnsOfGemv) return MultiplyRowByRow(n, k, x, b, y, accumulates);
   const hn::ScalableTag<T> v;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
   std::int64_t j = 0;

@@ -7,12 +7,15 @@
 
 namespace stepnet {
 
+// Rows with more columns are added one after the other; fewer sums stay in registers.
+inline constexpr std::int64_t kMaxColumnsOfGemv = 128;
+
 // Whether a row times B [K, N] is computed by Gemv: where B has few columns, so that what it reads in one go is on and
 // on in memory, or is small: libraries take half a microsecond whatever it is. They round otherwise, so these are no
 // figures of a Target.
 constexpr bool IsGemv(std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t kMaxColumns = 128, kMaxElements = 1 << 14;
-  return n <= kMaxColumns || n * k <= kMaxElements;
+  constexpr std::int64_t kMaxElements = 1 << 16;
+  return n <= kMaxColumnsOfGemv || n * k <= kMaxElements;
 }
 
 // y [N] = x [K] B [K, N], plus y when `accumulates`; B is row-major without gaps. Unless accumulated to, y is not read.
