@@ -30,9 +30,10 @@ if(NOT STEPNET_CUDA STREQUAL "OFF")
     list(APPEND CMAKE_BUILD_RPATH ${own_toolkit}/lib)  # its libraries are nowhere that a loader looks
   endif()
   if(CMAKE_CUDA_COMPILER)
-    # Code of these GPUs, and PTX of the oldest, from which drivers make code of newer ones.
+    # Code of these GPUs, and PTX from which drivers make code of newer ones. Not of the oldest: code that was made from
+    # that knows neither clusters nor kernels that come early.
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit QUIET)

@@ -25,6 +25,7 @@ namespace stepnet {
 namespace {
 
 constexpr int kMinComputeCapability = 8;
+constexpr int kPtxThatWaits = 90;  // WaitForKernelsBefore is empty in what was made for older GPUs
 
 std::string ArchitectureOf(const cudaDeviceProp& properties) {
   // Instructions of Hopper alone have an architecture of their own.
@@ -74,6 +75,18 @@ CudaRuntime::CudaRuntime(int index) : index_(index) {
 }
 
 CudaRuntime::~CudaRuntime() = default;
+
+bool CudaRuntime::MayComeEarly(const void* kernel) {
+  if (!launches_early_ || kernel == nullptr) return launches_early_;
+  const std::lock_guard lock(waiting_mutex_);
+  const auto [found, is_new] = waiting_.try_emplace(kernel, false);
+  if (is_new) {
+    cudaFuncAttributes code = {};
+    found->second = cudaFuncGetAttributes(&code, kernel) == cudaSuccess && code.ptxVersion >= kPtxThatWaits;
+    static_cast<void>(cudaGetLastError());
+  }
+  return found->second;
+}
 
 namespace {
 
@@ -371,7 +384,7 @@ void LaunchEarly(const void* kernel, const LaunchShape& shape, void** parameters
                  const char* what) {
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (queue.runtime().launches_early()) {
+  if (queue.runtime().MayComeEarly(shape.is_made_for_gpu ? nullptr : kernel)) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -73,7 +74,9 @@ class CudaRuntime : public DeviceRuntime, public DeviceReport {
   // Says for what machine code is made: "sm_90a".
   const std::string& architecture() const { return architecture_; }
   int num_processors() const { return num_processors_; }
-  bool launches_early() const { return launches_early_; }
+  // Whether a kernel (null: one whose code is made for this GPU) may come to the processors before the one ahead of it
+  // ends: the GPU can do so, from sm_90 on, and the kernel waits, which code from the PTX of older ones does not.
+  bool MayComeEarly(const void* kernel);
   // "NVIDIA H100 PCIe, 114 processors"
   const std::string& description() const { return description_; }
   // Their text finds them.
@@ -85,6 +88,8 @@ class CudaRuntime : public DeviceRuntime, public DeviceReport {
   std::string architecture_, description_;
   int num_processors_ = 0;
   bool launches_early_ = false;
+  std::mutex waiting_mutex_;
+  std::unordered_map<const void*, bool> waiting_;  // kernels of this program and of libraries: whether they wait
   mutable std::mutex mutex_;
   std::optional<MemoryCache> memory_;
   std::unique_ptr<CudaQueue> queue_;
@@ -166,13 +171,14 @@ class CudaQueue : public Queue {
   bool is_recorded_ = false;
 };
 
-// Launches a kernel that begins with WaitForKernelsBefore (gpu/device_code.cuh): where the GPU can, from sm_90 on, it
-// comes to the processors while the kernel before it ends. `what` names it in errors.
+// Launches a kernel that begins with WaitForKernelsBefore (gpu/device_code.cuh): where it may, it comes to the
+// processors while the kernel before it ends (CudaRuntime::MayComeEarly). `what` names it in errors.
 struct LaunchShape {
   dim3 blocks;
   int threads = 0;  // of a block
   std::int64_t shared_bytes = 0;
-  int cluster = 1;  // blocks, along the first dimension
+  int cluster = 1;               // blocks, along the first dimension
+  bool is_made_for_gpu = false;  // the code, for the one at hand, as that of NVRTC
 };
 void LaunchEarly(const void* kernel, const LaunchShape& shape, void** parameters, const CudaQueue& queue,
                  const char* what);

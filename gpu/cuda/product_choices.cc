@@ -12,6 +12,8 @@ namespace stepnet {
 namespace {
 
 constexpr std::int64_t kMaxBytes = std::int64_t{8} << 20;  // of some hundred a choice
+// Known at once. Runs of ever new sizes meet ever new products; a choice that is forgotten is read, or made, again.
+constexpr size_t kMaxChoices = 4096;
 
 // The library says that its algorithms may be kept as their bytes, for the same version.
 std::string BytesOf(const cublasLtMatmulAlgo_t& algorithm) {
@@ -49,12 +51,14 @@ cublasLtMatmulAlgo_t ProductChoices::Get(int device, const std::string& gpu, con
     algorithm = choose();
     kept_.Keep(key, {BytesOf(algorithm)});
   }
+  if (chosen_.size() == kMaxChoices) chosen_.clear();
   chosen_.emplace(std::pair(device, text), algorithm);
   return algorithm;
 }
 
 void ProductChoices::Note(int device, const std::string& text, const std::string& choice) {
   const std::lock_guard lock(mutex_);
+  if (noted_.size() == kMaxChoices) noted_.clear();
   noted_.emplace(std::pair(device, text), choice);
 }
 

@@ -53,7 +53,9 @@ void GpuRegion::Run(const OpRun& run, std::span<const void* const> inputs, std::
     std::vector<std::uint64_t> words = source_.Bind(launch, pointers);
     void* parameters[] = {words.data()};
     LaunchEarly(reinterpret_cast<const void*>(kernels_[k]),
-                {.blocks = dim3(static_cast<unsigned>(launch.blocks)), .threads = static_cast<int>(launch.threads)},
+                {.blocks = dim3(static_cast<unsigned>(launch.blocks)),
+                 .threads = static_cast<int>(launch.threads),
+                 .is_made_for_gpu = true},
                 parameters, queue, launch.kernel.c_str());
   }
   if (fault) fault->Report();

@@ -9,6 +9,7 @@
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/devices/recorded_nets.h"
 #include "stepnet/tests/devices/small_training.h"
 #include "stepnet/tests/executor/layers.h"
 #include "stepnet/tests/executor/recurrent_case.h"
@@ -38,6 +39,8 @@ class LittleMemory {
   CudaRuntime& gpu_;
   const std::int64_t before_;
 };
+
+const std::string kKernelOf3 = "arg { name: 'kernel' i: 3 } arg { name: 'pad' i: 1 }";
 
 TEST_F(RunsOnAGpu, WithoutMemoryNameTheOperatorAndTheNextOneWorks) {
   const NetDef def = Layers(2, /*training=*/true);
@@ -90,6 +93,26 @@ TEST_F(RunsOnAGpu, WithoutMemoryChangeNoParameter) {
     if (HasFailure()) return;
   }
   EXPECT_GT(refused, 3);
+}
+
+// Patches of all of these images would be 906 MB, of those that are at hand at once they are 264.
+TEST_F(RunsOnAGpu, ConvolveSomeImagesAtATime) {
+  Workspace workspace;
+  const auto feed = [&](const std::string& name, const Shape& shape) {
+    workspace.CreateBlob(name).SetTensor(Tensor::Zeros(DType::kFloat, shape, kCuda));
+  };
+  feed("x", {24, 64, 128, 128});
+  feed("filter", {4, 64, 3, 3});
+  feed("dy", {24, 4, 128, 128});
+  const NetDef forward = NetOf({"type: 'Conv' input: 'x' input: 'filter' output: 'y' " + kKernelOf3});
+  const NetDef backward =
+      NetOf({"type: 'ConvGradient' input: 'x' input: 'filter' input: 'dy' output: 'dfilter' output: 'dx' "
+             "arg { name: 'no_bias' i: 1 } " +
+             kKernelOf3});
+  for (const NetDef& def : {forward, backward}) {
+    const LittleMemory little(Gpu(), 450 << 20);
+    EXPECT_NO_THROW(RunNetOnce(def, workspace, OnDevice({}, kCuda)));
+  }
 }
 
 // What the driver gives: graphs take memory that the runtime does not count.

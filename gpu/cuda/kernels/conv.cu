@@ -116,25 +116,38 @@ struct ImageGradientElement {
   }
 };
 
-// Calls fn(sizes of some images, the first of them) for all images: as many at once as keep the patches small.
-template <typename Fn>
-void ForImages(const ConvSizes& all, const Fn& fn) {
+// Memory for the images that are at hand, which others use after them.
+template <typename T>
+struct ConvMemory {
+  T* patches;  // [groups, images * pixels_out, patch]
+  T* outputs;  // [groups, images * pixels_out, outputs of a group]
+  void* of_products;
+
+  ConvMemory(const OpRun& run, const ConvSizes& sizes)
+      : patches(run.ScratchOf<T>(sizes.groups * sizes.images * sizes.pixels_out() * sizes.patch())),
+        outputs(run.ScratchOf<T>(sizes.images * sizes.pixels_out() * sizes.outputs)),
+        of_products(MatrixProducts::ScratchOf(run)) {}
+};
+
+// Calls fn(sizes of some images, the first of them, memory) for all images: as many at once as keep the patches small.
+template <typename T, typename Fn>
+void ForImages(const OpRun& run, const ConvSizes& all, const Fn& fn) {
   constexpr std::int64_t kPatchElements = 1 << 26;  // it decides how sums over images round: no figure of a Target
   const std::int64_t of_image = std::max<std::int64_t>(all.pixels_out() * all.patch() * all.groups, 1);
   const std::int64_t at_once = std::max<std::int64_t>(kPatchElements / of_image, 1);
+  ConvSizes some = all;
+  some.images = std::min(at_once, all.images);
+  const ConvMemory<T> memory(run, some);
   for (std::int64_t first = 0; first < all.images; first += at_once) {
-    ConvSizes some = all;
     some.images = std::min(at_once, all.images - first);
-    fn(some, first);
+    fn(some, first, memory);
   }
 }
 
 template <typename T>
-T* PatchesOf(const OpRun& run, const ConvSizes& sizes, const T* x) {
+void MakePatches(const OpRun& run, const ConvSizes& sizes, const T* x, T* patches) {
   const std::int64_t count = sizes.groups * sizes.images * sizes.pixels_out() * sizes.patch();
-  T* patches = run.ScratchOf<T>(count);
   ForEach(run, count, PatchElement<T>{sizes, x, patches});
-  return patches;
 }
 
 ProductFactor Factor(const ConvSizes& sizes, std::int64_t rows, std::int64_t columns, bool transposed = false) {
@@ -144,16 +157,15 @@ ProductFactor Factor(const ConvSizes& sizes, std::int64_t rows, std::int64_t col
 template <typename T>
 void Convolve(const OpRun& run, const ConvSizes& all, MatrixProducts& products) {
   const T* bias = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
-  ForImages(all, [&](const ConvSizes& sizes, std::int64_t first) {
-    const std::int64_t rows = sizes.images * sizes.pixels_out(), count = rows * sizes.outputs;
-    const T* patches = PatchesOf<T>(run, sizes, run.In(0).As<T>() + first * sizes.channels * sizes.pixels_in());
-    T* of_groups = run.ScratchOf<T>(count);
+  ForImages<T>(run, all, [&](const ConvSizes& sizes, std::int64_t first, const ConvMemory<T>& memory) {
+    const std::int64_t rows = sizes.images * sizes.pixels_out();
+    MakePatches(run, sizes, run.In(0).As<T>() + first * sizes.channels * sizes.pixels_in(), memory.patches);
     products.Run<T>(run,
                     {.left = Factor(sizes, rows, sizes.patch()),
                      .right = Factor(sizes, sizes.outputs_of_group(), sizes.patch(), true)},
-                    patches, run.In(1).As<T>(), of_groups, false);
-    ForEach(run, count,
-            OutputElement<T>{sizes, of_groups, bias, run.Out(0).As<T>() + first * sizes.outputs * sizes.pixels_out()});
+                    memory.patches, run.In(1).As<T>(), memory.outputs, false, memory.of_products);
+    T* y = run.Out(0).As<T>() + first * sizes.outputs * sizes.pixels_out();
+    ForEach(run, rows * sizes.outputs, OutputElement<T>{sizes, memory.outputs, bias, y});
   });
 }
 
@@ -186,19 +198,19 @@ void ConvolveBackward(const OpRun& run, const ConvSizes& all, bool no_bias, Matr
     ForEach(run, all.outputs, Rounded<T>{sums, run.Out(1).As<T>()});
   }
   if (all.images == 0) ClearOutput(run, 0);
-  ForImages(all, [&](const ConvSizes& sizes, std::int64_t first) {
+  ForImages<T>(run, all, [&](const ConvSizes& sizes, std::int64_t first, const ConvMemory<T>& memory) {
     const std::int64_t rows = sizes.images * sizes.pixels_out(), image = sizes.channels * sizes.pixels_in();
     const std::int64_t of_group = sizes.outputs_of_group(), patch = sizes.patch();
-    T* patches = PatchesOf<T>(run, sizes, run.In(0).As<T>() + first * image);
-    T* dy = run.ScratchOf<T>(rows * sizes.outputs);
+    MakePatches(run, sizes, run.In(0).As<T>() + first * image, memory.patches);
     ForEach(run, rows * sizes.outputs,
-            OutputGradientElement<T>{sizes, run.In(2).As<T>() + first * sizes.outputs * sizes.pixels_out(), dy});
-    products.Run<T>(run, {.left = Factor(sizes, rows, of_group, true), .right = Factor(sizes, rows, patch)}, dy,
-                    patches, run.Out(0).As<T>(), first > 0);
+            OutputGradientElement<T>{sizes, run.In(2).As<T>() + first * sizes.outputs * sizes.pixels_out(),
+                                     memory.outputs});
+    products.Run<T>(run, {.left = Factor(sizes, rows, of_group, true), .right = Factor(sizes, rows, patch)},
+                    memory.outputs, memory.patches, run.Out(0).As<T>(), first > 0, memory.of_products);
     if (dx == nullptr) return;
-    products.Run<T>(run, {.left = Factor(sizes, rows, of_group), .right = Factor(sizes, of_group, patch)}, dy,
-                    run.In(1).As<T>(), patches, false);
-    ForEach(run, sizes.images * image, ImageGradientElement<T>{sizes, patches, dx + first * image});
+    products.Run<T>(run, {.left = Factor(sizes, rows, of_group), .right = Factor(sizes, of_group, patch)},
+                    memory.outputs, run.In(1).As<T>(), memory.patches, false, memory.of_products);
+    ForEach(run, sizes.images * image, ImageGradientElement<T>{sizes, memory.patches, dx + first * image});
   });
 }
 

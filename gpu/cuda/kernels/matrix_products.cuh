@@ -16,13 +16,24 @@
 
 namespace stepnet {
 
-// Keeps what was chosen for each product. Any number of threads may use it.
+// Keeps what was chosen for the last products. Any number of threads may use it.
 class MatrixProducts {
  public:
   explicit MatrixProducts(Math math) : math_(math) {}
+
+  // Memory that the products of a run use one after the other.
+  static void* ScratchOf([[maybe_unused]] const OpRun& run) {
+#ifdef STEPNET_KERNELS_ON_HOST
+    return nullptr;
+#else
+    return run.ScratchOf<char>(ProductKernel::kScratchBytes);
+#endif
+  }
+
   // out = product of left and right, or is added to. Both factors are [batch, rows, columns], as the product says.
   template <typename T>
-  void Run(const OpRun& run, const Product& product, const T* left, const T* right, T* out, bool adds) {
+  void Run(const OpRun& run, const Product& product, const T* left, const T* right, T* out, bool adds,
+           [[maybe_unused]] void* scratch) {
     if (product.left.columns() == 0 || product.NumElements() == 0) {
       if (!adds) FillBytes(run, out, 0, product.NumElements() * static_cast<std::int64_t>(sizeof(T)));
       return;
@@ -44,8 +55,7 @@ class MatrixProducts {
 #else
     const CudaRuntime& runtime = static_cast<CudaQueue&>(run.queue()).runtime();
     const ProductPointers pointers{.left = left, .right = right, .out = out, .adds = adds};
-    KernelOf(product, kDTypeOf<T>, runtime)
-        .Run(pointers, run.ScratchOf<char>(ProductKernel::kScratchBytes), static_cast<const CudaQueue&>(run.queue()));
+    KernelOf(product, kDTypeOf<T>, runtime)->Run(pointers, scratch, static_cast<const CudaQueue&>(run.queue()));
 #endif
   }
 
@@ -55,19 +65,21 @@ class MatrixProducts {
   struct Made {
     Product product;
     DType dtype;
-    std::unique_ptr<ProductKernel> kernel;
+    std::shared_ptr<const ProductKernel> kernel;
   };
-  const ProductKernel& KernelOf(const Product& product, DType dtype, const CudaRuntime& runtime) {
+  std::shared_ptr<const ProductKernel> KernelOf(const Product& product, DType dtype, const CudaRuntime& runtime) {
+    constexpr size_t kMaxMade = 32;
     const std::lock_guard lock(mutex_);
     for (const Made& made : made_) {
-      if (made.dtype == dtype && made.product == product) return *made.kernel;
+      if (made.dtype == dtype && made.product == product) return made.kernel;
     }
-    made_.push_back({product, dtype, std::make_unique<ProductKernel>(product, dtype, math_, runtime)});
-    return *made_.back().kernel;
+    if (made_.size() == kMaxMade) made_.erase(made_.begin());
+    return made_.emplace_back(product, dtype, std::make_shared<const ProductKernel>(product, dtype, math_, runtime))
+        .kernel;
   }
 
   std::mutex mutex_;
-  std::vector<Made> made_;
+  std::vector<Made> made_;  // the one that was made first comes first
 #endif
 };
 
