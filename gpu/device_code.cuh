@@ -45,18 +45,6 @@ __device__ inline int Quotient(int n, Divisor divisor) {
   return static_cast<int>((high + static_cast<unsigned>(n)) >> divisor.shift);
 }
 
-// Where an operand is whose memory is found when the kernel runs: a captured graph is replayed for other rows of
-// sequences and other memory.
-struct Place {
-  unsigned char* const* base;  // an entry of a table
-  long long bytes;
-  long long row_bytes;
-};
-template <typename T>
-__device__ inline T* At(Place place, const long long* row) {
-  return reinterpret_cast<T*>(*place.base + place.bytes + (row == nullptr ? 0 : *row * place.row_bytes));
-}
-
 // ---- functions of one element
 
 template <typename T>

@@ -179,32 +179,22 @@ KernelText::KernelText(const Region& region, const RegionSourceOptions& options,
 // RegionSource::Bind fills these, in this order.
 bool KernelText::IsValue(int input) const { return std::ranges::count(options_.values, input) > 0; }
 
-void KernelText::AddOperand(const std::string& type, const std::string& name) {
-  types_.emplace(name, type);
-  if (options_.uses_table) {
-    members_.push_back({.type = "Place", .name = name, .words = {0, 0, 0}});
-  } else {
-    Parameter(StrCat(type, "*"), name, 0);
-  }
-}
-
 void KernelText::AddOperands() {
   for (int i = 0; i < std::ssize(region_.inputs); ++i) {
     const std::string name = StrCat("in", i);
     if (IsValue(i)) {
       Parameter("long long", name, 0);
     } else {
-      AddOperand(StrCat("const ", MemoryTypeName(region_.inputs[i].dtype)), name);
+      Parameter(StrCat("const ", MemoryTypeName(region_.inputs[i].dtype), "*"), name, 0);
     }
   }
   for (size_t o = 0; o < region_.outputs.size(); ++o) {
-    AddOperand(MemoryTypeName(region_.outputs[o].memory.dtype), StrCat("out", o));
+    Parameter(StrCat(MemoryTypeName(region_.outputs[o].memory.dtype), "*"), StrCat("out", o), 0);
   }
   Parameter("unsigned char*", "scratch", 0);
   Parameter("DeviceFault*", "fault", 0);
   members_.push_back({.type = "FaultSite", .name = "site", .words = {0, 0, 0, 0}});
   Parameter("const DeviceFault*", "stop", 0);
-  Parameter("const long long*", "row", 0);
 }
 
 void KernelText::SetSpace(std::vector<SpaceDim> dims, bool is_narrow, const std::string& linear) {
@@ -280,8 +270,7 @@ std::string KernelText::Place(const std::string& operand, const RegionOperand& m
 }
 
 std::string KernelText::ElementOf(const std::string& operand, const RegionOperand& memory) {
-  used_operands_.insert(operand);
-  return StrCat(options_.uses_table ? "" : "p.", operand, "[", Place(operand, memory), "]");
+  return StrCat("p.", operand, "[", Place(operand, memory), "]");
 }
 
 std::string KernelText::ConstantText(const ExprNode& node) {
@@ -393,15 +382,7 @@ RegionLaunch KernelText::PrintParameters(std::string* text) const {
 }
 
 std::string KernelText::OpeningText() const {
-  TextStream out;
-  out << "  typedef " << (is_narrow_ ? "int" : "long long") << " Index;\n";
-  if (options_.uses_table) {
-    for (const std::string& name : used_operands_) {
-      out << "  " << types_.at(name) << "* const " << name << " = At<" << types_.at(name) << ">(p." << name
-          << ", p.row);\n";
-    }
-  }
-  return std::move(out).str();
+  return StrCat("  typedef ", is_narrow_ ? "int" : "long long", " Index;\n");
 }
 
 RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_block, std::string* text) {

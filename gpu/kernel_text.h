@@ -97,7 +97,6 @@ class KernelText {
   bool IsKnown(const ExprNode* node) const;  // from a loop before
   bool IsValue(int input) const;
   void AddOperands();
-  void AddOperand(const std::string& type, const std::string& name);
 
   struct Member {
     std::string type, name;
@@ -116,8 +115,6 @@ class KernelText {
   std::vector<std::set<const ExprNode*>> declared_;  // by open braces
   std::map<const ExprNode*, bool> kept_;             // whether a loop has computed it
   std::set<int> used_dims_;
-  std::map<std::string, std::string> types_;  // of the memory of operands
-  std::set<std::string> used_operands_;
 };
 
 }  // namespace stepnet

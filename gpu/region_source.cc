@@ -307,28 +307,21 @@ std::vector<std::uint64_t> RegionSource::Bind(const RegionLaunch& launch, const 
   std::vector<std::uint64_t> words = launch.words;
   size_t next = 0;
   const auto address = [](const void* pointer) { return std::uint64_t{std::bit_cast<std::uintptr_t>(pointer)}; };
-  const auto bind = [&](const void* pointer, std::int64_t bytes, std::span<const RegionPlace> places, size_t i) {
-    words[next++] = address(pointer) + (options.uses_table ? 0 : static_cast<std::uint64_t>(bytes));
-    if (!options.uses_table) return;
-    const RegionPlace place = places.empty() ? RegionPlace() : places[i];
-    words[next++] = static_cast<std::uint64_t>(place.bytes + bytes);
-    words[next++] = static_cast<std::uint64_t>(place.row_bytes);
+  const auto bind = [&](const void* pointer, std::int64_t bytes) {
+    words[next++] = address(pointer) + static_cast<std::uint64_t>(bytes);
   };
   for (size_t i = 0; i < input_bytes.size(); ++i) {
     if (std::ranges::count(options.values, static_cast<int>(i)) > 0) {
       std::memcpy(&words[next++], static_cast<const char*>(pointers.inputs[i]) + input_bytes[i], sizeof(std::int64_t));
     } else {
-      bind(pointers.inputs[i], input_bytes[i], pointers.input_places, i);
+      bind(pointers.inputs[i], input_bytes[i]);
     }
   }
-  for (size_t o = 0; o < output_bytes.size(); ++o) {
-    bind(pointers.outputs[o], output_bytes[o], pointers.output_places, o);
-  }
+  for (size_t o = 0; o < output_bytes.size(); ++o) bind(pointers.outputs[o], output_bytes[o]);
   words[next++] = address(pointers.scratch);
   words[next++] = address(pointers.fault);
   for (const std::uint64_t word : std::bit_cast<std::array<std::uint64_t, 4>>(pointers.site)) words[next++] = word;
-  words[next++] = address(pointers.stop);
-  words[next] = address(pointers.row);
+  words[next] = address(pointers.stop);
   return words;
 }
 

@@ -41,8 +41,6 @@ struct RegionSourceOptions {
   // Inputs of int64, the same at every index, that are copied into the parameters when a kernel is launched. All others
   // are read from memory of the device when the kernel runs, as those have to that change between replays of a graph.
   std::vector<int> values = {};
-  // Addresses are those that entries of a table in device memory say when the kernel runs, RegionPlace away.
-  bool uses_table = false;
   bool is_always_wide = false;  // indices take 64 bits whatever the sizes are: for tests
 };
 // They have the seed and the number of the operator as values; step and run are read from memory. `name` is any text.
@@ -56,24 +54,15 @@ struct RegionLaunch {
   std::vector<std::uint64_t> words = {};  // the parameter, a struct by value; addresses are missing
 };
 
-// RegionSourceOptions::uses_table asks for these: the memory of an operand is at *entry + bytes + *row * row_bytes.
-struct RegionPlace {
-  std::int64_t bytes = 0;
-  std::int64_t row_bytes = 0;
-};
-
 // What launches are bound to.
 struct RegionPointers {
-  // On the device, as `size` counts it; of values: an int64 on the host. With uses_table: an entry of the table.
+  // On the device, as `size` counts it; of values: an int64 on the host.
   std::span<const void* const> inputs;
   std::span<void* const> outputs;
-  std::span<const RegionPlace> input_places = {};  // with uses_table; none: zeros
-  std::span<const RegionPlace> output_places = {};
-  const std::int64_t* row = nullptr;  // likewise, on the device; null: 0
-  void* scratch = nullptr;            // scratch_bytes
-  void* fault = nullptr;              // a DeviceFault on the device; null: requirements are not checked
-  DeviceFaultSite site = {};          // of the faults
-  const void* stop = nullptr;         // a DeviceFault, of what ran before: where it is one, nothing is done
+  void* scratch = nullptr;     // scratch_bytes
+  void* fault = nullptr;       // a DeviceFault on the device; null: requirements are not checked
+  DeviceFaultSite site = {};   // of the faults
+  const void* stop = nullptr;  // a DeviceFault, of what ran before: where it is one, nothing is done
 };
 
 struct RegionSource {

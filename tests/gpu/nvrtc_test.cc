@@ -102,9 +102,7 @@ TEST_F(Nvrtc, CompilesRandomRegionsAndPrimitivesWithoutWarningOrSpill) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
     const Region region = RandomRegion({}, random);
-    text += PrintRegion(region,
-                        {.name = StrCat("random", seed), .uses_table = seed % 3 == 0, .is_always_wide = seed % 4 == 0})
-                .kernels;
+    text += PrintRegion(region, {.name = StrCat("random", seed), .is_always_wide = seed % 4 == 0}).kernels;
   }
   for (const PrintedRegion& printed : PrintedOf(PrimitiveRegions())) {
     text += printed.source.kernels;

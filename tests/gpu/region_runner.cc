@@ -30,38 +30,6 @@ std::string FaultText(const DeviceFault& record) {
   return StrCat(fault.place.element, ": ", fault.error.message());
 }
 
-// Addresses as entries of a table, some bytes and rows before what they are of.
-class AddressTable {
- public:
-  AddressTable(std::span<const void* const> inputs, std::span<void* const> outputs)
-      : places_(inputs.size() + outputs.size()) {
-    for (const void* input : inputs) addresses_.push_back(static_cast<const char*>(input));
-    for (const void* output : outputs) addresses_.push_back(static_cast<const char*>(output));
-    for (size_t i = 0; i < places_.size(); ++i) {
-      places_[i] = {.bytes = 16 * static_cast<std::int64_t>(i), .row_bytes = -8};
-      addresses_[i] -= places_[i].bytes + kRow * places_[i].row_bytes;
-      entries_.push_back(&addresses_[i]);
-    }
-  }
-
-  void Use(const RegionSource& source, RegionPointers* pointers) {
-    const size_t inputs = pointers->inputs.size();
-    for (const int value : source.options.values) entries_[value] = const_cast<void*>(pointers->inputs[value]);
-    const std::span<void* const> entries(entries_);
-    pointers->inputs = std::span<const void* const>(entries_.data(), inputs);
-    pointers->outputs = entries.subspan(inputs);
-    pointers->input_places = std::span<const RegionPlace>(places_).first(inputs);
-    pointers->output_places = std::span<const RegionPlace>(places_).subspan(inputs);
-    pointers->row = &kRow;
-  }
-
- private:
-  static constexpr std::int64_t kRow = 5;
-  std::vector<const char*> addresses_;
-  std::vector<RegionPlace> places_;
-  std::vector<void*> entries_;
-};
-
 }  // namespace
 
 DeviceFaultSite SiteOfTests(const RegionSource& source) {
@@ -214,13 +182,11 @@ void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* c
   const auto launch_on_host =
       reinterpret_cast<void (*)(Call, const void*, long long, int, bool)>(Symbol("LaunchOnHost"));
   std::vector<std::uint64_t> scratch(static_cast<size_t>(printed.source.scratch_bytes / 8 + 1));
-  AddressTable table(inputs, outputs);
-  RegionPointers pointers{.inputs = inputs,
-                          .outputs = outputs,
-                          .scratch = scratch.data(),
-                          .fault = fault,
-                          .site = SiteOfTests(printed.source)};
-  if (printed.source.options.uses_table) table.Use(printed.source, &pointers);
+  const RegionPointers pointers{.inputs = inputs,
+                                .outputs = outputs,
+                                .scratch = scratch.data(),
+                                .fault = fault,
+                                .site = SiteOfTests(printed.source)};
   for (const RegionLaunch& launch : printed.source.launches) {
     const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);
     const auto call = reinterpret_cast<Call>(Symbol("call_" + launch.kernel));

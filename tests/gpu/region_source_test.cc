@@ -94,7 +94,6 @@ TEST(RegionSource, PrintsSizesAsParameters) {
   DeviceFault* fault;
   FaultSite site;
   const DeviceFault* stop;
-  const long long* row;
   long long elements;
   Word<float> c4;
   long long n3;
@@ -124,10 +123,6 @@ TEST_F(RegionSourceOnHost, ComputesWhatIsDefined) { ExpectLikeDefinition(RandomR
 
 TEST_F(RegionSourceOnHost, ComputesWhatIsDefinedWithWideIndices) {
   ExpectLikeDefinition(RandomRegions(1000, 60, {}), {.is_always_wide = true});
-}
-
-TEST_F(RegionSourceOnHost, ComputesWhatIsDefinedAtAddressesOfATable) {
-  ExpectLikeDefinition(RandomRegions(1500, 60, {}), {.uses_table = true});
 }
 
 TEST_F(RegionSourceOnHost, ComputesUsualExpressions) {
