@@ -40,8 +40,6 @@ class LittleMemory {
   const std::int64_t before_;
 };
 
-const std::string kKernelOf3 = "arg { name: 'kernel' i: 3 } arg { name: 'pad' i: 1 }";
-
 TEST_F(RunsOnAGpu, WithoutMemoryNameTheOperatorAndTheNextOneWorks) {
   const NetDef def = Layers(2, /*training=*/true);
   Workspace expected;
@@ -104,11 +102,8 @@ TEST_F(RunsOnAGpu, ConvolveSomeImagesAtATime) {
   feed("x", {24, 64, 128, 128});
   feed("filter", {4, 64, 3, 3});
   feed("dy", {24, 4, 128, 128});
-  const NetDef forward = NetOf({"type: 'Conv' input: 'x' input: 'filter' output: 'y' " + kKernelOf3});
-  const NetDef backward =
-      NetOf({"type: 'ConvGradient' input: 'x' input: 'filter' input: 'dy' output: 'dfilter' output: 'dx' "
-             "arg { name: 'no_bias' i: 1 } " +
-             kKernelOf3});
+  const NetDef forward = NetOf({"y = Conv(x, filter, kernel=3, pad=1)"});
+  const NetDef backward = NetOf({"dfilter, dx = ConvGradient(x, filter, dy, no_bias=1, kernel=3, pad=1)"});
   for (const NetDef& def : {forward, backward}) {
     const LittleMemory little(Gpu(), 450 << 20);
     EXPECT_NO_THROW(RunNetOnce(def, workspace, OnDevice({}, kCuda)));
