@@ -9,6 +9,8 @@ namespace {
 
 using few_rows::TileKernel;
 
+constexpr std::int64_t kMaxTilesOfColumns = 65'535;  // blocks along the second dimension of a launch
+
 std::int64_t Parts(std::int64_t size, std::int64_t of_part) { return (size + of_part - 1) / of_part; }
 
 std::int64_t TilesOf(const ProductSizes& sizes, const TileKernel& kernel) {
@@ -56,6 +58,7 @@ std::optional<FewRowsProduct> FewRowsProduct::Make(const ProductSizes& sizes, Ma
   double least = 0;
   for (const TileKernel& kernel : math == Math::kTf32 ? few_rows::Tf32Kernels() : few_rows::ExactKernels()) {
     if (kernel.right_transposed != sizes.right_transposed || kernel.bytes > device.max_shared_bytes) continue;
+    if (Parts(sizes.columns, kernel.columns) > kMaxTilesOfColumns) continue;
     for (int blocks = 1; blocks <= (device.has_clusters ? few_rows::kMaxBlocksOfTile : 1); blocks *= 2) {
       if (blocks > 1 && !Fits(sizes, kernel, blocks, device)) break;
       const double microseconds = EstimateMicroseconds(sizes, limits, kernel, blocks, device);

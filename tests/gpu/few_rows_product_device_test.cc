@@ -77,6 +77,8 @@ TEST(FewRowsProduct, IsMoreWorkOnTensorCoresBeforeCublasIsFaster) {
   EXPECT_TRUE(is_made(64, 2048, 512, true));
   EXPECT_TRUE(is_made(64, 256, 1024, false));
   EXPECT_FALSE(is_made(4, 1024, 256, true)) << "tensor cores take eight rows at once";
+  EXPECT_TRUE(is_made(8, 1 << 20, 4, true));
+  EXPECT_FALSE(is_made(8, 1 << 21, 4, true)) << "more tiles than a launch has blocks";
   EXPECT_FALSE(is_made(64, 4096, 1024, true)) << "large";
   EXPECT_FALSE(is_made(64, 1024, 4096, false)) << "large";
   EXPECT_FALSE(is_made(8, 1024, 4096, false)) << "deep";
