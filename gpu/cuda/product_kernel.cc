@@ -91,6 +91,11 @@ class ProductKernel::Plan {
       }
     }
     for (const std::int64_t size : batch_) count_ *= size;
+    constexpr std::int64_t kMaxCount = std::numeric_limits<std::int32_t>::max();  // as cuBLASLt counts them
+    if (count_ > kMaxCount) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("a product of ", count_, " pairs of matrices; a GPU takes ", kMaxCount, " at once at most"));
+    }
     strided_ = IsStrided(left_) && IsStrided(right_);
     if (dtype_ == DType::kFloat && count_ == 1 && !left_.transposed) PlanFewRows();
     if (strided_) PlanDirect();
