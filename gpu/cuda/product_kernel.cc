@@ -1,6 +1,7 @@
 #include "stepnet/gpu/cuda/product_kernel.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <vector>
