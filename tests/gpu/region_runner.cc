@@ -64,9 +64,9 @@ class AddressTable {
 
 }  // namespace
 
-DeviceFaultSite SiteOfTests(const RegionSource& source) {
+DeviceFaultSite SiteOfTests(const PrintedRegion& printed) {
   DeviceFaultSite site = DeviceFaultSite::Of({.first_step = kStepOfTests, .op = kInstructionOfTests}, nullptr, 0);
-  site.messages = NumberOfMessages(source.requirements);
+  site.messages = printed.messages->first();
   return site;
 }
 
@@ -215,11 +215,8 @@ void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* c
       reinterpret_cast<void (*)(Call, const void*, long long, int, bool)>(Symbol("LaunchOnHost"));
   std::vector<std::uint64_t> scratch(static_cast<size_t>(printed.source.scratch_bytes / 8 + 1));
   AddressTable table(inputs, outputs);
-  RegionPointers pointers{.inputs = inputs,
-                          .outputs = outputs,
-                          .scratch = scratch.data(),
-                          .fault = fault,
-                          .site = SiteOfTests(printed.source)};
+  RegionPointers pointers{
+      .inputs = inputs, .outputs = outputs, .scratch = scratch.data(), .fault = fault, .site = SiteOfTests(printed)};
   if (printed.source.options.uses_table) table.Use(printed.source, &pointers);
   for (const RegionLaunch& launch : printed.source.launches) {
     const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);
