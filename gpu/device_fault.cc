@@ -4,27 +4,31 @@
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <utility>
-#include <vector>
+#include <optional>
 
 #include "stepnet/core/expressions/expr_evaluate.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/shared_values.h"
 
 namespace stepnet {
 namespace {
 
 std::uint64_t LowBits(std::uint64_t value, int count) { return value & ((std::uint64_t{1} << count) - 1); }
 
-struct Messages {
-  std::mutex mutex;
-  std::map<std::string, std::uint64_t> first;  // by key
-  std::vector<FaultMessageRule> rules;
-};
+// So many messages that no kernel holds any more are kept: those of as many kernels that run without being recorded.
+constexpr size_t kMaxUnusedMessages = 256;
 
-Messages& AllMessages() {
-  static Messages& messages = *new Messages;
-  return messages;
-}
+// The messages that there are, by the number of their first.
+struct NumberedMessages {
+  std::mutex mutex;
+  std::uint64_t next = 0;
+  std::map<std::uint64_t, const FaultMessages*> by_first;
+
+  static NumberedMessages& Get() {
+    static NumberedMessages& all = *new NumberedMessages;  // nets at namespace scope end late
+    return all;
+  }
+};
 
 }  // namespace
 
@@ -56,35 +60,52 @@ FaultPlace PlaceOf(const DeviceFault& fault) {
 }
 
 Fault FaultOf(const DeviceFault& fault) {
-  Messages& messages = AllMessages();
-  const std::lock_guard lock(messages.mutex);
-  const FaultMessageRule& rule = messages.rules.at(fault.requirement);
-  return {.place = PlaceOf(fault), .error = Error(ErrorCode::kInvalidArgument, rule(fault.values))};
+  const std::optional<std::string> message = FaultMessages::Find(fault);
+  return {.place = PlaceOf(fault),
+          .error = Error(ErrorCode::kInvalidArgument,
+                         message.value_or("a value is not allowed, and what is to be said of it went with the kernel "
+                                          "that found it; a run on the CPU says it"))};
 }
 
-std::uint64_t NumberOfMessages(const std::string& key, std::vector<FaultMessageRule> rules) {
-  Messages& messages = AllMessages();
-  const std::lock_guard lock(messages.mutex);
-  const auto [found, is_new] = messages.first.try_emplace(key, messages.rules.size());
-  if (is_new) std::ranges::move(rules, std::back_inserter(messages.rules));
-  return found->second;
+FaultMessages::FaultMessages(std::span<const Expr> requirements)
+    : requirements_(requirements.begin(), requirements.end()) {
+  NumberedMessages& all = NumberedMessages::Get();
+  const std::lock_guard lock(all.mutex);
+  first_ = all.next;
+  all.by_first.emplace(first_, this);
+  all.next += std::max<size_t>(requirements_.size(), 1);
 }
 
-std::uint64_t NumberOfMessages(std::span<const Expr> requirements) {
+FaultMessages::~FaultMessages() {
+  NumberedMessages& all = NumberedMessages::Get();
+  const std::lock_guard lock(all.mutex);
+  all.by_first.erase(first_);
+}
+
+std::optional<std::string> FaultMessages::Find(const DeviceFault& fault) {
+  NumberedMessages& all = NumberedMessages::Get();
+  const std::lock_guard lock(all.mutex);  // nobody ends them meanwhile
+  const auto behind = all.by_first.upper_bound(fault.requirement);
+  if (behind == all.by_first.begin()) return std::nullopt;
+  const auto& [first, messages] = *std::prev(behind);
+  const std::uint64_t place = fault.requirement - first;
+  if (place >= messages->requirements_.size()) return std::nullopt;
+  const Expr& require = messages->requirements_[place];
+  std::vector<ExprScalar> values;
+  for (const ExprNode* shown : require->Operands().subspan(1)) {
+    values.push_back({.dtype = shown->dtype, .bits = fault.values[values.size()]});
+  }
+  return FaultMessage(*require, values);
+}
+
+std::shared_ptr<const FaultMessages> FaultMessagesOf(std::span<const Expr> requirements) {
+  static auto& shared = *new SharedValues<FaultMessages>(kMaxUnusedMessages);
   std::string key;
-  std::vector<FaultMessageRule> rules;
   for (const Expr& require : requirements) {
     key += StrCat(require->text, "\n");
     for (const ExprNode* shown : require->Operands().subspan(1)) key += StrCat(shown->dtype, " ");
-    rules.emplace_back([require](std::span<const std::uint64_t> noted) {
-      std::vector<ExprScalar> values;
-      for (const ExprNode* shown : require->Operands().subspan(1)) {
-        values.push_back({.dtype = shown->dtype, .bits = noted[values.size()]});
-      }
-      return FaultMessage(*require, values);
-    });
   }
-  return NumberOfMessages(key, std::move(rules));
+  return shared.Get(key, [&] { return std::make_unique<const FaultMessages>(requirements); });
 }
 
 }  // namespace stepnet

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "stepnet/core/expressions/expr.h"
 #include "stepnet/core/operator.h"
@@ -45,15 +47,29 @@ static_assert(sizeof(DeviceFaultSite) == 32);
 // Where it was found. REQUIRES: any().
 int NetOpOf(const DeviceFault& fault);
 FaultPlace PlaceOf(const DeviceFault& fault);
-// Gives the fault with its message, in which "{element}" stays. REQUIRES: any(), its kernel was told numbers of
-// NumberOfMessages.
+// Gives the fault with its message, in which "{element}" stays, or that the message is gone, where nobody holds it.
+// REQUIRES: any().
 Fault FaultOf(const DeviceFault& fault);
 
-// What a kernel says of the values that it has noted.
-using FaultMessageRule = std::function<std::string(std::span<const std::uint64_t> values)>;
-// The number of the first of so many messages, the same for the same key until the process ends; the others follow it.
-std::uint64_t NumberOfMessages(const std::string& key, std::vector<FaultMessageRule> rules);
-// The number of the first of the messages of requirements, in their order.
-std::uint64_t NumberOfMessages(std::span<const Expr> requirements);
+// What a kernel says of values that are not allowed: a message for each of its requirements. Whoever may still report a
+// fault of the kernel holds them: whoever runs it, until the fault has been looked at, and graphs that it is part of.
+class FaultMessages {
+ public:
+  explicit FaultMessages(std::span<const Expr> requirements);
+  ~FaultMessages();
+  FaultMessages(const FaultMessages&) = delete;
+  FaultMessages& operator=(const FaultMessages&) = delete;
+
+  // The number of the first message; the others follow it. No two messages of a process ever have one number.
+  std::uint64_t first() const { return first_; }
+  // The message that the fault has the number of, with the fault's values; nothing where it is gone.
+  static std::optional<std::string> Find(const DeviceFault& fault);
+
+ private:
+  const std::vector<Expr> requirements_;
+  std::uint64_t first_ = 0;
+};
+// The messages of requirements, in their order: the same for all who hold them.
+std::shared_ptr<const FaultMessages> FaultMessagesOf(std::span<const Expr> requirements);
 
 }  // namespace stepnet

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "StepNet device code 1\n";
-// A file of that age that has another name is what a process left that was killed while it wrote.
+constexpr size_t kNumDigits = 16;  // of a hash in a name
+// A temporary file of that age is what a process left that was killed while it wrote.
 constexpr auto kAbandoned = std::chrono::hours(1);
 
 // FNV-1a; entries hold their keys, so two keys of one hash cost time and nothing else.
@@ -80,9 +81,16 @@ KeptFiles::KeptFiles(std::string folder, std::string extension, std::int64_t max
     : folder_(std::move(folder)), extension_(std::move(extension)), max_bytes_(max_bytes) {}
 
 std::string KeptFiles::PathOf(std::string_view key) const {
-  char digits[16];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), HashOf(key), 16).ptr;
-  return StrCat(folder_, "/", std::string_view(digits, end - digits), extension_);
+  char digits[kNumDigits];
+  const char* const end = std::to_chars(std::begin(digits), std::end(digits), HashOf(key), 16).ptr;
+  const std::string_view hash(digits, end - digits);
+  return StrCat(folder_, "/", std::string(kNumDigits - hash.size(), '0'), hash, extension_);
+}
+
+bool KeptFiles::IsEntry(std::string_view name) const {
+  const bool has_extension = name.ends_with(extension_);
+  return has_extension && name.find_first_not_of("0123456789abcdef") == kNumDigits &&
+         name.size() == kNumDigits + extension_.size();
 }
 
 std::optional<std::vector<std::string>> KeptFiles::Read(std::string_view key) const {
@@ -128,11 +136,11 @@ void KeptFiles::RemoveOldest() const {
     const fs::file_time_type used = file->last_write_time(gone);
     const auto size = static_cast<std::int64_t>(file->file_size(gone));
     const std::string name = file->path().filename().string();
-    if (gone || name.find(extension_) == std::string::npos) continue;
-    if (name.ends_with(extension_)) {
+    if (gone) continue;
+    if (IsEntry(name)) {
       entries.push_back({.path = file->path(), .used = used, .bytes = size});
       bytes += size;
-    } else if (now - used > kAbandoned) {
+    } else if (IsEntry(FileOfTemporary(name)) && now - used > kAbandoned) {
       fs::remove(file->path(), gone);
     }
   }

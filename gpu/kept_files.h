@@ -3,6 +3,7 @@
 // An entry is a file whose name is a hash of its key; it holds the key itself, so that no two keys are taken for one,
 // and a checksum. Files are written under another name and renamed: any number of processes may share a folder, and one
 // that is killed leaves nothing that is used. What is damaged is not found, and what cannot be written is not kept.
+// Files that have other names are left alone: the folder may be one of the user's.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace stepnet {
 // Safe to use from any thread.
 class KeptFiles {
  public:
-  // In `folder`, which is made when there is something to keep; "": nothing is kept. Files end in `extension`, as
-  // ".cubin"; when they hold more than `max_bytes`, what was used longest ago goes.
+  // In `folder`, which is made when there is something to keep; "": nothing is kept. Names of files are 16 hexadecimal
+  // digits and `extension`, as ".cubin"; when the files hold more than `max_bytes`, what was used longest ago goes.
   KeptFiles(std::string folder, std::string extension, std::int64_t max_bytes);
 
   // What was kept under the key.
@@ -27,6 +28,7 @@ class KeptFiles {
 
  private:
   std::string PathOf(std::string_view key) const;
+  bool IsEntry(std::string_view name) const;
   void RemoveOldest() const;
 
   const std::string folder_;

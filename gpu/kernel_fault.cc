@@ -26,9 +26,15 @@ DeviceLateFaults::DeviceLateFaults(DeviceRuntime& runtime)
 
 DeviceLateFaults::~DeviceLateFaults() { runtime_.Free(record_, sizeof(DeviceFault)); }
 
+void DeviceLateFaults::SetPending(std::shared_ptr<const FaultMessages> messages) {
+  pending_.insert(std::move(messages));
+  LateFaults::SetPending();
+}
+
 std::optional<LateFaults::Found> DeviceLateFaults::TakeNoted() {
   DeviceFault noted;
   runtime_.queue().CopyToHost(record_, &noted, sizeof(noted));
+  const auto reported = std::exchange(pending_, {});
   if (!noted.any()) return std::nullopt;
   runtime_.queue().Fill(record_, 0, sizeof(DeviceFault));
   Fault fault = FaultOf(noted);
@@ -37,22 +43,23 @@ std::optional<LateFaults::Found> DeviceLateFaults::TakeNoted() {
 }
 
 KernelFault::KernelFault(const OpRun& run, const std::vector<Expr>& requirements, std::int64_t num_elements)
-    : KernelFault(run, NumberOfMessages(requirements), num_elements) {}
+    : KernelFault(run, FaultMessagesOf(requirements), num_elements) {}
 
-KernelFault::KernelFault(const OpRun& run, std::uint64_t messages, std::int64_t num_elements)
+KernelFault::KernelFault(const OpRun& run, std::shared_ptr<const FaultMessages> messages, std::int64_t num_elements)
     : run_(run),
+      messages_(std::move(messages)),
       num_elements_(num_elements),
       late_faults_(LateFaultsOf(run)),
       record_(late_faults_ != nullptr ? late_faults_->record() : run.ScratchOf<DeviceFault>(1)) {
   if (late_faults_ != nullptr) {
     site_ = DeviceFaultSite::Of(run.context().site, run.range(), num_elements);
-    late_faults_->SetPending();
+    late_faults_->SetPending(messages_);
   } else if (run.context().queue == nullptr) {
     *record_ = {};
   } else {
     run.queue().Fill(record_, 0, sizeof(DeviceFault));
   }
-  site_.messages = messages;
+  site_.messages = messages_->first();
 }
 
 void KernelFault::Report() const {

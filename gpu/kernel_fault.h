@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "stepnet/core/expressions/expr.h"
@@ -21,6 +22,8 @@ class DeviceLateFaults : public LateFaults {
   ~DeviceLateFaults() override;
 
   DeviceFault* record() const { return record_; }  // on the device
+  // A kernel that may note faults with these messages has been put in.
+  void SetPending(std::shared_ptr<const FaultMessages> messages);
 
  protected:
   std::optional<Found> TakeNoted() override;
@@ -28,24 +31,28 @@ class DeviceLateFaults : public LateFaults {
  private:
   DeviceRuntime& runtime_;
   DeviceFault* const record_;
+  std::unordered_set<std::shared_ptr<const FaultMessages>> pending_;  // of kernels since somebody looked
 };
 
 class KernelFault {
  public:
   // `requirements`: what the kernel's numbers stand for, as Require gives them; `num_elements`: how many it computes.
   KernelFault(const OpRun& run, const std::vector<Expr>& requirements, std::int64_t num_elements);
-  // The same with requirements that have numbers already (NumberOfMessages).
-  KernelFault(const OpRun& run, std::uint64_t messages, std::int64_t num_elements);
+  // The same with messages that somebody holds already.
+  KernelFault(const OpRun& run, std::shared_ptr<const FaultMessages> messages, std::int64_t num_elements);
 
   // What the kernel is told: a record that is empty, or holds faults of kernels before, and where this run is.
   DeviceFault* record() const { return record_; }
   const DeviceFaultSite& site() const { return site_; }
+  // What a graph that the kernel is part of needs.
+  const std::shared_ptr<const FaultMessages>& messages() const { return messages_; }
   // To be called when the kernels have been put into the queue. Where the run has no late faults, waits, and notes the
   // fault with the run, if there is one.
   void Report() const;
 
  private:
   const OpRun& run_;
+  const std::shared_ptr<const FaultMessages> messages_;
   const std::int64_t num_elements_;
   DeviceLateFaults* const late_faults_;  // null: the record is of this run alone
   DeviceFault* const record_;

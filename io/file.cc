@@ -13,6 +13,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -28,6 +29,7 @@ constexpr std::int64_t kWorkOfByte = 1;   // that is written: of a disk that tak
 constexpr std::int64_t kBytesOfWork = 8;  // that are read: of a disk that gives eight
 // The system reads ahead by what it is asked for: disks are faster with large blocks.
 constexpr std::int64_t kBytesAtOnce = kWorkOfBlock * kBytesOfWork;
+constexpr std::string_view kTemporaryEnding = ".tmp";
 constexpr std::int64_t kMaxMessageBytes = std::numeric_limits<std::int32_t>::max();
 
 std::string SystemReason(int code) { return std::generic_category().message(code); }
@@ -248,6 +250,17 @@ void ExpectNoPipe(const std::string& path) {
   throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", path, ": it is a pipe"));
 }
 
+std::string_view FileOfTemporary(std::string_view name) {
+  if (!name.ends_with(kTemporaryEnding)) return "";
+  name.remove_suffix(kTemporaryEnding.size());
+  for (int part = 0; part < 2; ++part) {  // the number, then the process
+    const size_t dot = name.find_last_not_of("0123456789");
+    if (dot == std::string_view::npos || dot + 1 == name.size() || name[dot] != '.') return "";
+    name = name.substr(0, dot);
+  }
+  return name;
+}
+
 FileWriter::FileWriter(const std::string& path) : path_(path), file_(nullptr, CloseFile) {
   struct stat status = {};
   const bool exists = stat(path.c_str(), &status) == 0;
@@ -262,7 +275,7 @@ FileWriter::FileWriter(const std::string& path) : path_(path), file_(nullptr, Cl
   }
   target_ = TargetOf(path);
   static std::atomic<int> counter{0};
-  temporary_ = StrCat(target_, ".", getpid(), ".", counter++, ".tmp");
+  temporary_ = StrCat(target_, ".", getpid(), ".", counter++, kTemporaryEnding);
   int descriptor = OpenWithoutName(FolderOf(target_));
   if (descriptor < 0) {
     descriptor = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -45,6 +45,10 @@ class FileReader : public ByteSource {
 // Throws kInputOutput when `path` is a pipe: to open it for writing may take for ever.
 void ExpectNoPipe(const std::string& path);
 
+// The file for which a FileWriter gives what it writes this temporary name: "name" of "name.PID.NUMBER.tmp"; "" for
+// other names. Names are those in a folder.
+std::string_view FileOfTemporary(std::string_view name);
+
 // Writes to a file that has no name until Commit flushes it to the disk, where the file system can do that (O_TMPFILE),
 // so that a process which is killed leaves nothing; elsewhere under a temporary name beside `path`. Commit renames. A
 // device or pipe is written directly. A symbolic link stays one, and where it leads is written, whether a file is there

@@ -29,7 +29,7 @@ GpuRegion::GpuRegion(std::span<const Region* const> regions, std::int64_t groups
                 StrCat(options.name, " has ", num_inputs, " inputs and ", num_outputs,
                        " outputs, more than a kernel of a GPU takes; device_option places it on the CPU"));
   }
-  messages_ = NumberOfMessages(source_.requirements);
+  messages_ = FaultMessagesOf(source_.requirements);
   const std::shared_ptr<const LoadedCode> code = CodeOf(source_.Text(), runtime);
   for (const RegionLaunch& launch : source_.launches) kernels_.push_back(code->Kernel(launch.kernel));
   code_ = code;
@@ -44,6 +44,7 @@ void GpuRegion::Run(const OpRun& run, std::span<const void* const> inputs, std::
   if (source_.scratch_bytes > 0) pointers.scratch = run.ScratchOf<char>(source_.scratch_bytes);
   std::optional<KernelFault> fault;
   if (!source_.requirements.empty()) {
+    KeepForGraph(messages_);
     fault.emplace(run, messages_, num_elements_);
     pointers.fault = fault->record();
     pointers.site = fault->site();

@@ -28,9 +28,9 @@ class GpuRegion {
  private:
   const RegionSource source_;
   const std::int64_t num_elements_;
-  std::uint64_t messages_ = 0;         // NumberOfMessages of source_.requirements
-  std::shared_ptr<const void> code_;   // what kernels_ are loaded with
-  std::vector<cudaKernel_t> kernels_;  // of source_.launches
+  std::shared_ptr<const FaultMessages> messages_;  // of source_.requirements
+  std::shared_ptr<const void> code_;               // what kernels_ are loaded with
+  std::vector<cudaKernel_t> kernels_;              // of source_.launches
 };
 
 }  // namespace stepnet

@@ -1,5 +1,9 @@
 // What Caffe2's nets say about its executor chooses how fast a run is, never what it computes, on every device.
+#include <algorithm>
+
+#include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda_target.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
@@ -10,7 +14,7 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kSteps = 12;
+constexpr std::int64_t kSteps = 130;  // a GPU takes 64 at once
 
 // Two layers with gradients of the last one alone, which no step waits for.
 NetDef LastLayerAlone() {
@@ -42,6 +46,7 @@ TEST_P(ExecutorArgumentsOfNets, S1HundredBackwardRunsGiveTheBitsOfOneStream) {
   Workspace one, many;
   const auto serial = Net::Create(LastLayerAlone(), one, Options(kMaxOptLevel, "serial"));
   const auto streams = Net::Create(With(LastLayerAlone(), {1, 4, 4, 0}), many, Options());
+  const std::int64_t played = CountsOfPoisonDevice().played;
   for (unsigned run = 0; run < 100; ++run) {
     FeedLayers(2, kSteps, run % 7, one);
     FeedLayers(2, kSteps, run % 7, many);
@@ -50,6 +55,29 @@ TEST_P(ExecutorArgumentsOfNets, S1HundredBackwardRunsGiveTheBitsOfOneStream) {
     ExpectSameValues(many, one, StrCat("run ", run));
     if (HasFailure()) return;
   }
+  // What streams put in beside each other is what is recorded.
+  if (GetParam() == kPoisonDevice) {
+    EXPECT_GT(CountsOfPoisonDevice().played, played + 50);
+  }
+}
+
+// As plans for a GPU have it (gpu/cuda/stage_streams.h): else there would be one stream there, whatever a net says.
+TEST(ExecutorArguments, AreTriedWhereStagesOfAGpuAreAtSeveralChunksAtOnce) {
+  Target target = kCudaTarget;
+  target.device = DeviceKind::kPrivate;
+  std::vector<std::string> found;
+  RunOptions options = OnDevice({}, kPoisonDevice);
+  options.target = &target;
+  options.on_plan = [&](const StepPlan& plan) {
+    const auto takes_chunks = [](const Stage& stage) { return stage.steps_at_once != kAllSteps; };
+    const std::int64_t chunks = plan.chunk_steps == 0 ? 1 : (kSteps + plan.chunk_steps - 1) / plan.chunk_steps;
+    found.push_back(StrCat(std::ranges::count_if(plan.stages, takes_chunks), " stages, ", chunks, " chunks, up to ",
+                           plan.max_queues, " streams"));
+  };
+  Workspace workspace;
+  FeedLayers(2, kSteps, 1, workspace);
+  RunNetOnce(With(LastLayerAlone(), {1, 4, 4, 0}), workspace, options);
+  EXPECT_EQ(found, (std::vector<std::string>(2, "4 stages, 3 chunks, up to 4 streams")));
 }
 
 TEST_P(ExecutorArgumentsOfNets, ChangeNoResult) {

@@ -5,6 +5,7 @@
 #include "small_training.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/executor/failing_operator.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
@@ -63,6 +64,81 @@ TEST_P(BadValues, InAStepNetNameOperatorAndStep) {
     feed(7);
     running->Run();
     ExpectSame(net.Get("h_all").To({}), Tensor::Of<std::int64_t>({3, 1, 2}, {9, 7, 11, 8, 13, 11}), "h_all");
+  }
+}
+
+// A recurrent network with its gradient, and an operator of a user in the step net of one of the two.
+RecurrentCase WithFailingOperator(bool is_backward) {
+  const auto type = [&](bool fails) { return fails ? "test.FailsInStep" : "Copy"; };
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("s = Sum(x_t, h_prev)").Step(StrCat("f = ", type(!is_backward), "(s)")).Step("h_next = Mul(f, x_t)");
+  net.Output("h_all", "h", 1);
+  net.BackwardStep("df = Mul(h_next_grad, x_t)").BackwardStep(StrCat("s_grad = ", type(is_backward), "(df)"));
+  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("s_grad", "h_grad", 0).BackwardLink("s_grad", "x_grad", 0);
+  net.OutputGradient("h_all").WithGradient();
+  net.Feed("x", Random({5, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("h_all_grad", Random({5, 2, 3}, 3));
+  return net;
+}
+
+class ThrowingOperators : public OnEveryDevice {
+ protected:
+  void TearDown() override {
+    fails_at = -1;
+    fails_with = Thrown::kRuntimeError;
+  }
+
+  // The net has run so often before: its first run is launched, the second watched, the third recorded.
+  void ExpectFailure(bool is_backward, const std::string& executor, int runs_before, const std::string& what,
+                     const std::string& error_begins) {
+    RecurrentCase fresh = WithFailingOperator(is_backward), net = WithFailingOperator(is_backward);
+    const RunOptions options = Options(kMaxOptLevel, executor);
+    const std::int64_t step = fails_at.exchange(-1);
+    const auto running = Net::Create(net.Build(), net.workspace(), options);
+    for (int run = 0; run < runs_before; ++run) running->Run();
+    fails_at = step;
+    const std::string error = ErrorOf([&] {
+      running->Run();
+      running->Wait();
+    });
+    fails_at = -1;
+    EXPECT_TRUE(error.starts_with(error_begins)) << what << ": " << error;
+    RunNetOnce(fresh.Build(), fresh.workspace(), options);
+    for (int run = 0; run < 4; ++run) {
+      running->Run();
+      for (const char* blob : {"h_all", "x_grad", "h0_grad"}) {
+        ExpectSame(net.Get(blob).To({}), fresh.Get(blob).To({}), StrCat(blob, ", ", what));
+      }
+    }
+    fails_at = step;
+  }
+};
+INSTANTIATE_ON_EVERY_DEVICE(ThrowingOperators);
+
+TEST_P(ThrowingOperators, F1F2F3F4FailTheRunAndTheNextOneGivesWhatAFreshNetGives) {
+  const std::pair<Thrown, std::string> kinds[] = {
+      {Thrown::kError, "invalid argument: as asked"},
+      {Thrown::kRuntimeError, "operator failed: as asked"},
+      {Thrown::kBadAlloc, "out of memory: the system has no more memory to give"},
+      {Thrown::kInt, "operator failed: an exception that is no std::exception"}};
+  for (const std::string& executor : Executors()) {
+    for (const auto& [kind, message] : kinds) {
+      for (const bool is_backward : {false, true}) {
+        const std::string op =
+            is_backward ? "s_grad = test.FailsInStep(df)` with df" : "f = test.FailsInStep(s)` with s";
+        for (const std::int64_t step : {0, 2, 4}) {
+          for (const int runs_before : {0, 1, 2}) {
+            fails_with = kind;
+            fails_at = step;
+            ExpectFailure(is_backward, executor, runs_before,
+                          StrCat(executor, ", ", message, ", step ", step, ", ", runs_before, " runs before"),
+                          StrCat(message, "\n  at op 1 `", op, " double [1, 2, 3]\n  in net \"",
+                                 is_backward ? "backward_step" : "step", "\", step ", step));
+            if (HasFailure()) return;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 // of the CPU, and what a run leaves on the host is what a run that is launched leaves.
 #include "recorded_nets.h"
 
+#include <array>
 #include <random>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "stepnet/core/playing_observer.h"
 #include "stepnet/core/recording_times.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/kernel_fault.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
@@ -116,6 +118,8 @@ TEST_P(RecordedNets, ArePlayedBesideObserversThatLetThem) {
 TEST_P(RecordedNets, FindFaultsInAnIterationThatIsPlayed) {
   SmallTraining training(Options());
   for (int iteration = 0; iteration < 4; ++iteration) training.Iterate();
+  // What kernels of other sizes say makes nobody forget what those say that are played.
+  for (int size = 0; size < 1000; ++size) FaultMessagesOf(std::array{RequirementOf(StrCat("of size ", size), {})});
   for (int k = 0; k < 3; ++k) {
     const NamedInputs before = training.Kept();
     training.SetRows(7);

@@ -3,6 +3,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "failing_operator.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/tests/compiler/needs_usual_plans.h"
@@ -12,33 +13,11 @@
 namespace stepnet {
 namespace {
 
-enum class Failure { kNone, kError, kRuntimeError, kBadAlloc, kInt };
-Failure failure = Failure::kNone;
-std::int64_t failing_step = 0;
-
-const Registration failing = Operator("test.MayFail")
-                                 .Input("x", "any shape")
-                                 .Output("y", "the shape of x")
-                                 .Shapes(SameAsInput(0))
-                                 .Cpu([](const OperatorCall&) -> RunFn {
-                                   return [](const OpRun& run) {
-                                     if (run.step() == failing_step) {
-                                       if (failure == Failure::kError) {
-                                         throw Error(ErrorCode::kInvalidArgument, "made to fail");
-                                       }
-                                       if (failure == Failure::kRuntimeError) throw std::runtime_error("made to fail");
-                                       if (failure == Failure::kBadAlloc) throw std::bad_alloc();
-                                       if (failure == Failure::kInt) throw 42;  // NOLINT: users throw anything
-                                     }
-                                     CopyElements(run.In(0), run.Out(0));
-                                   };
-                                 });
-
 RecurrentCase FailingCase() {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
-  net.Step("s = Sum(x_t, h_prev)").Step("f = test.MayFail(s)").Step("h_next = Mul(f, x_t)").Output("h_all", "h", 1);
-  net.BackwardStep("df = Mul(h_next_grad, x_t)").BackwardStep("s_grad = test.MayFail(df)");
+  net.Step("s = Sum(x_t, h_prev)").Step("f = test.FailsInStep(s)").Step("h_next = Mul(f, x_t)").Output("h_all", "h", 1);
+  net.BackwardStep("df = Mul(h_next_grad, x_t)").BackwardStep("s_grad = test.FailsInStep(df)");
   net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("s_grad", "h_grad", 0).BackwardLink("s_grad", "x_grad", 0);
   net.OutputGradient("h_all").WithGradient();
   net.Feed("x", Random({4, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("h_all_grad", Random({4, 2, 3}, 3));
@@ -47,18 +26,21 @@ RecurrentCase FailingCase() {
 
 class Failures : public testing::Test {
  protected:
-  void TearDown() override { failure = Failure::kNone; }
+  void TearDown() override {
+    fails_at = -1;
+    fails_with = Thrown::kRuntimeError;
+  }
 };
 
 TEST_F(Failures, F1F2AnythingThatIsThrownFailsTheRun) {
   RecurrentCase net = FailingCase();
-  for (const auto& [kind, code, text] : std::vector<std::tuple<Failure, ErrorCode, std::string>>{
-           {Failure::kError, ErrorCode::kInvalidArgument, "made to fail"},
-           {Failure::kRuntimeError, ErrorCode::kFailed, "made to fail"},
-           {Failure::kBadAlloc, ErrorCode::kOutOfMemory, "the system has no more memory to give"},
-           {Failure::kInt, ErrorCode::kFailed, "an exception that is no std::exception"}}) {
-    failure = kind;
-    failing_step = 2;
+  for (const auto& [kind, code, text] : std::vector<std::tuple<Thrown, ErrorCode, std::string>>{
+           {Thrown::kError, ErrorCode::kInvalidArgument, "as asked"},
+           {Thrown::kRuntimeError, ErrorCode::kFailed, "as asked"},
+           {Thrown::kBadAlloc, ErrorCode::kOutOfMemory, "the system has no more memory to give"},
+           {Thrown::kInt, ErrorCode::kFailed, "an exception that is no std::exception"}}) {
+    fails_with = kind;
+    fails_at = 2;
     try {
       net.Run();
       ADD_FAILURE() << "no error";
@@ -72,10 +54,9 @@ TEST_F(Failures, F1F2AnythingThatIsThrownFailsTheRun) {
 TEST_F(Failures, F3TheNextRunGivesWhatAFreshNetGives) {
   RecurrentCase net = FailingCase();
   for (std::int64_t step = 0; step < 4; ++step) {
-    failing_step = step;
-    failure = Failure::kRuntimeError;
+    fails_at = step;
     EXPECT_THROW(net.Run(), Error);
-    failure = Failure::kNone;
+    fails_at = -1;
     RecurrentCase fresh = FailingCase();
     fresh.Run();
     net.Run();
@@ -85,11 +66,10 @@ TEST_F(Failures, F3TheNextRunGivesWhatAFreshNetGives) {
 
 TEST_F(Failures, F4TheErrorNamesOperatorStepShapesAndCause) {
   RecurrentCase net = FailingCase();
-  failure = Failure::kRuntimeError;
-  failing_step = 2;
+  fails_at = 2;
   ExpectError([&] { net.Run(); },
-              "operator failed: made to fail\n"
-              "  at op 1 `f = test.MayFail(s)` with s double [1, 2, 3]\n"
+              "operator failed: as asked\n"
+              "  at op 1 `f = test.FailsInStep(s)` with s double [1, 2, 3]\n"
               "  in net \"step\", step 2\n"
               "  at op 0 `h_all, record = RecurrentNetwork(x, h0)` with x double [4, 2, 3], h0 double [2, 3]\n"
               "  in net \"case\"");
@@ -101,11 +81,10 @@ TEST_F(Failures, F4TheErrorNamesTheBackwardStep) {
   for (Argument& argument : *def.mutable_op(0)->mutable_arg()) {  // fail in the backward pass alone
     if (argument.name() == "step_net") argument.mutable_n()->mutable_op(1)->set_type("Copy");
   }
-  failure = Failure::kRuntimeError;
-  failing_step = 1;
+  fails_at = 1;
   ExpectError([&] { RunNetOnce(def, net.workspace()); },
-              "…operator failed: made to fail\n"
-              "  at op 1 `s_grad = test.MayFail(df)` with df double [1, 2, 3]\n"
+              "…operator failed: as asked\n"
+              "  at op 1 `s_grad = test.FailsInStep(df)` with df double [1, 2, 3]\n"
               "  in net \"backward_step\", step 1\n"
               "  at op 1 `x_grad, h0_grad = RecurrentNetworkGradient(");
 }
@@ -123,13 +102,12 @@ TEST_F(Failures, M9ObserversAreBalancedAfterAFailure) {
   } balance;
   RecurrentCase net = FailingCase();
   net.net().AttachObserver(&balance);
-  failure = Failure::kError;
-  failing_step = 1;
+  fails_at = 1;
   EXPECT_THROW(net.Run(), Error);
   EXPECT_EQ(balance.started, balance.stopped);
   // The net, RecurrentNetwork, three operators of step 0 and two of step 1.
   EXPECT_EQ(balance.operators, 1 + 1 + 3 + 2);
-  failure = Failure::kNone;
+  fails_at = -1;
   balance = {};
   net.net().AttachObserver(&balance);
   net.net().DetachObserver(&balance);
@@ -262,7 +240,7 @@ const Registration failing_rows_op =
         .Rows([](const ShapeQuery&) { return RowOperands{.inputs = {0}, .outputs = {0}}; })
         .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
-            if ((*run.In(0).shape)[0] == failing_rows) throw std::runtime_error("made to fail");
+            if ((*run.In(0).shape)[0] == failing_rows) throw std::runtime_error("as asked");
             CopyElements(run.In(0), run.Out(0));
           };
         });
@@ -294,7 +272,7 @@ TEST_F(Failures, AnErrorInAChunkNamesNoStepAndTheNextRunWorks) {
     const Tensor expected = workspace.GetTensor("z_all").Clone();
     for (const std::int64_t rows : {4, 2}) {  // of the first operator that takes so many
       failing_rows = rows;
-      ExpectError([&] { net->Run(); }, StrCat("operator failed: made to fail\n"
+      ExpectError([&] { net->Run(); }, StrCat("operator failed: as asked\n"
                                               "  at op 0 `a = test.RowsMayFail(x_t, w)` with x_t double [",
                                               rows,
                                               ", 16, 3], w double [64, 3]\n"

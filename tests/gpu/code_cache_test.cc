@@ -106,7 +106,8 @@ TEST_F(CodeCacheTest, KeepsWhatWasUsedLast) {
 
 TEST_F(CodeCacheTest, RemovesWhatKilledProcessesLeft) {
   using namespace std::chrono_literals;
-  const std::string left = dir_.Put("0123.cubin.77.0.tmp", "half an ent"), begun = dir_.Put("4567.cubin.78.0.tmp", "");
+  const std::string left = dir_.Put("0123456789abcdef.cubin.77.0.tmp", "half an ent");
+  const std::string begun = dir_.Put("fedcba9876543210.cubin.78.0.tmp", "");
   const std::string other = dir_.Put("letter.txt", "somebody's");
   for (const std::string& file : {left, other}) {
     std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now() - 3h);

@@ -10,6 +10,9 @@
 
 namespace stepnet {
 
+// What the kernels are registered for on the CPU (kernels_on_host.h).
+inline constexpr auto kHandWrittenOnHost = static_cast<DeviceKind>(200);
+
 struct KernelCase {
   std::string name;
   OperatorDef def;

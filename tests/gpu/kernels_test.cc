@@ -9,12 +9,10 @@
 namespace stepnet {
 namespace {
 
-constexpr auto kOnHost = static_cast<DeviceKind>(200);
-
 TEST(HandWrittenKernels, GiveOnTheHostWhatTheCpuGives) {
   for (const KernelCase& test : KernelCases()) {
     SCOPED_TRACE(test.name);
-    ExpectResultOfCpu(test, RunKernel(test, kOnHost, {}));
+    ExpectResultOfCpu(test, RunKernel(test, kHandWrittenOnHost, {}));
   }
 }
 
@@ -23,7 +21,7 @@ TEST(HandWrittenKernels, AllHaveCases) {
   for (const KernelCase& test : KernelCases()) with_cases.insert(test.def.type());
   for (const std::string& type : OperatorTypes()) {
     if (RegistrationProblems().contains(type)) continue;
-    if (GetOperator(type).kernels.contains(kOnHost)) with_kernels.insert(type);
+    if (GetOperator(type).kernels.contains(kHandWrittenOnHost)) with_kernels.insert(type);
   }
   EXPECT_EQ(with_cases, with_kernels);
 }

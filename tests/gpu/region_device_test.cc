@@ -103,7 +103,7 @@ class DeviceRegionRunner : public RegionRunner {
                                   .outputs = device_outputs,
                                   .scratch = memory.Of(scratch.data(), static_cast<std::int64_t>(scratch.size())),
                                   .fault = fault == nullptr ? nullptr : memory.Of(fault, sizeof(DeviceFault)),
-                                  .site = SiteOfTests(printed.source)};
+                                  .site = SiteOfTests(printed)};
     for (const RegionLaunch& launch : printed.source.launches) Launch(launch, printed.source.Bind(launch, pointers), 0);
     Check(cudaDeviceSynchronize(), "kernels");
     for (void* output : outputs) memory.CopyBack(output);

@@ -32,9 +32,9 @@ std::string FaultText(const DeviceFault& record) {
 
 }  // namespace
 
-DeviceFaultSite SiteOfTests(const RegionSource& source) {
+DeviceFaultSite SiteOfTests(const PrintedRegion& printed) {
   DeviceFaultSite site = DeviceFaultSite::Of({.first_step = kStepOfTests, .op = kInstructionOfTests}, nullptr, 0);
-  site.messages = NumberOfMessages(source.requirements);
+  site.messages = printed.messages->first();
   return site;
 }
 
@@ -182,11 +182,8 @@ void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* c
   const auto launch_on_host =
       reinterpret_cast<void (*)(Call, const void*, long long, int, bool)>(Symbol("LaunchOnHost"));
   std::vector<std::uint64_t> scratch(static_cast<size_t>(printed.source.scratch_bytes / 8 + 1));
-  const RegionPointers pointers{.inputs = inputs,
-                                .outputs = outputs,
-                                .scratch = scratch.data(),
-                                .fault = fault,
-                                .site = SiteOfTests(printed.source)};
+  const RegionPointers pointers{
+      .inputs = inputs, .outputs = outputs, .scratch = scratch.data(), .fault = fault, .site = SiteOfTests(printed)};
   for (const RegionLaunch& launch : printed.source.launches) {
     const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);
     const auto call = reinterpret_cast<Call>(Symbol("call_" + launch.kernel));

@@ -1,6 +1,7 @@
 // Runs of printed regions, on a GPU or on the CPU, against the definition.
 #pragma once
 
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@ namespace stepnet {
 struct PrintedRegion {
   Region region;
   RegionSource source;
+  std::shared_ptr<const FaultMessages> messages = FaultMessagesOf(source.requirements);
 };
 
 // Prints them as kernels of names that differ, so that they can be compiled together.
@@ -33,7 +35,7 @@ class RegionRunner {
 // Where runs say that faults are.
 inline constexpr std::int64_t kStepOfTests = 70000;
 inline constexpr std::int64_t kInstructionOfTests = 12;
-DeviceFaultSite SiteOfTests(const RegionSource& source);
+DeviceFaultSite SiteOfTests(const PrintedRegion& printed);
 
 // "", or a number that is loaded from 16 bits or stored in them otherwise than core/tensor.h says: of every float16 and
 // bfloat16, and of floats around each.

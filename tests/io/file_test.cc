@@ -69,6 +69,15 @@ TEST(File, AWriterThatIsKilledLeavesNothing) {
   EXPECT_EQ(dir.Names(), std::vector<std::string>{});
 }
 
+TEST(File, ATemporaryNameTellsWhoseItIs) {
+  EXPECT_EQ(FileOfTemporary("a.b.12.0.tmp"), "a.b");
+  EXPECT_EQ(FileOfTemporary("7.8.12.0.tmp"), "7.8");
+  for (const char* name : {"", ".tmp", "a", "a.tmp", "a.12.tmp", "12.0.tmp", "a..0.tmp", "a.12..tmp", "a.12.x0.tmp",
+                           "a.b12.0.tmp", "a.12.0.tmp2", "a.12.0"}) {
+    EXPECT_EQ(FileOfTemporary(name), "") << name;
+  }
+}
+
 TEST(File, TwoWritersOfOneFileDoNotMix) {
   const TempDir dir;
   FileWriter first(dir.Path("a"));

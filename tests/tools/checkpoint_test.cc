@@ -162,10 +162,11 @@ TEST(CheckpointFolder, DoesNotStartAnewBehindSomebodysBack) {
 
 TEST(CheckpointFolder, RemovesWhatKilledWritersLeft) {
   const TempDir dir;
+  const std::vector<std::string> of_others = {"iteration-02.minidb.1234.0.tmp", "iteration-notes.tmp", "somebody.tmp"};
   dir.Put("iteration-2.minidb.1234.0.tmp", "half");
-  dir.Put("somebody.tmp", "else's");
+  for (const std::string& name : of_others) dir.Put(name, "else's");
   const CheckpointFolder folder(dir.path(), 1);
-  EXPECT_EQ(dir.Names(), std::vector<std::string>{"somebody.tmp"});
+  EXPECT_EQ(dir.Names(), of_others);
 }
 
 // The disk ends after `bytes` of a file until the scope does.

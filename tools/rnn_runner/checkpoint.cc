@@ -8,6 +8,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/training_net.h"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr const char* kPrefix = "iteration-";
 constexpr const char* kEnding = ".minidb";
-constexpr const char* kTemporary = ".tmp";
 
 [[noreturn]] void Throw(const std::string& path, const std::string& why) {
   throw Error(ErrorCode::kInputOutput, StrCat(path, " ", why));
@@ -48,14 +48,15 @@ void VerifyChecksum(const std::string& path) {
   if (value != ChecksumValue(before)) Throw(path, "is damaged: its checksum is not that of what it holds");
 }
 
+std::string NameOf(std::int64_t iteration) { return StrCat(kPrefix, iteration, kEnding); }
+
 // The N of iteration-N.minidb; nothing for other names.
 std::optional<std::int64_t> IterationOf(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(kPrefix) || !name.ends_with(kEnding)) return std::nullopt;
+  if (!name.starts_with(kPrefix)) return std::nullopt;
   std::int64_t iteration = 0;
-  const char* const end = name.data() + name.size() - std::string_view(kEnding).size();
-  const auto [rest, fault] = std::from_chars(name.data() + std::string_view(kPrefix).size(), end, iteration);
-  return fault == std::errc() && rest == end && iteration >= 0 ? std::optional(iteration) : std::nullopt;
+  std::from_chars(name.data() + std::string_view(kPrefix).size(), name.data() + name.size(), iteration);
+  return iteration >= 0 && name == NameOf(iteration) ? std::optional(iteration) : std::nullopt;
 }
 
 // Throws unless every number of the state is one that a run can have.
@@ -85,6 +86,8 @@ SavedCheckpoint ReadNamed(const std::string& path) {
   return checkpoint;
 }
 
+bool IsCheckpoint(const std::string& name) { return IterationOf(name).has_value(); }
+
 }  // namespace
 
 void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
@@ -109,27 +112,25 @@ SavedCheckpoint ReadCheckpoint(const std::string& path) {
   return checkpoint;
 }
 
-void RemoveTemporaries(const std::string& folder, const std::string& prefix) {
+void RemoveTemporaries(const std::string& folder, const std::function<bool(const std::string& name)>& is_ours) {
   std::error_code ignored;  // one that is left does no harm
   for (const auto& entry : EntriesOf(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(kTemporary)) std::filesystem::remove(entry.path(), ignored);
+    if (is_ours(std::string(FileOfTemporary(name)))) std::filesystem::remove(entry.path(), ignored);
   }
 }
 
 CheckpointFolder::CheckpointFolder(const std::string& path, std::int64_t keep)
     : path_(path), keep_(keep), made_(path, &fault_) {
   if (fault_) Throw(path_, StrCat("cannot be made: ", fault_.message()));
-  RemoveTemporaries(path_, kPrefix);
+  RemoveTemporaries(path_, IsCheckpoint);
 }
 
 bool CheckpointFolder::IsFileName(const std::string& name) {
-  return IterationOf(name) || (name.starts_with(kPrefix) && name.ends_with(kTemporary));
+  return IsCheckpoint(name) || IsCheckpoint(std::string(FileOfTemporary(name)));
 }
 
-std::string CheckpointFolder::FileOf(std::int64_t iteration) const {
-  return StrCat(path_, "/", kPrefix, iteration, kEnding);
-}
+std::string CheckpointFolder::FileOf(std::int64_t iteration) const { return StrCat(path_, "/", NameOf(iteration)); }
 
 std::vector<std::string> CheckpointFolder::Files() const {
   std::vector<std::string> files;

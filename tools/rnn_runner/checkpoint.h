@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 // Whether its tensors are those of a run, Trainer::Restore tells.
 SavedCheckpoint ReadCheckpoint(const std::string& path);
 
-// Removes the temporary files in `folder` whose names start with `prefix`: what writers that were killed have left.
-void RemoveTemporaries(const std::string& folder, const std::string& prefix);
+// Removes the temporary files in `folder` of files that `is_ours` says the names of: what writers that were killed have
+// left.
+void RemoveTemporaries(const std::string& folder, const std::function<bool(const std::string& name)>& is_ours);
 
 // The newest checkpoints of a run: iteration-N.minidb in a folder.
 class CheckpointFolder {

@@ -16,6 +16,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/checkpoint.h"
@@ -130,14 +131,14 @@ std::vector<std::string> FileNames() {
   return names;
 }
 
+bool IsFileOfRun(const std::string& name) { return std::ranges::count(FileNames(), name) > 0; }
+
 // What the config names is read, and the run writes its files, also over those of an old one with --fresh.
 void NoteFilesOfRun(const TrainJob& job) {
   NoteRead(job.text);
   NoteRead(job.cell);
-  const auto is_written = [names = FileNames()](const std::string& name) {
-    return std::ranges::any_of(names, [&](const std::string& own) {
-      return name == own || (name.starts_with(own) && name.ends_with(".tmp"));
-    });
+  const auto is_written = [](const std::string& name) {
+    return IsFileOfRun(name) || IsFileOfRun(std::string(FileOfTemporary(name)));
   };
   NoteWritten(FLAGS_output_dir, "--output_dir", is_written);
   NoteWritten(CheckpointsIn(FLAGS_output_dir), "--output_dir", CheckpointFolder::IsFileName);
@@ -159,8 +160,7 @@ class TrainingRun {
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     const auto checkpoint = checkpoints_.ReadNewest();
     if (!checkpoint && !FLAGS_fresh) RefuseToOverwrite();
-    model_.RemoveTemporaries();
-    RemoveTemporaries(folder_, kCurve);
+    RemoveTemporaries(folder_, IsFileOfRun);
     if (checkpoint) GoOnFrom(*checkpoint);
     const bool some_are_lost = checkpoint && ForgetLostMetrics();
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());

@@ -61,10 +61,6 @@ TrainedModel::TrainedModel(std::string folder, const Vocabulary& vocabulary, con
 
 std::vector<std::string> TrainedModel::FileNames() { return {kNet, kParameters, kVocabulary}; }
 
-void TrainedModel::RemoveTemporaries() const {
-  for (const std::string& file : FileNames()) runner::RemoveTemporaries(folder_, file);
-}
-
 std::uint32_t TrainedModel::Write() const {
   WriteFile(Path(kVocabulary), vocabulary_.Json());
   WriteMessage(trainer_.ModelNet(), Path(kNet));

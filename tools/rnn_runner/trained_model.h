@@ -18,8 +18,6 @@ class TrainedModel {
 
   // Where Write writes, in the folder.
   static std::vector<std::string> FileNames();
-  // Removes what writers that were killed have left.
-  void RemoveTemporaries() const;
   // Writes all files, with the parameters as they are, and returns the checksum of these. Throws kInputOutput.
   std::uint32_t Write() const;
 

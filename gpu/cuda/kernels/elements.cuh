@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,7 @@ void ForEach(const OpRun&, std::int64_t count, const Body& body) {
 inline void FillBytes(const OpRun&, void* to, int byte, std::int64_t bytes) {
   if (bytes > 0) std::memset(to, byte, static_cast<size_t>(bytes));
 }
+inline void KeepForGraph(const std::shared_ptr<const void>&) {}  // nobody records
 
 #else
 
@@ -76,8 +78,9 @@ inline void FillBytes(const OpRun& run, void* to, int byte, std::int64_t bytes) 
 
 #endif
 
-// The record as code of devices has it.
+// The record as code of devices has it. A graph that the code is part of keeps the messages.
 inline device::FaultSlot SlotOf(const KernelFault& fault) {
+  KeepForGraph(fault.messages());
   return {reinterpret_cast<device::DeviceFault*>(fault.record()), std::bit_cast<device::FaultSite>(fault.site())};
 }
 
