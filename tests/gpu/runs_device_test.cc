@@ -102,11 +102,13 @@ TEST_F(RunsOnAGpu, ConvolveSomeImagesAtATime) {
   feed("x", {24, 64, 128, 128});
   feed("filter", {4, 64, 3, 3});
   feed("dy", {24, 4, 128, 128});
-  const NetDef forward = NetOf({"y = Conv(x, filter, kernel=3, pad=1)"});
-  const NetDef backward = NetOf({"dfilter, dx = ConvGradient(x, filter, dy, no_bias=1, kernel=3, pad=1)"});
-  for (const NetDef& def : {forward, backward}) {
+  NetDef forward = NetOf({"y = Conv(x, filter)"}), backward = NetOf({"dfilter, dx = ConvGradient(x, filter, dy)"});
+  AddInt(backward.mutable_op(0), "no_bias", 1);
+  for (NetDef* def : {&forward, &backward}) {
+    AddInt(def->mutable_op(0), "kernel", 3);
+    AddInt(def->mutable_op(0), "pad", 1);
     const LittleMemory little(Gpu(), 450 << 20);
-    EXPECT_NO_THROW(RunNetOnce(def, workspace, OnDevice({}, kCuda)));
+    EXPECT_NO_THROW(RunNetOnce(*def, workspace, OnDevice({}, kCuda)));
   }
 }
 
