@@ -134,6 +134,16 @@ class Module(_Called[_Gives]):
                     f"invalid argument: the parameter {each.name!r} of {cell.name} has the name of an attribute of the module"
                 ) from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """The cell stays: parameters, plans, and what a call is given and gives are made for it."""
+        if name == "cell" and name in self.__dict__:
+            raise AttributeError(
+                f"the cell of a module of {self.cell.name} stays, as its parameters are made for it; make a module of the other one, "
+                "with the parameters of this one where it has the same: "
+                f"stepnet.torch.{'Recurrent' if isinstance(self, Recurrent) else 'Module'}(cell, module.state_dict())"
+            )
+        super().__setattr__(name, value)
+
     def reset_parameters(self, seed: int | None = None) -> None:
         """Fills the parameters anew, in place, as ``cell.init`` does; without a seed by one from PyTorch's generator."""
         values = self.cell.init(_drawn_seed() if seed is None else seed)

@@ -80,3 +80,18 @@ def test_a_parameter_that_is_none_is_named(lstm, use):
         "reset_parameters": module.reset_parameters,
     }
     refuses(uses[use], stepnet.TypeMismatchError, "the parameter 'b' of lstm is None; it must be a tensor: assign to module.b, of zeros for a bias")
+
+
+@pytest.mark.parametrize("kind", ["Module", "Recurrent"])
+def test_the_cell_of_a_module_stays(kind):
+    """Calls that have run once would go on with the one before, in their mode."""
+    make = getattr(stepnet.torch, kind)
+    module = make(stepnet.layers("gru", 5, 4))
+    cell, other = module.cell, module.cell.with_options(threads=1)
+    for given in (other, stepnet.layers("gru", 5, 4, num_layers=2), None):
+        with pytest.raises(AttributeError, match=rf"the cell of a module of gru stays.*: stepnet.torch.{kind}\(cell, module.state_dict\(\)\)$"):
+            module.cell = given
+    assert module.cell is cell
+    x = torch.randn(3, 2, 5)
+    again = make(other, module.state_dict())
+    assert torch.equal(again(x)[0], module(x)[0])
