@@ -338,7 +338,7 @@ class Recurrent(LikeLayers, Module[Any]):
     start as the cell says. A cell with an input ``lengths`` takes a ``PackedSequence``, too, and then gives one.
 
     The cell's first output is ``output``, and each of its states ``h`` has an ``output h last``, under no other name. A state
-    has one row, not a window of several, and one size in all layers.
+    has one row, not a window of several, and one size in all layers. There are no further inputs.
     """
 
     if TYPE_CHECKING:
@@ -361,7 +361,7 @@ class Recurrent(LikeLayers, Module[Any]):
         self._states = list(dict.fromkeys(name.rpartition("/")[2][: -len("_init")] for name in starts))
         self._places = list(dict.fromkeys(name.rpartition("/")[0] for name in starts))
         self._directions = 1 + any(place.endswith("reverse") for place in self._places)
-        self._has_lengths = any(each.name == "lengths" for each in cell.inputs)
+        self._has_lengths = any((each.name, each.shape) == ("lengths", "[B]") for each in cell.inputs)
         self._is_batch_major = cell.inputs[0].shape.startswith("[B, T")
         fault = self._fault()
         if fault:
@@ -377,6 +377,13 @@ class Recurrent(LikeLayers, Module[Any]):
         """What keeps the cell from being called as PyTorch's modules are."""
         if not self._states:
             return "it is given no initial state"
+        given = [self.cell.inputs[0].name, *["lengths"] * self._has_lengths]
+        other = next((each.name for each in self.cell.inputs if each.name not in given and not each.name.endswith("_init")), None)
+        if other is not None:
+            return (
+                f"no call gives its input {other!r}: it gives a sequence, what states start from, and the lengths of a "
+                "PackedSequence where the cell has `option lengths = lengths`. Call it by Module"
+            )
         missing = [name for state in self._states for name in self._lasts(state) if name not in self.cell.outputs]
         if missing:
             return f"it does not give {', '.join(missing)}: write `output STATE last`, without another name behind `as`"

@@ -60,6 +60,33 @@ def test_states_of_one_sequence_are_told_as_they_are_given(mode, must):
         module(torch.zeros(3, 2, 4), torch.zeros(1, 6) if mode == "gru" else (torch.zeros(1, 6), torch.zeros(1, 6)))
 
 
+LEAKY = "cell leaky(x[D]; h[D]%s) {\n  size D = 4\n  h = 0.5 * h + %s\n  output h\n  output h last\n}"
+CAPTURES = (LEAKY % ("; NAME[S, B, D]", "x + ReduceSum(NAME, axes=[0], keepdims=false)")).replace("= 4", "= 4\n  size S = 3")
+
+
+@pytest.mark.parametrize(
+    "text, options, name",
+    [
+        (LEAKY % ("", "x"), {"lengths": "n"}, "n"),
+        (LEAKY % ("", "x"), {"mask": "counts"}, "counts"),
+        (LEAKY % ("", "x"), {"lengths": "n", "layers": 2, "direction": "bidirectional"}, "n"),
+        (CAPTURES.replace("NAME", "away"), {}, "away"),
+        (CAPTURES.replace("NAME", "lengths"), {}, "lengths"),
+    ],
+)
+def test_a_cell_whose_inputs_no_call_gives_is_refused(text, options, name):
+    cell = stepnet.cell(text, **options)
+    with pytest.raises(stepnet.InvalidArgumentError, match=f"leaky cannot take the place of layers: no call gives its input '{name}': .* Call it by Module$"):
+        stepnet.torch.Recurrent(cell)
+    stepnet.torch.Module(cell)
+
+
+def test_states_that_have_to_be_given_are_hx():
+    module = stepnet.torch.Recurrent(stepnet.cell(LEAKY % ("", "x"), carry=True))
+    x, start = torch.randn(3, 2, 4), torch.randn(1, 2, 4)
+    torch.testing.assert_close(module(x[:1], start)[0], 0.5 * start + x[:1])
+
+
 def test_a_list_is_no_vector_of_parameters():
     cell = stepnet.layers("gru", 1, 1, dtype="float64")
     vector = [0.0] * 12
