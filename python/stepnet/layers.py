@@ -254,9 +254,12 @@ def layers_of(given: Cell) -> Layers:
     found = _described(given)
     if found is not None and not found.fault() and _is_same_net(given, found):
         return found
+    others = [] if found is None else _options_of_no_layers(given, found)
+    fault = f"they have no {' and no '.join(others)}" if others else (
+        "only cells that stepnet.layers and stepnet.from_torch make, with no change but of sizes and of options that PyTorch has, are known to"
+    )
     raise errors.InvalidArgumentError(
-        f"invalid argument: the cell {given.name} does not compute what layers of PyTorch do: only cells that "
-        "stepnet.layers and stepnet.from_torch make, with no change but of sizes and options, are known to"
+        f"invalid argument: the cell {given.name} does not compute what layers of PyTorch do: {fault}"
     )
 
 
@@ -293,6 +296,19 @@ def _described(given: Cell) -> Layers | None:
         lengths=any(each.name == "lengths" for each in given.inputs),
         is_cell=is_cell,
     )
+
+
+_SAYS_NOTHING = frozenset(("1", "0", "0.0", "false", "forward", "zero"))
+"""Values of options that are their defaults."""
+
+
+def _options_of_no_layers(given: Cell, described: Layers) -> list[str]:
+    """What options say of the cell, in its text or beside it, that no layers of PyTorch have: ``option residual = true``."""
+    said = dict(re.findall(r"option\s+(\w+)\s*=\s*([\w.]+)", re.sub("#.*", "", given.text)))
+    beside = {name: str(value).lower() for name, value in given._options["named"].items()}
+    said |= {name: beside[name] for name in _stepnet.cell_options() if name in beside}
+    theirs = [option.partition(" ")[0] for option in described._options()]
+    return [f"`option {name} = {value}`" for name, value in said.items() if name not in theirs and value not in _SAYS_NOTHING]
 
 
 def _is_same_net(given: Cell, described: Layers) -> bool:

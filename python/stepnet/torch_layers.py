@@ -143,7 +143,8 @@ def _check_is_plain(module: Module) -> None:
 def to_torch(given: Cell | CellModule, params: Mapping[str, Array] | None = None) -> Module:
     """The module of PyTorch that computes what a cell of ``from_torch`` or ``stepnet.layers`` does.
 
-    Its ``state_dict`` is, bit for bit, that of the module that the cell came from. It is new: on the CPU, in training mode.
+    Its ``state_dict`` is, bit for bit, that of the module that the cell came from. It is new, on the CPU, in training mode; that of a
+    module is in the module's mode, and its parameters are frozen where those of the module are.
 
     Args:
         given: the cell, or a ``stepnet.torch.Module`` of it, as ``Recurrent``, whose parameters are then taken. Its ``lengths``,
@@ -157,7 +158,12 @@ def to_torch(given: Cell | CellModule, params: Mapping[str, Array] | None = None
     """
     if isinstance(given, module_type()):
         own = given._for_inference()[1]
-        given, params = given.cell, own if params is None else params
+        back = to_torch(given.cell, own if params is None else params)
+        kept = dict(given.named_parameters())
+        for name, theirs in layers_of(given.cell).torch_names().items():
+            if name in kept and not kept[name].requires_grad:
+                back.get_parameter(theirs).requires_grad_(False)
+        return back.train(given.training)
     described = layers_of(cast(Cell, given))  # it says what else there is
     _check_is_there("to_torch")
     if params is None:

@@ -152,6 +152,26 @@ def test_a_changed_cell_is_no_longer_that_of_layers(before, after):
         layers_of(stepnet.cell(text.replace(before, after)))
 
 
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"direction": "reverse"}, "`option direction = reverse`"),
+        ({"zoneout": 0.1}, "`option zoneout = 0.1`"),
+        ({"layers": 2, "residual": True}, "`option residual = true`"),
+        ({"lengths": "n", "beyond_length": "held"}, "`option lengths = n` and no `option beyond_length = held`"),
+        ({"lengths": "lengths", "beyond_length": "held"}, "`option beyond_length = held`"),
+        ({"layers": 2, "dropout": 0.1, "direction": "bidirectional", "residual": False, "recurrent_dropout": 0.5}, "`option recurrent_dropout = 0.5`"),
+    ],
+)
+def test_options_that_no_layers_have_are_named(options, told):
+    cell = stepnet.layers("lstm", 4, 4)
+    in_text = "".join(f"\n  option {name} = {str(value).lower()}" for name, value in options.items())
+    fault = f"the cell lstm does not compute what layers of PyTorch do: they have no {told}"
+    for made in (cell.with_options(**options), stepnet.cell(cell.text.replace("\n  output c last", "\n  output c last" + in_text))):
+        with pytest.raises(stepnet.InvalidArgumentError, match=fault + "$"):
+            layers_of(made)
+
+
 def test_comments_fills_and_sizes_may_be_changed():
     cell = stepnet.layers("lstm", 4, 8, num_layers=2, dropout=0.25, lengths=True, batch_first=True)
     text = "# Mine.\n" + cell.text.replace("bias_ih[4*H]", "bias_ih[4*H] = 1").replace(" dropout = 0.25", " dropout=2.5e-1")

@@ -26,6 +26,19 @@ def test_a_recurrent_module_goes_back_alone():
         stepnet.to_torch(recurrent.cell)
 
 
+@pytest.mark.parametrize("kind", ["Module", "Recurrent"])
+def test_a_module_goes_back_in_its_mode_with_what_is_frozen(kind):
+    module = getattr(stepnet.torch, kind)(stepnet.layers("gru", 5, 4, num_layers=2, dropout=0.5))
+    assert stepnet.to_torch(module).training
+    getattr(module, "layer1/weight_hh").requires_grad_(False)
+    torch.nn.utils.parametrizations.weight_norm(module, "layer0/weight_ih")  # which is none of its parameters then
+    with torch.no_grad():
+        back = stepnet.to_torch(module.eval())
+    assert not back.training
+    assert [name for name, param in back.named_parameters() if not param.requires_grad] == ["weight_hh_l1"]
+    assert stepnet.to_torch(module.cell, module.cell.init()).training
+
+
 def test_only_cells_go_back():
     cell = stepnet.layers("gru", 5, 4)
     net = stepnet.load(stepnet.expand(cell), init=cell.init())
