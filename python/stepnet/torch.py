@@ -91,8 +91,9 @@ class Module(_Called[_Gives]):
         gives that tensor alone, as ``torch.nn.Sequential`` hands it on.
 
         Without a seed it is one that follows from ``torch.manual_seed``, another one for each module. What dropout and
-        zoneout draw follows from the seed and, in each call, from PyTorch's generator: after the same
-        ``torch.manual_seed`` it is the same, as it is when ``torch.utils.checkpoint`` runs the module again.
+        zoneout draw follows in each call from PyTorch's generator, and from the cell's ``seed`` option: in the same state of the
+        generator (``torch.manual_seed``, ``set_rng_state``) it is the same, in any module of that cell, as when training goes on
+        from a checkpoint, and when ``torch.utils.checkpoint`` runs the module again.
 
         Raises:
             TypeMismatchError: for what is no cell, and for parameters of another dtype.
@@ -106,9 +107,6 @@ class Module(_Called[_Gives]):
             )
         if output is not None:
             self._output = name_of_output(cell, output)
-        if seed is None:
-            seed = _drawn_seed()
-            cell = cell.with_options(seed=seed)
         self.cell = cell
         self._forms: dict[tuple[bool, bool, str], Cell] = {}
         self._cell_names = [each.name for each in cell.params]
@@ -116,7 +114,7 @@ class Module(_Called[_Gives]):
         self._whole = {each.name: each for each in cell.inputs if not each.dtype.startswith("float")}
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
-        values = cell.init(seed) if params is None else arrays_of("params", params)
+        values = self._drawn_params(seed) if params is None else arrays_of("params", params)
         unknown = [name for name in values if name not in {each.name for each in cell.params}]
         if unknown:
             known = ", ".join(each.name for each in cell.params)
@@ -146,10 +144,14 @@ class Module(_Called[_Gives]):
 
     def reset_parameters(self, seed: int | None = None) -> None:
         """Fills the parameters anew, in place, as ``cell.init`` does; without a seed by one from PyTorch's generator."""
-        values = self.cell.init(_drawn_seed() if seed is None else seed)
+        values = self._drawn_params(seed)
         with torch.no_grad():
             for each, name in zip(self.cell.params, self._param_names):
                 self._param(name).copy_(torch.from_numpy(values[each.name]))
+
+    def _drawn_params(self, seed: int | None) -> dict[str, Any]:
+        """The parameters as the cell fills them; without a seed by one from PyTorch's generator."""
+        return self.cell.init(_drawn_seed() if seed is None else seed)
 
     def _load_from_state_dict(
         self,

@@ -119,6 +119,47 @@ def test_masks_follow_from_pytorch_s_generator():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_modules_draw_the_same_in_the_same_state_of_the_generator():
+    text = "cell d(x[D]; h[D]) {\n  size D = 64\n  param w[D] = 1\n  h = Dropout(x * w, ratio=0.5)\n  output h\n}"
+    x = torch.ones(2, 3, 64)
+
+    def drawn(**options):
+        module = stepnet.torch.Module(stepnet.cell(text, **options))
+        torch.manual_seed(3)
+        return module(x).h
+
+    assert torch.equal(drawn(), drawn())
+    assert torch.equal(drawn(seed=5), drawn(seed=5))
+    assert not torch.equal(drawn(seed=5), drawn())
+
+
+@pytest.mark.parametrize("make", [lambda: torch.nn.GRU(5, 8, 2, dropout=0.3), lambda: stepnet.torch.Recurrent(stepnet.layers("gru", 5, 8, 2, dropout=0.3))])
+def test_training_goes_on_from_a_checkpoint_as_without_one(make):
+    def losses(stops_at=None):
+        torch.manual_seed(0)
+        module = make()
+        optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+        for step in range(6):
+            if step == stops_at:
+                file = io.BytesIO()
+                torch.save([module.state_dict(), optimizer.state_dict(), torch.get_rng_state()], file)
+                torch.manual_seed(77)
+                module = make()
+                optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+                file.seek(0)
+                state, of_optimizer, of_generator = torch.load(file)
+                module.load_state_dict(state)
+                optimizer.load_state_dict(of_optimizer)
+                torch.set_rng_state(of_generator)
+            loss = module(torch.randn(5, 4, 5))[0].square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            yield loss.item()
+
+    assert list(losses(stops_at=3)) == list(losses())
+
+
 def test_dropout_drops_in_training_mode_alone(cells):
     text = (cells / "gru.cell").read_text().rstrip().rstrip("}") + "  option zoneout = 0.5\n}\n"
     module = stepnet.torch.Module(stepnet.cell(text))
