@@ -27,7 +27,7 @@ from .torch_layers import checked_param
 
 def _drawn_seed() -> int:
     """By PyTorch's generator: another one each time, and the same behind the same ``torch.manual_seed``."""
-    return int(torch.randint(2**62, ()))
+    return int(torch.randint(2**62, (), device="cpu"))
 
 
 _Gives = TypeVar("_Gives")
@@ -55,8 +55,8 @@ class Module(_Called[_Gives]):
     dropout drops and zoneout draws, in evaluation they do not. After ``double()`` it computes in float64. Gradients of gradients, forward mode, the transforms of ``torch.func`` and
     ``is_grads_batched`` raise InvalidArgumentError.
 
-    It runs where its parameters are, which begin on the cell's device: after ``to("cuda")`` on a GPU, behind what was put
-    into PyTorch's current stream. Inputs must be there, too. Those that are not contiguous are copied, and a
+    It runs where its parameters are, which begin on the cell's device or, where that is ``"cpu"``, on PyTorch's default one, as
+    ``with torch.device("meta")`` says it: after ``to("cuda")`` on a GPU, behind what was put into PyTorch's current stream. Inputs must be there, too. Those that are not contiguous are copied, and a
     ``stepnet.CopyWarning`` says so, once for each module.
 
     Parameters have the names that they have in the cell (with ``_`` for ``.``), in ``state_dict`` too.
@@ -123,8 +123,9 @@ class Module(_Called[_Gives]):
                 f"invalid argument: {cell.name} has no parameter {unknown[0]!r}; its parameters are {known}"
                 + (f"; {others}" if others else "")
             )
+        device = cell._options["device"] if cell._options["device"] != "cpu" else torch.empty(0).device
         for each, name in zip(cell.params, self._param_names):
-            value = checked_param(cell, each, values).to(cell._options["device"], copy=True)
+            value = checked_param(cell, each, values).to(device, copy=True)
             try:
                 self.register_parameter(name, torch.nn.Parameter(value))
             except KeyError:

@@ -203,10 +203,12 @@ def tensor_of(what: str, value: Array) -> torch.Tensor:
     fault = without_elements(value)
     if fault:
         raise errors.TypeMismatchError(f"type mismatch: {what} cannot be read{fault}")
+    if isinstance(value, torch.Tensor):
+        return value.detach()
     if isinstance(value, numpy.ndarray) and not value.flags.writeable:
         value = value.copy()  # PyTorch has no tensors that are read-only, and warns
     try:
-        return torch.as_tensor(value).detach()
+        return torch.as_tensor(value, device="cpu")  # and not PyTorch's default one, which may be meta
     except Exception as error:  # of PyTorch, or of what is given
         raise errors.TypeMismatchError(f"type mismatch: {what} is {with_article(type(value))}, of which PyTorch makes no tensor: {error}") from None
 
@@ -266,4 +268,4 @@ def _module_of(described: Layers, dtype: Any) -> Module:
     if described.is_cell:
         for name in ("num_layers", "batch_first", "dropout", "bidirectional"):
             del arguments[name]
-    return getattr(nn, described.torch_class)(**arguments, dtype=dtype)
+    return getattr(nn, described.torch_class)(**arguments, dtype=dtype, device="cpu")

@@ -95,3 +95,22 @@ def test_the_cell_of_a_module_stays(kind):
     x = torch.randn(3, 2, 5)
     again = make(other, module.state_dict())
     assert torch.equal(again(x)[0], module(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["Module", "Recurrent"])
+@pytest.mark.parametrize("params", [None, "arrays", "tensors"])
+def test_a_module_is_made_on_meta_as_others_are(kind, params):
+    make = getattr(stepnet.torch, kind)
+    cell = stepnet.layers("lstm", 5, 4)
+    values = cell.init()
+    given = {None: None, "arrays": values, "tensors": {name: torch.from_numpy(each) for name, each in values.items()}}[params]
+    with torch.device("meta"):
+        module = make(cell, given)
+        module.reset_parameters()
+        there = stepnet.to_torch(cell, values)
+    assert all(each.is_meta for each in module.parameters())
+    assert torch.equal(there.weight_hh_l0, torch.from_numpy(values["weight_hh"]))
+    x, expected = torch.randn(3, 2, 5), make(cell, values)
+    module.load_state_dict(expected.state_dict(), assign=True)
+    with torch.device("meta"):  # a call asks for no other device than that of what it is given
+        assert torch.equal(module(x)[0], expected(x)[0])
