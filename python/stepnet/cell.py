@@ -123,11 +123,12 @@ class Cell:
         return Cell, (self.text, self._options)
 
     def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
-        """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``.
+        """Parameters as the cell says that they are filled, by name, in the order of :attr:`params`; random ones are drawn from ``seed``.
 
         Each has the shape that :attr:`params` says, as ``w [4*H, D]`` of an LSTM.
         """
-        return self._cell.init(seed)
+        values = self._cell.init(seed)
+        return {each.name: values[each.name] for each in self.params}
 
     def __call__(self, params: Mapping[str, Array], inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Outputs:
         """Runs the cell over a sequence.

@@ -176,6 +176,13 @@ def test_gradients_of_no_batch_are_zero(cells, name, opt_level):
     assert all((each == 2).all() for each in sums.values())
 
 
+@pytest.mark.parametrize("options", [{}, {"layers": 2, "direction": "bidirectional"}])
+def test_parameters_come_in_the_order_of_the_cell(cells, options):
+    cell = stepnet.cell((cells / "lstm.cell").read_text().replace("output c", "state h initial=learned\n  output c"), **options)
+    assert list(cell.init()) == [each.name for each in cell.params] != sorted(cell.init())
+    assert cell.init().keys() == cell._cell.init(0).keys()
+
+
 def test_initial_states_may_be_given_or_left_out(lstm, random):
     params = lstm.init()
     x = random.normal(size=(4, 3, 5)).astype("float32")
