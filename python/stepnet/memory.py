@@ -28,14 +28,21 @@ def memory(device: Device = "cpu") -> Memory:
     return Memory(*_stepnet.memory(device_name(device)))
 
 
-def set_max_memory(bytes: int, device: Device = "cpu") -> None:
+_first_limits: dict[str, int] = {}
+"""What there is of each device: its limit before the first call of :func:`set_max_memory`."""
+
+
+def set_max_memory(bytes: int | None, device: Device = "cpu") -> None:
     """Limits the memory of tensors, of all nets and cells of the process; without a limit of yours it is what there is.
 
     Args:
-        bytes: what tensors may take together.
+        bytes: what tensors may take together; None: what there is, as without a limit of yours.
         device: whose memory, as for :func:`memory`.
 
     Raises:
         InvalidArgumentError: for a negative limit, and on a GPU for one below what is in use.
     """
-    _stepnet.set_max_memory(bytes, device_name(device))
+    name = device_name(device)
+    limit = memory(name).limit
+    first = _first_limits.setdefault("cuda:0" if name == "cuda" else name, limit)
+    _stepnet.set_max_memory(first if bytes is None else bytes, name)

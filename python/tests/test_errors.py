@@ -282,6 +282,16 @@ def test_memory_has_a_limit(lstm, set_max_memory):
     assert stepnet.memory().limit == before.limit
 
 
+def test_the_limit_of_memory_is_taken_away_again(set_max_memory):
+    before = stepnet.memory().limit
+    for limit in (before // 2, before // 4):
+        set_max_memory(limit)
+        assert stepnet.memory().limit == limit
+    stepnet.set_max_memory(None)
+    assert stepnet.memory().limit == before
+    refuses(lambda: stepnet.set_max_memory(None, "gpu"), stepnet.InvalidArgumentError, "gpu")
+
+
 def test_a_pullback_wants_a_gradient(lstm):
     _, pullback = lstm.vjp(lstm.init(), x=X)
     refuses(pullback, stepnet.InvalidArgumentError, "the pullback is given no gradient; give that of an output")
