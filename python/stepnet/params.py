@@ -77,7 +77,7 @@ def _of_cell(
     faults += [f"{cell.name} has no parameter {name!r}" for name in params if name not in names]
     if not faults:
         return {name: _fitting(cell, each, params[name], file, widen) for name, each in zip(names, cell.params)}
-    others = "" if prefix or params.keys() >= set(names) else _stepnet.other_names_text(list(given), names)
+    others = "" if params.keys() >= set(names) else _stepnet.other_names_text([prefix + name for name in given], names)
     where = f"in {file}" + (f" behind {prefix!r}" if prefix else "")
     raise InvalidArgumentError(
         f"invalid argument: {where} are not the parameters of {cell.name}: {others or '; '.join(faults)}"

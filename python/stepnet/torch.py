@@ -21,7 +21,7 @@ from .params import rename_from_torch
 from .source import with_article
 from .torch_attributes import LikeLayers, sizes_of
 from .torch_autograd import Run, refuse_tracing, refuse_transforms, run, traced
-from .torch_errors import how_to_assign, name_of_output, no_such_input, not_dense, of_dtype, with_conversion
+from .torch_errors import how_to_assign, name_of_output, names_in_layers, no_such_input, not_dense, of_dtype, with_conversion
 from .torch_layers import checked_param
 
 
@@ -111,6 +111,7 @@ class Module(_Called[_Gives]):
         self._forms: dict[tuple[bool, bool, str], Cell] = {}
         self._cell_names = [each.name for each in cell.params]
         self._param_names = [module_name(name) for name in self._cell_names]
+        self._optional = {each.name for each in cell.inputs if each.optional}
         self._whole = {each.name: each for each in cell.inputs if not each.dtype.startswith("float")}
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
@@ -132,6 +133,13 @@ class Module(_Called[_Gives]):
                 raise errors.InvalidArgumentError(
                     f"invalid argument: the parameter {each.name!r} of {cell.name} has the name of an attribute of the module"
                 ) from None
+
+    def __getattr__(self, name: str) -> Any:
+        """Parameters. Is called where there is no such attribute: of layers, the error says what theirs of that name are called."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            raise AttributeError(f"{error}{names_in_layers(name, self.__dict__.get('_param_names', ()))}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         """The cell stays: parameters, plans, and what a call is given and gives are made for it."""
@@ -281,7 +289,11 @@ class Module(_Called[_Gives]):
             return
 
     def _with_tensors(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The inputs, with a tensor beside the others in place of each list of whole numbers, as of lengths."""
+        """The inputs, with a tensor beside the others in place of each list of whole numbers, as of lengths. A state that starts
+        from None is not among them."""
+        left_out = [name for name, each in inputs.items() if each is None and name in self._optional]
+        if left_out:
+            inputs = {name: each for name, each in inputs.items() if name not in left_out}
         lists = {name: each for name, each in inputs.items() if name in self._whole and isinstance(each, (list, tuple))}
         if not lists:
             return inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import keyword
 import re
 from typing import Any, Mapping, Sequence
@@ -94,6 +95,17 @@ def name_of_output(cell: Cell, output: Any) -> str:
             + did_you_mean(output, [*cell.outputs, *fields])
         )
     return cell._outputs._name_of.get(output, output)
+
+
+def names_in_layers(name: str, params: Sequence[str]) -> str:
+    """What to say behind an error of an attribute that there is not: the parameters of layers and directions that are called so there."""
+    places: dict[str, list[str]] = {}
+    for param in params:
+        if "/" in param:
+            places.setdefault(param.rpartition("/")[2], []).append(param)
+    like = difflib.get_close_matches(name, places, n=1)
+    theirs = places[like[0]] if like else []
+    return f"; its layers have {', '.join(map(repr, theirs))}: call getattr(module, {theirs[0]!r})" if theirs else ""
 
 
 def how_to_assign(param: str) -> str:

@@ -358,7 +358,8 @@ def test_parameters_that_are_not_those_of_the_cell_are_refused(model):
     cell, file, _ = model
     one = stepnet.layers("gru", 3, 4, bias=False)
     faults = {
-        "encoder.": "encoder.' are not the parameters of gru: 'layer0/weight_ih' is missing; ",
+        "encoder.": """encoder.' are not the parameters of gru: all .* "encoder.gru.weight_ih_l0" for .*, prefix="encoder.gru."\\) reads""",
+        "readout.": "readout.' are not the parameters of gru: 'layer0/weight_ih' is missing; ",
         "encoder.gr.": r'encoder.gr."; did you mean "encoder.gru."\?; names there begin with encoder.gru., encoder.norm., readout.$',
     }
     for prefix, message in faults.items():

@@ -182,6 +182,14 @@ def test_wrong_tensors_are_told(lstm, module):
         module(torch.randn(3, 2, 5), x=torch.randn(3, 2, 5))
 
 
+def test_a_state_that_starts_from_none_is_left_out(module):
+    x, start = torch.randn(3, 2, 5), torch.randn(1, 2, 4)
+    assert torch.equal(module(x, h_init=None, c_init=None).h, module(x).h)
+    assert torch.equal(module({"x": x, "h_init": None, "c_init": start}).h, module(x, c_init=start).h)
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input 'hx'"):
+        module(x, hx=None)
+
+
 LEARNED = """
 cell learned(x[2]; h[2]) {
   state h initial=learned

@@ -114,3 +114,17 @@ def test_a_module_is_made_on_meta_as_others_are(kind, params):
     module.load_state_dict(expected.state_dict(), assign=True)
     with torch.device("meta"):  # a call asks for no other device than that of what it is given
         assert torch.equal(module(x)[0], expected(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["Module", "Recurrent"])
+def test_attributes_that_parameters_of_layers_are_not_called(kind):
+    module = getattr(stepnet.torch, kind)(stepnet.layers("gru", 5, 4, num_layers=2))
+    theirs = "; its layers have 'layer0/weight_hh', 'layer1/weight_hh': call getattr(module, 'layer0/weight_hh')"
+    for name in ("weight_hh", "weigth_hh"):
+        with pytest.raises(AttributeError) as raised:
+            getattr(module, name)
+        assert str(raised.value) == f"'{kind}' object has no attribute '{name}'{theirs}"
+    with pytest.raises(AttributeError, match="no attribute 'anything'$"):
+        module.anything
+    with pytest.raises(AttributeError, match="no attribute 'weight'$"):
+        getattr(stepnet.torch, kind)(stepnet.layers("gru", 5, 4)).weight
