@@ -240,10 +240,11 @@ Cell::Given Cell::FindArguments(const nb::dict& parameters, const nb::dict& inpu
   for (const Argument& argument : arguments_) {
     const std::string& name = argument.input.blob;
     const nb::dict& from = argument.is_parameter ? parameters : inputs;
-    given.push_back(nb::borrow(PyDict_GetItem(from.ptr(), StrOf(name).ptr())));
-    if (given.back().is_valid()) {
+    const bool may_be_left_out = argument.is_start && !argument.is_parameter;
+    nb::object value = nb::borrow(PyDict_GetItem(from.ptr(), StrOf(name).ptr()));
+    if (value.is_valid()) {
       ++(argument.is_parameter ? num_parameters : num_inputs);
-    } else if (argument.is_parameter || !argument.is_start) {
+    } else if (!may_be_left_out) {
       CheckNames(parameters, true);  // a name may be misspelled, or in the wrong place
       CheckNames(inputs, false);
       const std::string shape =
@@ -252,6 +253,8 @@ Cell::Given Cell::FindArguments(const nb::dict& parameters, const nb::dict& inpu
                   StrCat("the ", KindOf(argument), " \"", name, "\" of ", name_, " is missing; it is ",
                          NumpyName(argument.input.dtype), " ", shape));
     }
+    if (may_be_left_out && value.is_none()) value = nb::object();
+    given.push_back(std::move(value));
   }
   if (num_parameters != parameters.size()) CheckNames(parameters, true);
   if (num_inputs != inputs.size()) CheckNames(inputs, false);

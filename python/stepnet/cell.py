@@ -74,6 +74,7 @@ class Cell:
 
         :attr:`Net.inputs` are names alone, as files of nets tell neither dtypes nor shapes.
         """
+        self._own_names = {module_name(each.name): each.name for each in self.params if "." in each.name}
         self._input_names = frozenset(each.name for each in self.inputs)
         self.outputs: tuple[str, ...] = tuple(cell.outputs)
         """The names of what a call gives."""
@@ -122,6 +123,21 @@ class Cell:
         """For ``pickle`` and ``copy``: the text of the cell goes with it, so that its file is not needed."""
         return Cell, (self.text, self._options)
 
+    def _by_own_names(self, params: Mapping[str, Array]) -> dict[str, Array]:
+        """The parameters by the cell's names, of which a dot may be ``_``, as in the ``state_dict`` of a ``stepnet.torch.Module``."""
+        arrays = arrays_of("params", params)
+        if not self._own_names:
+            return arrays
+        known, own = {each.name for each in self.params}, {}
+        for name, array in arrays.items():
+            its = name if name in known else self._own_names.get(name, name)
+            if its in own:
+                raise InvalidArgumentError(
+                    f'invalid argument: the parameter "{its}" of {self.name} is given twice, also as "{module_name(its)}"'
+                )
+            own[its] = array
+        return own
+
     def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
         """Parameters as the cell says that they are filled, by name, in the order of :attr:`params`; random ones are drawn from ``seed``.
 
@@ -134,7 +150,7 @@ class Cell:
         """Runs the cell over a sequence.
 
         Args:
-            params: an array for each of ``self.params``.
+            params: an array for each of ``self.params``, by its name, or by that of a ``stepnet.torch.Module`` (with ``_`` for ``.``).
             inputs, named: an array for each of ``self.inputs``, by name: ``x=x`` or, whatever the names are, in a
                 dictionary, ``{"x": x}``. The first one, ``[T, B, …]``, says how many steps there are and how large the
                 batch is.
@@ -144,7 +160,7 @@ class Cell:
             They are the caller's; outputs that show the same state share memory with each other. Where any of the arrays
             lies on the cell's device, each is a :class:`DeviceArray`, which may not be there yet: who takes it waits.
         """
-        return self._make(self._call(arrays_of("params", params), inputs_of(inputs, named)))
+        return self._make(self._call(self._by_own_names(params), inputs_of(inputs, named)))
 
     def vjp(
         self,
@@ -172,7 +188,7 @@ class Cell:
             :class:`Pullback`, which keeps the memory of the run for as long as there is one. It gives each gradient in the
             shape of what it is by.
         """
-        arrays, given = arrays_of("params", params), inputs_of(inputs, named)
+        arrays, given = self._by_own_names(params), inputs_of(inputs, named)
         requests = requests_of(gradient_requests)
         outputs, gradients = self._cell.vjp(arrays, given, names_of("wrt", wrt), requests)
         made = self._make(outputs)
@@ -228,7 +244,7 @@ class Cell:
             gradients: whether also of the steps that compute the gradients.
             format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
         """
-        return self._cell.explain(arrays_of("params", params), inputs_of(inputs, named), gradients, format)
+        return self._cell.explain(self._by_own_names(params), inputs_of(inputs, named), gradients, format)
 
 
 def module_name(parameter: str) -> str:

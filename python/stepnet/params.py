@@ -65,7 +65,7 @@ def _of_cell(
     cell: Cell, given: Mapping[str, numpy.ndarray], file: str, prefix: str, widen: bool
 ) -> dict[str, numpy.ndarray]:
     """The parameters by the names of the cell, which are all of them and no others."""
-    params, names = dict(given), [each.name for each in cell.params]
+    params, names = dict(cell._by_own_names(given)), [each.name for each in cell.params]
     rename_from_torch(names, params)
     starts = cell._cell.starts()
     params = {name: array for name, array in params.items() if not _is_the_start(starts.get(name), array)}

@@ -158,7 +158,7 @@ def explain(
     else:
         in_dtype = "float32" if dtype is AS_IT_IS else dtype
         made = cell(source, sizes=given, training=training, carry=carry, dtype=in_dtype)
-    filled = {**made.init(), **(params or {})}
+    filled = {**made.init(), **made._by_own_names(params or {})}
     return made.explain(filled, _made_up(made, **made_up) if inputs is None else inputs, gradients=gradients, format=format)
 
 

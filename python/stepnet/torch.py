@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from . import _stepnet, errors
 from .cell import Cell, module_name
-from .gradients import Array, arrays_of, inputs_of
+from .gradients import Array, inputs_of
 from .layers import is_for_one_step
 from .outputs import Outputs
 from .params import rename_from_torch
@@ -115,7 +115,7 @@ class Module(_Called[_Gives]):
         self._whole = {each.name: each for each in cell.inputs if not each.dtype.startswith("float")}
         if len(set(self._param_names)) < len(self._param_names):
             raise ValueError(f"{cell.name} has parameters whose names differ in . and _ alone, which PyTorch cannot hold")
-        values = self._drawn_params(seed) if params is None else arrays_of("params", params)
+        values = self._drawn_params(seed) if params is None else cell._by_own_names(params)
         unknown = [name for name in values if name not in {each.name for each in cell.params}]
         if unknown:
             known = ", ".join(each.name for each in cell.params)

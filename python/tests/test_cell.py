@@ -194,6 +194,20 @@ def test_initial_states_may_be_given_or_left_out(lstm, random):
     numpy.testing.assert_allclose(lstm(params, x=x).h, references.lstm(params, x)[0], rtol=1e-4, atol=1e-5)
 
 
+def test_a_state_that_starts_from_none_is_left_out(lstm, random):
+    """As in PyTorch's modules; no other array may be None."""
+    params, x = lstm.init(), random.normal(size=(4, 3, 5)).astype("float32")
+    h = numpy.ones((1, 3, 4), "float32")
+    assert numpy.array_equal(lstm(params, x=x, h_init=None, c_init=None).h, lstm(params, x=x).h)
+    given = {"x": x, "h_init": h}
+    _, expected = lstm.value_and_grad(params, "h", given)
+    _, found = lstm.value_and_grad(params, "h", {**given, "c_init": None})
+    assert all(numpy.array_equal(found.inputs[name], each) for name, each in expected.inputs.items())
+    refuses(lambda: lstm(params, x=None), stepnet.TypeMismatchError, 'the input "x" is a NoneType, no array')
+    refuses(lambda: lstm({**params, "b": None}, x=x), stepnet.TypeMismatchError, 'the parameter "b" is a NoneType, no array')
+    refuses(lambda: lstm(params, x=x, hx=None), stepnet.InvalidArgumentError, 'lstm has no input "hx"')
+
+
 @pytest.mark.parametrize("lengths", [[6, 0, 3], (6, numpy.int64(0), 3)], ids=["list", "tuple"])
 def test_lengths_may_be_a_list(cells, random, lengths):
     cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, lengths="lengths")

@@ -1,5 +1,6 @@
 """States of models: what modules with cells load, and what they say that they hold."""
 
+import numpy
 import pytest
 from conftest import refuses
 
@@ -128,3 +129,38 @@ def test_attributes_that_parameters_of_layers_are_not_called(kind):
         module.anything
     with pytest.raises(AttributeError, match="no attribute 'weight'$"):
         getattr(stepnet.torch, kind)(stepnet.layers("gru", 5, 4)).weight
+
+
+DOTTED = "cell dotted(x[D]; h[H]) {\n  size D = 5\n  size H = 4\n  param in.w[H, D]\n  param in.b[H]\n  h = Tanh(x @ in.w + in.b + h)\n  output h\n}"
+
+
+def test_parameters_are_taken_by_the_names_of_the_module(tmp_path):
+    """Which has no dots in them."""
+    cell = stepnet.cell(DOTTED)
+    module = stepnet.torch.Module(cell)
+    state = module.state_dict()
+    assert list(state) == ["in_w", "in_b"] and list(cell.init()) == ["in.w", "in.b"]
+    own = {"in.w": state["in_w"], "in.b": state["in_b"]}
+    x = torch.randn(3, 2, 5)
+    expected = cell(own, x=x).h
+    assert numpy.array_equal(cell(state, x=x).h, expected)
+    assert numpy.array_equal(stepnet.torch.Module(cell, state)(x).h.detach(), expected)
+    stepnet.save_params(state, tmp_path / "state.safetensors")
+    loaded = stepnet.load_params(tmp_path / "state.safetensors", cell=cell)
+    assert list(loaded) == ["in.w", "in.b"] and numpy.array_equal(cell(loaded, x=x).h, expected)
+    _, gradients = cell.value_and_grad(state, "h", x=x)
+    assert list(gradients.params) == ["in.w", "in.b"]
+    assert cell.explain(state, x=x) == cell.explain(own, x=x)
+    stepnet.explain(cell, {"in_b": state["in_b"]})
+    twice = 'the parameter "in.b" of dotted is given twice, also as "in_b"'
+    for use in (lambda given: cell(given, x=x), lambda given: stepnet.torch.Module(cell, given)):
+        refuses(lambda: use({**state, **own}), stepnet.InvalidArgumentError, "is given twice, also as")  # noqa: B023
+        refuses(lambda: use({**own, "in_b": own["in.b"]}), stepnet.InvalidArgumentError, twice)  # noqa: B023
+        refuses(lambda: use({**state, "in_c": x}), stepnet.InvalidArgumentError, "dotted has no parameter")  # noqa: B023
+
+
+def test_a_name_of_the_cell_comes_before_that_of_the_module():
+    cell = stepnet.cell(DOTTED.replace("in.b", "in_w"))
+    params = cell.init()
+    assert cell._by_own_names(params) == params
+    refuses(lambda: cell({"in_w": params["in_w"]}, x=numpy.zeros((1, 1, 5), "float32")), stepnet.InvalidArgumentError, 'the parameter "in.w" of dotted is missing')

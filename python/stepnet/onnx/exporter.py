@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from .. import _stepnet
-from ..cell import Argument, Array, Cell, module_name
+from ..cell import Argument, Array, Cell
 from ..errors import Error, InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
 from ..gradients import arrays_of, names_of, numpy_of
 from ..net import Net
@@ -176,15 +176,7 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
             f"invalid argument: params, the third argument, is missing: {cell.name} has the parameters {', '.join(known)}, as "
             "cell.init() or training gives them"
         )
-    of_module = {module_name(name): name for name in known}
-    given = {}
-    for name, array in (params or {}).items():
-        own = name if name in known else of_module.get(name, name)
-        if own in given:
-            raise InvalidArgumentError(
-                f'invalid argument: the parameter "{own}" of {cell.name} is given twice, also as "{module_name(own)}"'
-            )
-        given[own] = numpy_of(f"the parameter {name!r}", array)
+    given = {name: numpy_of(f"the parameter {name!r}", array) for name, array in cell._by_own_names(params or {}).items()}
     for name in given:
         if name not in known:
             raise InvalidArgumentError(
