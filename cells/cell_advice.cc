@@ -90,10 +90,11 @@ const std::map<std::string, const char*>& Recipes() {
       {"groupnorm",
        "of G groups of x, [1, B, H], it is Reshape(LayerNorm(Reshape(x, shape=[1, -1, G, H/G]), axis=-1), shape=[1, "
        "-1, H])"},
-      {"einsum", "products are a @ b with a parameter [K, N], and BatchMatMul(a, b) of the matrices of each item"},
+      {"einsum", "products are x @ w with a parameter w[N, D], and BatchMatMul(a, b) of the matrices of each item"},
       {"logsigmoid", "it is -Softplus(-x)"},
       {"norm", "ReduceL2(x, axes=[-1]) gives the norm along the last dimension"},
       {"rmsnorm", "it is x * Rsqrt(ReduceMean(Sqr(x), axes=[-1], keepdims=1) + 1e-6)"},
+      {"sqrt", "the root of a blob is Sqrt(x), and that of a number, as of a size, sqrt(…)"},
       {"sign", "it is Cast(GT(x, 0), to=\"float\") - Cast(LT(x, 0), to=\"float\")"},
       {"cumsum", "a sum over the steps is a state, s = s + x"}};
   return recipes;
@@ -318,10 +319,11 @@ std::string AdviceOnWindow(const CellState& state) {
                 "_1 = …, and read the rows as Concat(", name, "_2_prev, ", name, "_1_prev, axis=0)");
 }
 
-std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes) {
+std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes,
+                          bool works_on_floats) {
   const auto is_float = [](std::optional<DType> dtype) { return dtype && IsFloatOrDouble(*dtype); };
   static const std::set<std::string> of_truths = {"And", "Or", "Xor"};
-  const bool wants_floats = cell.op(k).input_size() == 1 || std::ranges::any_of(dtypes, is_float);
+  const bool wants_floats = works_on_floats || cell.op(k).input_size() == 1 || std::ranges::any_of(dtypes, is_float);
   const bool is_beside_floats = wants_floats && !of_truths.contains(cell.op(k).type());
   std::string advice;
   for (int i = 0; i < cell.op(k).input_size(); ++i) {

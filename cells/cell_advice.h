@@ -50,8 +50,10 @@ std::string AdviceOnOneInput(const OperatorDef& op);
 std::string AdviceOnWindow(const CellState& state);
 
 // What to write in place of what operator k is given beside floats, or alone where it takes floats: "" where there is
-// nothing of the kind. `dtypes` are those of its inputs, of which some may be beside the point.
-std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes);
+// nothing of the kind. `dtypes` are those of its inputs, of which some may be beside the point; `works_on_floats`:
+// whether the input at fault may be of floats.
+std::string AdviceOnTypes(const CellDef& cell, int k, const std::vector<std::optional<DType>>& dtypes,
+                          bool works_on_floats);
 // What a blob of the cell is in a step; nothing for one that is not there yet.
 using ShapeOfBlob = std::function<std::optional<Shape>(const std::string& blob)>;
 // The outer product, where operator k, whose shapes do not fit, takes v * k for one: "" elsewhere.

@@ -87,6 +87,8 @@ void CellArgumentReader::Value(const ArgumentSpec* spec, Argument* argument) {
   const CellToken& token = Next();
   if (token.kind == CellToken::kString) return argument->set_s(StringValue(spec));
   if (token.IsName("true") || token.IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
+  if (token.IsName("True")) FailAt(token, "write true, not True");
+  if (token.IsName("False")) FailAt(token, "write false, not False");
   const std::string text = NumberText(spec);
   if (IsList(spec)) FailAt(token, StrCat("the argument ", spec->name, " takes a list: ", spec->name, "=[", text, "]"));
   const std::optional<float> number = FloatOf(text);

@@ -181,7 +181,8 @@ std::string CellLayer::AdviceOn(int k, const Error& error, const std::map<std::s
       const bool is_meant = info && error.message().find(StrCat(name, " is ", info->dtype)) != std::string::npos;
       if (is_meant) dtypes[i] = info->dtype;
     }
-    return AdviceOnTypes(cell(), k, dtypes);
+    const bool works_on_floats = error.message().find(StrCat(" works on ", DType::kFloat)) != std::string::npos;
+    return AdviceOnTypes(cell(), k, dtypes, works_on_floats);
   }
   const std::string on_axis = AdviceOnAxis(op);
   const ShapeOfBlob shape_of = [&](const std::string& blob) -> std::optional<Shape> {

@@ -53,6 +53,8 @@ std::string NoMeaning(std::string_view text, const SignPlace& place) {
   std::string name = StrCat("'", std::string(text.substr(0, character.bytes)), "'");
   if (DrivesTerminals(character.code)) name = "the control character";
   std::string remedy;
+  if (character.code >= 0x80 && !DrivesTerminals(character.code))
+    remedy = "; names are made of a to z, A to Z, 0 to 9 and _";
   for (const Lookalike& lookalike : kLookalikes) {
     if (lookalike.code != character.code) continue;
     name = lookalike.name;

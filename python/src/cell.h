@@ -50,7 +50,7 @@ class Cell {
   ArrayPlace PlaceOf(nanobind::handle stream, const TensorExchange* exchange = nullptr) const {
     return PlaceFor(options_.device(), stream, exchange);
   }
-  // What a call is given, one for each argument: nothing for a state that starts as the cell says. Held, since what
+  // What a call is given, one for each argument: nothing for a state that is left out, or None. Held, since what
   // reads an array may run code of Python's that changes where it was found.
   using Given = std::vector<nanobind::object>;
   // Finds them by name in dictionaries. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.

@@ -193,6 +193,9 @@ TEST(CellAdvice, OfTypes) {
   EXPECT_EQ(advice("Cast(h, to=13)"), own);
   EXPECT_EQ(advice("timestep"), "\n  Cast(timestep, to=\"float\") makes floats of int32");
   EXPECT_EQ(advice("GT(h, 0)"), "\n  Cast(GT(…), to=\"float\") makes floats of bool");
+  EXPECT_EQ(FaultOf("cell c(x[2]; h[2]) {\nh = GT(x, 0) * h\noutput h\n}\n"),
+            "Mul works on float, double, float16, bfloat16, int32 and int64; h.2 is bool [1, B, 2]\n"
+            "  Cast(GT(…), to=\"float\") makes floats of bool");
   EXPECT_EQ(FaultOf(CellOf("h = Where(GT(x, 0), x, timestep)\noutput h")),
             "Where needs inputs of one type; x_t is float [1, B, 2] and timestep is int32 [1]\n"
             "  Cast(timestep, to=\"float\") makes floats of int32");
@@ -243,8 +246,11 @@ TEST(CellAdvice, OfOperatorsOfModules) {
   ExpectFault("h = F.logsigmoid(x)", "4:5: no operator type \"F.logsigmoid\"; it is -Softplus(-x)");
   ExpectFault("h = sigma(x)", "4:5: no operator type \"sigma\"; did you mean \"Sigmoid\"?");
   ExpectFault("h = Einsum(x)",
-              "4:5: no operator type \"Einsum\"; products are a @ b with a parameter [K, N], and BatchMatMul(a, b) of "
-              "the matrices of each item");
+              "4:5: no operator type \"Einsum\"; products are x @ w with a parameter w[N, D], and BatchMatMul(a, b) "
+              "of the matrices of each item");
+  const std::string root = "; the root of a blob is Sqrt(x), and that of a number, as of a size, sqrt(…)";
+  ExpectFault("h = x / math.sqrt(D)", "4:9: no operator type \"math.sqrt\"" + root);
+  ExpectFault("h = torch.sqrt(x)", "4:5: no operator type \"torch.sqrt\"" + root);
   ExpectFault("h = torch.cumsum(x)",
               "4:5: no operator type \"torch.cumsum\"; a sum over the steps is a state, s = s + x");
   ExpectFault("h = other.tanh(x)",

@@ -21,6 +21,8 @@ TEST(CellErrors, OfWords) {
   ExpectSyntaxFault("h = x ? x : h", "4:7: '?' has no meaning here; Where(condition, a, b) chooses");
   ExpectSyntaxFault("h = h[0] + x", "4:6: a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
   ExpectSyntaxFault("h = \x01", "4:5: the control character (U+0001) has no meaning here");
+  ExpectSyntaxFault("h = γ * x",
+                    "4:5: 'γ' (U+03B3) has no meaning here; names are made of a to z, A to Z, 0 to 9 and _");
   ExpectSyntaxFault("h = \xff", "4:5: the byte 255 has no meaning here");
   ExpectSyntaxFault("h = F(x, mode=\"a b", "4:15: the string does not end on its line");
   ExpectSyntaxFault("h = 2x", "4:5: a name cannot start with a digit");
@@ -71,6 +73,7 @@ TEST(CellErrors, OfStatements) {
   ExpectSyntaxFault("state h window=2 window=3", "4:18: window of \"h\" is given twice");
   ExpectSyntaxFault("state h initial=-info", "4:18: a number is expected, not 'info'");
   ExpectSyntaxFault("h = x + 1/0", "4:10: it divides by 0");
+  ExpectSyntaxFault("h = ReduceSum(x, axes=[-1], keepdims=False)", "4:38: write false, not False");
   ExpectSyntaxFault("state h zoneout=true", "4:17: a number is expected, not 'true'");
   ExpectSyntaxFault("option layer = 2", "4:8: there is no option \"layer\"; did you mean \"layers\"?");
   ExpectSyntaxFault("option layers = 9223372036854775808", "4:17: an integer is expected, not 9223372036854775808");
