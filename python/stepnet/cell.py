@@ -324,7 +324,8 @@ def cell(
     Args:
         source: the path of a file, or the text of a cell (a string with a brace in it).
         sizes, named: sizes of the cell, each once, in place of those that it declares, ``H=128``, and options in place of
-            those in its text: ``layers=2, direction="bidirectional"``. A name of both is a size where the cell declares it.
+            those in its text: ``layers=2, direction="bidirectional"``. A name of both is a size where the cell declares it. A size that is
+            called as another argument is, as ``threads``, is given in ``sizes``.
         training: whether dropout drops and zoneout draws. For a cell that has neither it changes nothing.
         carry: whether every state starts from an input and is an output at the end, so that a sequence can be run in
             parts.
