@@ -5,11 +5,13 @@
 
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/cells/parameter_names.h"
+#include "stepnet/compiler/import_step.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/memory_for.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/needed_operators.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
@@ -59,19 +61,26 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
   draws_ = DrawsRandomNumbers(net_.net);
   outputs_ = net_.outputs;
   output_dtypes_ = net_.output_dtypes;
+  // Parameters may be large, and are not filled: shape rules say what they are.
+  const StepGraph fills = ImportStep(net_.init_net, {});
+  std::set<std::string> starts;
+  for (const CellNetInput& start : net_.starts) starts.insert(start.blob);
+  for (const std::string& parameter : net_.parameters) starts.erase(parameter);
   Workspace filled;
-  RunNetOnce(net_.init_net, filled, options_);
+  RunNetOnce(WithNeededOperators(net_.init_net, starts), filled, options_);
   const auto add = [&](const CellNetInput& input, bool is_parameter, bool is_start) {
     Argument argument{.input = input, .is_parameter = is_parameter, .is_start = is_start};
-    if (is_parameter || is_start) {
-      const Tensor tensor = filled.GetTensor(input.blob).To({});
-      argument.input.dtype = tensor.dtype();
-      argument.shape = tensor.shape();
-      if (!is_parameter) argument.start = tensor;
+    if (is_parameter) {
+      const TensorInfo& info = fills.values[fills.last.at(input.blob)].info;
+      argument.input.dtype = info.dtype;
+      argument.shape = info.shape;
+    } else if (is_start) {
+      argument.start = filled.GetTensor(input.blob).To({});
       argument.start.SetConstant();
-      if (!is_parameter && !options_.device().IsHost()) {
+      argument.input.dtype = argument.start.dtype();
+      if (!options_.device().IsHost()) {
         argument.start_there =
-            WithMemoryFor("the initial state", input.blob, [&] { return tensor.To(options_.device()); });
+            WithMemoryFor("the initial state", input.blob, [&] { return argument.start.To(options_.device()); });
       }
     }
     arguments_.push_back(std::move(argument));

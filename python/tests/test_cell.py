@@ -183,6 +183,14 @@ def test_parameters_come_in_the_order_of_the_cell(cells, options):
     assert cell.init().keys() == cell._cell.init(0).keys()
 
 
+def test_a_cell_fills_no_parameters(cells, set_max_memory):
+    """Before init asks for them, nor does one with other options, as modules of PyTorch make them."""
+    set_max_memory(stepnet.memory().current + 100_000)
+    cell = stepnet.cell(cells / "lstm.cell", D=1000, H=1000)
+    assert [each.shape for each in cell.with_options(training=True).params] == ["[4000, 1000]", "[4000, 1000]", "[4000]"]
+    refuses(cell.init, stepnet.OutOfMemoryError, " are in use")
+
+
 def test_initial_states_may_be_given_or_left_out(lstm, random):
     params = lstm.init()
     x = random.normal(size=(4, 3, 5)).astype("float32")
