@@ -199,6 +199,9 @@ def read_nodes(scope: Scope) -> None:
 
 READ = frozenset([*NODES, "Constant"])
 
+CHECKED_FIRST = {"Einsum": einsum.check_equation, "Split": moves.check_num_outputs}
+"""What shape inference of onnx (1.23.2) may take any time or memory for."""
+
 
 def check_kinds(scope: Scope) -> None:
     """Raises InvalidNetError for operators that are not read, which names all of them, and the place of the first."""
@@ -208,9 +211,9 @@ def check_kinds(scope: Scope) -> None:
         graph, index, proto = unread[0]
         raise located(why_unread([each for _, _, each in unread]), proto, index, graph.name, scope.model.path)
     for graph, index, proto in nodes:
-        if proto.op_type == "Einsum":
+        if proto.op_type in CHECKED_FIRST:
             try:
-                einsum.check_equation(proto)
+                CHECKED_FIRST[proto.op_type](proto)
             except Unsupported as reason:
                 raise located(str(reason), proto, index, graph.name, scope.model.path) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 import numpy
+import onnx
 
 from .axes import MAX_RANK, from_front, given_axis, known_rank, without_repeats
 from .graph import LAST
@@ -85,13 +86,18 @@ def concat(n: Node) -> Sequence[str]:
     return n.net.emit_all("Concat", n.blobs(), 2, axis=given_axis(n, 1))[:1]
 
 
+def check_num_outputs(proto: onnx.NodeProto) -> None:
+    """A Split has as many outputs as it says: inference makes as many sizes."""
+    for each in proto.attribute:
+        if each.name == "num_outputs" and each.i != len(proto.output):
+            raise Unsupported(f"num_outputs is {each.i}, but it has {len(proto.output)} outputs")
+
+
 @node("Split")
 def split(n: Node) -> Sequence[str]:
     count, axis = len(n.outputs), given_axis(n, 0)
-    parts = n.axes(1, "split")
-    if n.attribute("num_outputs", count) != count:
-        raise Unsupported(f"num_outputs is {n.attributes['num_outputs']}, but it has {count} outputs")
-    if parts is None and "num_outputs" in n.attributes:
+    parts, num_outputs = n.axes(1, "split"), n.attribute("num_outputs")
+    if parts is None and num_outputs is not None:
         shape = n.scope.shape(n.tensors[0])
         size = shape[axis] if shape is not None else None
         if size is not None and size % count != 0:
