@@ -215,13 +215,19 @@ class Inputs:
         shape = check_shape(n, i, name, sizes)
         if not n.has(i):
             return ""
-        if shape is not None and all(a is not None or b is None for a, b in zip(shape, sizes)):
-            return n.blob(i)
-        if sizes.count(None) == len(sizes):  # an error for another rank
-            return n.emit("Transpose", n.blob(i), axes=list(range(len(sizes))))
-        if sizes.count(None) > 1:
-            raise Unsupported(f"the rank of {name}, its input {n.tensors[i]!r}, is not known")
-        return n.emit("Reshape", n.blob(i), shape=[-1 if size is None else size for size in sizes])
+        blob = n.blob(i)
+        if shape is None:  # an error for another rank
+            blob = n.emit("Transpose", blob, axes=list(range(len(sizes))))
+        for axis, size in enumerate(sizes):
+            if size is not None and (shape is None or shape[axis] is None):
+                blob = self.of_size(n, blob, axis, size, f"{name}, which must be {shape_text(sizes)}", len(sizes))
+        return blob
+
+    def of_size(self, n: Node, blob: str, axis: int, size: int, name: str, rank: int) -> str:
+        """A blob that has this size: under a shape in which only it differs, so that another one is an error."""
+        checked = n.net.names.unique(name)
+        n.net.add("Reshape", [blob], [checked], shape=[size if each == axis else 0 for each in range(rank)])
+        return checked
 
     def of_batch(self, n: Node, blob: str, directions: int) -> str:
         """A state that has a row for each of the batch, as one with one row would be repeated."""
