@@ -107,7 +107,14 @@ class Unit:
         self.loop = Loop(n.net, self.x)
         self.x_t = self.loop.link(self.x, 0)
         self.mask = self.loop.sequence(inputs.mask) if inputs.mask else ""
+        if self.mask:  # NaN behind a length would be NaN in all gradients
+            self.x_t = self.masked(self.x_t)
         self.states: list[str] = []
+
+    def masked(self, blob: str) -> str:
+        """A blob of the step, 0 for sequences that have ended."""
+        zeros = self.loop.step.emit("ConstantFill", blob, value=0.0)
+        return self.loop.step.emit("Where", self.mask, blob, zeros, broadcast_on_rows=1)
 
     def rows(self, i: int, begin: int, end: int) -> str:
         """Rows ``[begin, end)``, in units of H, of an input of this direction, behind a dimension of 1."""
@@ -159,9 +166,7 @@ class Unit:
             elif not self.mask:
                 given.append(self.loop.every_row(self.states[0]))
             else:
-                step = self.loop.step
-                zeros = step.emit("ConstantFill", h, value=0.0)
-                given.append(self.loop.output(step.emit("Where", self.mask, h, zeros, broadcast_on_rows=1)))
+                given.append(self.loop.output(self.masked(h)))
         if not any(given):
             self.loop.last_row(self.states[0])
         self.loop.add()
