@@ -1,0 +1,71 @@
+"""Errors of what was loaded from ONNX name the node that the operator stands for."""
+
+import copy
+import pickle
+
+import numpy
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import draw, floats, ints, loaded, model_of, named, refusal, unit
+
+import stepnet
+
+
+def message_of(call, *given, **named_ones):
+    with pytest.raises(stepnet.Error) as caught:
+        call(*given, **named_ones)
+    return str(caught.value)
+
+
+def test_errors_of_runs_name_the_node(tmp_path):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("GatherElements", ["a", "at"], ["y"], name="taken"),
+        helper.make_node("Relu", ["y"], ["z"]),
+    ]
+    inputs = {"x": draw(3), "at": ints(0, 3)}
+    net = loaded(model_of(nodes, inputs, {"z": TensorProto.FLOAT}), tmp_path)
+    place = "\n  at node 1 'taken' `y = GatherElements(a, at)`\n  in graph \"graph\""
+    for each in (net, copy.copy(net), pickle.loads(pickle.dumps(net))):
+        for call in (each, each.vjp, each.explain):
+            message = message_of(call, inputs)
+            assert message.startswith("invalid argument: Gather: element 1 of the indices is 3; the data have 3 rows\n  at op ")
+            assert message.endswith(f'\n  in net "graph"{place}\n  in file {tmp_path / "model.onnx"}')
+    from_memory = stepnet.onnx.load(model_of(nodes, inputs, {"z": TensorProto.FLOAT}))
+    assert message_of(from_memory, inputs).endswith(f'\n  in net "graph"{place}')
+
+
+def test_nodes_that_become_several_operators_and_loops(random, tmp_path):
+    model, inputs = unit("LSTM", random, direction="bidirectional", lengths=[5, 2, 4])
+    model.graph.node[0].name = "L"
+    for info in model.graph.input:
+        if info.name == "h":
+            info.type.tensor_type.ClearField("shape")
+    net = loaded(model, tmp_path)
+    place = "\n  at node 0 'L' `Y, Y_h, Y_c = LSTM(X, W, R, B, lengths, h, c)`\n  in graph \"graph\"\n  in file "
+    assert place in message_of(net, {**inputs, "lengths": numpy.array([5, 6, 4], "int32")})
+    assert place in message_of(net, {**inputs, "h": inputs["h"].swapaxes(0, 1).copy()})
+
+
+def test_of_nodes_one_within_the_other_the_inner_one(tmp_path):
+    at = helper.make_tensor_value_info("at", TensorProto.INT64, [])
+    nodes = [
+        helper.make_node("Gather", ["w", "at"], ["row"], name="row of w"),
+        helper.make_node("Add", ["h", "row"], ["after"]),
+        helper.make_node("Identity", ["after"], ["shown"]),
+    ]
+    outputs = [named(floats(2), name) for name in ("after", "shown")]
+    body = helper.make_graph(nodes, "body", [named(floats(2), "h"), at], outputs)
+    node = helper.make_node("Scan", ["h0", "places"], ["last", "y"], name="outer", body=body, num_scan_inputs=1)
+    inputs = {"h0": draw(2), "places": ints(0, 5)}
+    model = model_of([node], inputs, {"last": TensorProto.FLOAT, "y": TensorProto.FLOAT}, {"w": draw(3, 2)})
+    message = message_of(loaded(model, tmp_path), inputs)
+    assert "\n  at node 0 'row of w' `row = Gather(w, at)`\n  in graph \"body\"\n  in file " in message
+
+
+def test_errors_of_operators_when_they_are_loaded(tmp_path):
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="wide", kernel_shape=[1 << 40])
+    inputs = {"x": draw(1, 1, 5), "w": draw(1, 1, 5)}
+    model = model_of([node], inputs, {"y": TensorProto.FLOAT}, sizes={"w": [None] * 3, "x": [None] * 3})
+    message = refusal(model, tmp_path)
+    assert "Conv: kernel is 1099511627776" in message and "\n  at node 0 'wide' `y = Conv(x, w)`\n" in message
