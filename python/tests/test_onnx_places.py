@@ -6,7 +6,7 @@ import pickle
 import numpy
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import draw, floats, ints, loaded, model_of, named, refusal, unit
+from onnx_models import draw, expect_equal, floats, ints, loaded, model_of, named, refusal, runtime, unit
 
 import stepnet
 
@@ -69,3 +69,50 @@ def test_errors_of_operators_when_they_are_loaded(tmp_path):
     model = model_of([node], inputs, {"y": TensorProto.FLOAT}, sizes={"w": [None] * 3, "x": [None] * 3})
     message = refusal(model, tmp_path)
     assert "Conv: kernel is 1099511627776" in message and "\n  at node 0 'wide' `y = Conv(x, w)`\n" in message
+
+
+@pytest.mark.parametrize("name", ["", "sum"])
+def test_shapes_that_contradict_each_other(name, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["a"], name=name), helper.make_node("Add", ["a", "b"], ["y"], name=name)]
+    message = refusal(model_of(nodes, {"x": draw(2, 3), "b": draw(2, 4)}, {"y": TensorProto.FLOAT}), tmp_path)
+    said = "(op_type:Add): [ShapeInferenceError] Incompatible dimensions\n  at node 1 " + (f"{name!r} " if name else "")
+    assert f'{said}`y = Add(a, b)`\n  in graph "graph"\n  in file ' in message
+
+
+@pytest.mark.parametrize("wide", ["a", "b"])
+@pytest.mark.parametrize("attributes", [{}, {"transA": 1}, {"transB": 1}])
+def test_a_gemm_of_three_dimensions(wide, attributes, tmp_path):
+    """Whose ranks are not known."""
+    inputs = {"a": draw(3, 3), "b": draw(3, 3)}
+    node = helper.make_node("Gemm", ["a", "b"], ["y"], name="the product", **attributes)
+    model = model_of([node], inputs, {"y": TensorProto.FLOAT})
+    for info in model.graph.input:
+        info.type.tensor_type.ClearField("shape")
+    net = loaded(model, tmp_path)
+    expect_equal(net(**inputs).y, runtime(model, inputs)[0])
+    inputs[wide] = inputs[wide][:, None]
+    with pytest.raises(Exception, match="ONNXRuntimeError"):
+        runtime(model, inputs)
+    assert "needs 2 dimensions" in message_of(net, inputs)
+
+
+@pytest.mark.parametrize("unread", ["x0", "x1", "x2"])
+def test_scanned_inputs_of_other_lengths_than_the_first(unread, tmp_path):
+    """Also one that the body does not read."""
+    names = ["x0", "x1", "x2"]
+    read = [f"{name}_t" for name in names if name != unread]
+    nodes = [helper.make_node("Sum", ["h", *read], ["after"]), helper.make_node("Identity", ["after"], ["shown"])]
+    inner = [named(floats(2), name) for name in ("h", *(f"{name}_t" for name in names))]
+    body = helper.make_graph(nodes, "body", inner, [named(floats(2), name) for name in ("after", "shown")])
+    node = helper.make_node("Scan", ["h0", *names], ["last", "y"], name="loop", body=body, num_scan_inputs=3)
+    inputs = {"h0": draw(2), **{name: draw(3, 2) for name in names}}
+    sizes = {name: [f"T{name}", 2] for name in names}
+    model = model_of([node], inputs, {"last": TensorProto.FLOAT, "y": TensorProto.FLOAT}, sizes=sizes)
+    net = loaded(model, tmp_path)
+    expect_equal(net(**inputs).y, runtime(model, inputs)[1])
+    for name in names:
+        for steps in (2, 4):
+            other = {**inputs, name: draw(steps, 2)}
+            with pytest.raises(Exception, match="inconsistent sequence lengths"):
+                runtime(model, other)
+            assert "\n  at node 0 'loop' `" in message_of(net, other)
