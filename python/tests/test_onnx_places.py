@@ -116,3 +116,12 @@ def test_scanned_inputs_of_other_lengths_than_the_first(unread, tmp_path):
             with pytest.raises(Exception, match="inconsistent sequence lengths"):
                 runtime(model, other)
             assert "\n  at node 0 'loop' `" in message_of(net, other)
+
+
+def test_errors_of_another_export(tmp_path):
+    node = helper.make_node("Expand", ["x", "sizes"], ["y"], name="wider")
+    inputs = {"x": draw(1, 3), "sizes": ints(2, 3)}
+    net = loaded(model_of([node], inputs, {"y": TensorProto.FLOAT}), tmp_path)
+    message = message_of(stepnet.onnx.export, net, tmp_path / "again.onnx")
+    assert "follow from the elements of its inputs\n  at op " in message
+    assert message.endswith("\n  at node 0 'wider' `y = Expand(x, sizes)`\n  in graph \"graph\"")
