@@ -182,7 +182,8 @@ const Registration rnn =
         .OptionalOutput("state_output", "with state_outputs: [L*dir, B, R], h after each sequence's last step")
         .OptionalOutput("statecell_output", "with state_outputs, of lstm: [L*dir, B, H], c after it, not clipped")
         .Arg("state_outputs", false, "give the last states, too")
-        .Arg("p", 0.0f, "part of the elements that is dropped of the output of each layer but the last, in training",
+        .Arg("p", 0.0f,
+             "part of the elements, less than 1, that is dropped of the output of each layer but the last, in training",
              Between(0, 1))
         .Arg("lstm_state_clip_min", 0.0f,
              "of lstm: where c is used, the one that comes in too, what is less counts as this; c itself stays. Given "

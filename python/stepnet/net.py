@@ -61,7 +61,7 @@ class Net:
         """``options``: what ``_load`` was given behind the net and what fills it."""
         self._net = net
         self._options = options
-        self._call = net.call
+        self._call, self._vjp, self._explain = net.call, net.vjp, net.explain
         self._where = f"\n  in file {net.file}" if net.file else ""
         """What errors end with."""
         self._make = outputs_type("Outputs", net.outputs)._make
@@ -180,7 +180,7 @@ class Net:
             InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
         """
         arrays = self._arrays(inputs_of(inputs, named))
-        outputs, gradients = self._net.vjp(arrays, self._wrt(wrt, arrays), requests_of(gradient_requests))
+        outputs, gradients = self._vjp(arrays, self._wrt(wrt, arrays), requests_of(gradient_requests))
         made = self._make(outputs)
         return made, Pullback(gradients, type(made))
 
@@ -219,7 +219,7 @@ class Net:
         Their shapes, ``[T, B, …]`` of a sequence, say for how many steps, and which batch, it is.
         What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
         """
-        return self._net.explain(self._arrays(inputs_of(inputs, named)), format)
+        return self._explain(self._arrays(inputs_of(inputs, named)), format)
 
 
 class TrainingNet(Net):

@@ -48,6 +48,10 @@ def test_what_cannot_be_converted(tmp_path):
             stepnet.onnx.convert(*files)
     with pytest.raises(stepnet.InputOutputError, match=f"cannot write {tmp_path}/none/net.pbtxt: No such file"):
         stepnet.onnx.convert(model, tmp_path / "none" / "net.pbtxt", params)
+    for files in ((model, tmp_path / "other.onnx", params), (model, net, tmp_path / "other.onnx")):
+        with pytest.raises(stepnet.InvalidArgumentError, match=r"other\.onnx has the name of a file of ONNX; a net, as net\.pbtxt"):
+            stepnet.onnx.convert(*files)
+    assert not (tmp_path / "other.onnx").exists()
     assert run(model).returncode == 2
 
 

@@ -73,6 +73,24 @@ def test_gradients_of_units_are_by_the_initializers(op_type, options, random, tm
     expect_gradients(*unit(op_type, random, **options), tmp_path)
 
 
+@pytest.mark.parametrize("padding", [numpy.nan, numpy.inf])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op_type", ["LSTM", "GRU", "RNN"])
+def test_what_stands_behind_lengths_is_in_no_gradient(op_type, direction, padding, random, tmp_path):
+    """Gradients are those with zeros there, which are compared with differences of onnxruntime's results above."""
+    model, inputs = unit(op_type, random, direction=direction, lengths=[5, 2, 0])
+    net, found = loaded(model, tmp_path), []
+    for each in (0, padding):
+        inputs["X"][2:, 1] = inputs["X"][:, 2] = each
+        outputs, pullback = net.vjp(**inputs, wrt=[*net.params, "X", "h"])
+        for got, want in zip(outputs, runtime(model, {**inputs, "X": numpy.nan_to_num(inputs["X"], posinf=0)})):
+            expect_equal(got, want)
+        found.append(pullback(**{name: numpy.ones_like(outputs[name]) for name in net.outputs}))
+    for name, want in {**found[0].params, **found[0].inputs}.items():
+        assert numpy.isfinite(want).all()
+        expect_equal({**found[1].params, **found[1].inputs}[name], want)
+
+
 def nodes(*given):
     return [
         helper.make_node(op_type, reads.split(), [gives], **attributes) for op_type, reads, gives, attributes in given

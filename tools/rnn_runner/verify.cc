@@ -135,14 +135,15 @@ void CompareNumbers(const Tensor& found, const Tensor& expected, Comparison* com
 
 // What a run gives as `blob` against what is expected under `name`.
 Comparison Compare(const std::string& name, const std::string& blob, const Workspace& workspace,
-                   const NamedTensors& expected) {
+                   const NamedTensors& expected, bool is_gradient) {
   Comparison comparison{.blob = name, .problem = {}};
   const auto wanted = std::ranges::find(expected, name, [](const auto& item) { return item.first; });
   const Blob* found = workspace.FindBlob(blob);
   if (wanted == expected.end()) {
     comparison.problem = "the case gives no expected value";
   } else if (found == nullptr || !found->HasTensor()) {
-    comparison.problem = "the net gives no such tensor";
+    const bool may_be_made = is_gradient && !FLAGS_rebuild;
+    comparison.problem = StrCat("the net gives no such tensor", may_be_made ? "; --rebuild makes gradients" : "");
   } else if (found->GetTensor().dtype() != wanted->second.dtype() ||
              found->GetTensor().shape() != wanted->second.shape()) {
     comparison.problem = StrCat("is ", found->Description(), ", must be ", wanted->second.Description());
@@ -234,7 +235,7 @@ std::vector<Comparison> CompareRequested(const NetDef& net, const Manifest& mani
   std::vector<Comparison> comparisons;
   for (const auto& [input, request] : manifest.requests) {
     const std::string name = input + "_grad";
-    comparisons.push_back(Compare(name, subject.blobs.front().at(name), workspace, after));
+    comparisons.push_back(Compare(name, subject.blobs.front().at(name), workspace, after, /*is_gradient=*/true));
     comparisons.back().blob += StrCat(":", GradientRequestName(request));
   }
   return comparisons;
@@ -264,7 +265,8 @@ std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& opt
     net->Run();
     const NamedTensors expected = ReadTensors(run.expected);
     for (const auto& [name, blob] : subject.blobs[r]) {
-      Comparison now = Compare(name, blob, workspace, expected);
+      const bool is_gradient = std::ranges::count(run.gradients, name) > 0;
+      Comparison now = Compare(name, blob, workspace, expected, is_gradient);
       if (!now.problem.empty() && manifest.runs.size() > 1) now.problem = StrCat("run ", r, ": ", now.problem);
       const auto before = std::ranges::find(comparisons, name, &Comparison::blob);
       if (before == comparisons.end()) {

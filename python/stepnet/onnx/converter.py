@@ -28,7 +28,7 @@ def convert(path: str | os.PathLike[str], net: str | os.PathLike[str], params: s
         The net, as :func:`load` gives it.
 
     Raises:
-        InvalidArgumentError: where two of the files are one.
+        InvalidArgumentError: where two of the files are one, or one to write is called .onnx.
         InputOutputError: for files that cannot be read or written.
         InvalidNetError: as :func:`load`.
     """
@@ -36,6 +36,9 @@ def convert(path: str | os.PathLike[str], net: str | os.PathLike[str], params: s
     files = [Path(path_of("path", path)), target, Path(path_of("params", params))]
     if len({each.resolve() for each in files}) < len(files):
         raise InvalidArgumentError(f"invalid argument: the files are {', '.join(map(str, files))}; each must be another one")
+    for each in files[1:]:
+        if each.suffix == ".onnx":
+            raise InvalidArgumentError(f"invalid argument: {each} has the name of a file of ONNX; a net, as net.pbtxt, and its parameters are written")
     graph = load(path)
     filled = {**graph._net.filled(), **graph.defaults}
     save_params(filled, params)

@@ -48,7 +48,7 @@ TERM = r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*"
 
 
 def check_equation(proto: onnx.NodeProto) -> None:
-    """That of an Einsum is one. Shape inference of onnx (1.23.2) does not end for some that are none."""
+    """That of an Einsum is one: inference does not end for some that are none."""
     for each in proto.attribute:
         equation = each.s.decode("utf-8", "replace").replace(" ", "")
         if each.name == "equation" and not re.fullmatch(f"{TERM}(?:,{TERM})*(?:->{TERM})?", equation):

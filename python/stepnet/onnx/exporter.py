@@ -20,7 +20,7 @@ from ..source import did_you_mean, kind_of, path_of, with_article
 from ..torch_layers import module_type
 from . import losses, rnn  # noqa: F401 - add to the table
 from .graph import GraphWriter, Value
-from .loader import Graph, check_input
+from .loader import Graph, check_input, with_places
 from .nets import Blobs, value_named, write_operators
 from .open_sizes import DynamicAxes, Sizes, advice_on_sizes, axes_of, check_is_one, with_names
 from .reader import NEWEST_OPSET
@@ -93,7 +93,8 @@ def export(
             f"type mismatch: the model is {with_article(type(model))}; it must be a stepnet.Cell, a stepnet.Net "
             f"or a stepnet.torch.Module{hint}"
         )
-    save(build(given, chosen_outputs(model, outputs), opset), file)
+    made = with_places(build, model._places) if isinstance(model, Graph) else build
+    save(made(given, chosen_outputs(model, outputs), opset), file)
 
 
 def check_opset(opset: Any) -> None:

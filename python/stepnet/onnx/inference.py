@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Iterable, Sequence
 
 import numpy
@@ -13,7 +14,7 @@ from .constants import LARGEST, fold
 from .graph import element_type, names_read
 from .handed_on import infer_bounded
 from .reader import fault
-from .scope import Scope, fits, sizes_of
+from .scope import Scope, fits, place_of_node, sizes_of
 
 REFUSALS = (onnx.shape_inference.InferenceError, ValueError, MemoryError)
 """What inference raises: older versions of onnx MemoryError for a Scan that scans more than it is given."""
@@ -94,7 +95,13 @@ def infer(scope: Scope, model: onnx.ModelProto) -> onnx.ModelProto:
 def refusal_of(scope: Scope, error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f'onnx {onnx.__version__} finds no memory to infer the shapes in the graph "{scope.graph.name}"'
-    return f'the shapes in the graph "{scope.graph.name}" contradict each other: {str(error).strip()}'
+    text = str(error).strip()
+    refusal = f'the shapes in the graph "{scope.graph.name}" contradict each other: '
+    named = re.search(r", node name: ([0-9]+)(?=\))", text)
+    if named is None:
+        return refusal + text
+    index = int(named[1])
+    return refusal + text.replace(named[0], "", 1) + place_of_node(scope.graph.node[index], index, scope.graph.name)
 
 
 def is_news(said: onnx.ValueInfoProto, follows: onnx.ValueInfoProto | None) -> bool:
@@ -110,11 +117,12 @@ def light_model(scope: Scope) -> onnx.ModelProto:
     """The graph as a model, without the elements of large tensors and what the file says of shapes but those of inputs;
     what it sees of graphs around it are inputs."""
     graph = onnx.GraphProto(name=scope.graph.name)
-    for node in scope.graph.node:
+    for index, node in enumerate(scope.graph.node):
         if scope.is_folded(node):
             graph.initializer.extend(numpy_helper.from_array(scope.folded[name], name) for name in filter(None, node.output))
         else:
             graph.node.append(node)
+            graph.node[-1].name = str(index)  # by which errors of onnx name it
     graph.output.extend(unsaid(scope, each) for each in scope.graph.output)
     graph.value_info.extend(unsaid(scope, each) for each in scope.graph.value_info)
     known = {each.name for each in scope.graph.input}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar, cast
 
 import numpy
 import onnx
@@ -25,7 +26,7 @@ from .netdef import Names, NetText
 from .nodes import NODES
 from .reader import STANDARD, Origin, Source, bodies_of, dtype_of, fault, is_read, opset_of, origin_of, read_model
 from .schema import check_schema
-from .scope import Model, Node, Scope, Unsupported, kind_of_node, located
+from .scope import Model, Node, Scope, Unsupported, kind_of_node, located, place_of_node
 
 
 class Graph(Net):
@@ -42,11 +43,15 @@ class Graph(Net):
         defaults: Mapping[str, numpy.ndarray],
         fixed: Iterable[str],
         text: str,
+        places: Mapping[str, str],
     ) -> None:
         """``text``: of ``net``; ``defaults``: what inputs are where a call is not given them; ``fixed``: constants that
-        are no parameters."""
+        are no parameters; ``places``: of the nodes that blobs come from."""
         super().__init__(net, options)
         self._text = text
+        self._places = places
+        self._call, self._vjp = with_places(net.call, places), with_places(net.vjp, places)
+        self._explain = with_places(net.explain, places)
         self._fixed = frozenset(fixed)
         self.arguments = arguments
         """The inputs with dtype, shape, and whether they may be left out; sizes that are not known are called ``?``."""
@@ -57,7 +62,7 @@ class Graph(Net):
         """What optional inputs are where they are left out."""
 
     def _more(self) -> tuple[Any, ...]:
-        return self.arguments, self.defaults, self._fixed, self._text
+        return self.arguments, self.defaults, self._fixed, self._text, self._places
 
     def __call__(self, inputs: Mapping[str, Array] | None = None, /, **named: Array) -> Any:
         """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
@@ -116,8 +121,29 @@ def load(
     known = scope.net.read.union(scope.net.outputs)
     params = {name: array for name, array in scope.model.params.items() if name in known}
     options = (threads, device_name(device), opt_level, names_of("disable_pass", disable_pass), seed)
-    net = _stepnet.load_net((text, str(file) if isinstance(file, Path) else ""), ("", ""), params, *options)
-    return Graph(net, options, arguments, defaults, scope.model.fixed, text)
+    places = scope.net.names.places
+    load_net = with_places(_stepnet.load_net, places)
+    net = load_net((text, str(file) if isinstance(file, Path) else ""), ("", ""), params, *options)
+    return Graph(net, options, arguments, defaults, scope.model.fixed, text, places)
+
+
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+
+def with_places(function: Called, places: Mapping[str, str]) -> Called:
+    """The function with errors that name the node that an operator stands for: of several, one within the other, the first."""
+
+    def call(*given: Any) -> Any:
+        try:
+            return function(*given)
+        except Error as error:
+            first, in_file, file = str(error).partition("\n  in file ")
+            operators = re.findall(r"^  at op [0-9]+ `(.*?) = ", first, re.MULTILINE)
+            blobs = [blob for outputs in operators for blob in (outputs, outputs.split(", ")[0])]
+            place = next((places[blob] for blob in blobs if places.get(blob)), "")
+            raise type(error)(f"{first}{place}{in_file}{file}") from None
+
+    return cast(Called, call)
 
 
 FIRST_WITH_DEFAULTS = 4
@@ -184,6 +210,7 @@ def read_nodes(scope: Scope) -> None:
         check_kinds(scope)
     refusal = add_shapes(scope)
     for index, proto in enumerate(scope.graph.node):
+        scope.net.place = place_of_node(proto, index, scope.graph.name)
         try:
             read_node(scope, proto)
         except Unsupported as reason:
@@ -199,6 +226,9 @@ def read_nodes(scope: Scope) -> None:
 
 READ = frozenset([*NODES, "Constant"])
 
+CHECKED_FIRST = {"Einsum": einsum.check_equation, "Split": moves.check_num_outputs}
+"""What shape inference of onnx (1.23.2) may take any time or memory for."""
+
 
 def check_kinds(scope: Scope) -> None:
     """Raises InvalidNetError for operators that are not read, which names all of them, and the place of the first."""
@@ -208,9 +238,9 @@ def check_kinds(scope: Scope) -> None:
         graph, index, proto = unread[0]
         raise located(why_unread([each for _, _, each in unread]), proto, index, graph.name, scope.model.path)
     for graph, index, proto in nodes:
-        if proto.op_type == "Einsum":
+        if proto.op_type in CHECKED_FIRST:
             try:
-                einsum.check_equation(proto)
+                CHECKED_FIRST[proto.op_type](proto)
             except Unsupported as reason:
                 raise located(str(reason), proto, index, graph.name, scope.model.path) from None
 

@@ -14,7 +14,7 @@ class Loop:
         """``sequence`` gives the number of steps and, where it has two dimensions or more, the batch."""
         self.outer = outer
         self.step = NetText(f"{outer.name} step", outer.names)
-        self.step.hint = outer.hint
+        self.step.hint, self.step.place = outer.hint, outer.place
         self.inputs = {sequence: 0}
         """The operator's inputs with their places."""
         self.links: list[tuple[str, str, int]] = []

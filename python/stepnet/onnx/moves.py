@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 import numpy
+import onnx
 
 from .axes import MAX_RANK, from_front, given_axis, known_rank, without_repeats
 from .graph import LAST
@@ -85,13 +86,18 @@ def concat(n: Node) -> Sequence[str]:
     return n.net.emit_all("Concat", n.blobs(), 2, axis=given_axis(n, 1))[:1]
 
 
+def check_num_outputs(proto: onnx.NodeProto) -> None:
+    """A Split has as many outputs as it says: inference makes as many sizes."""
+    for each in proto.attribute:
+        if each.name == "num_outputs" and each.i != len(proto.output):
+            raise Unsupported(f"num_outputs is {each.i}, but it has {len(proto.output)} outputs")
+
+
 @node("Split")
 def split(n: Node) -> Sequence[str]:
     count, axis = len(n.outputs), given_axis(n, 0)
-    parts = n.axes(1, "split")
-    if n.attribute("num_outputs", count) != count:
-        raise Unsupported(f"num_outputs is {n.attributes['num_outputs']}, but it has {count} outputs")
-    if parts is None and "num_outputs" in n.attributes:
+    parts, num_outputs = n.axes(1, "split"), n.attribute("num_outputs")
+    if parts is None and num_outputs is not None:
         shape = n.scope.shape(n.tensors[0])
         size = shape[axis] if shape is not None else None
         if size is not None and size % count != 0:
@@ -182,13 +188,19 @@ def reverse_sequence(n: Node) -> Sequence[str]:
 @node("Gather")
 def gather(n: Node) -> Sequence[str]:
     axis, indices = given_axis(n, 0), n.constant(1)
+    if indices is not None:
+        check_indices(n, indices, axis)
     if indices is not None and indices.ndim == 0:
         (axis,), at = from_front(n, [axis]), int(indices)
         start, end = (at, at + 1) if at >= 0 else (at - 1, at)
         whole = [0] * axis, [-1] * axis
-        row = n.emit("Slice", n.blob(0), starts=[*whole[0], start], ends=[*whole[1], end])
+        row = n.net.names.unique(f"{n.outputs[0]}: index {at} of dimension {axis}")  # which the run may not find
+        n.net.add("Slice", [n.blob(0)], [row], starts=[*whole[0], start], ends=[*whole[1], end])
         return [n.emit("Squeeze", row, dims=[axis])]
-    rows_at = counted_from_start(n, axis) if indices is None else from_start(n, indices, axis)
+    if indices is not None:
+        rows_at = constants_from_start(n, indices, axis)
+    else:
+        rows_at = n.blob(1) if is_counted(n, n.tensors[1]) else from_start(n, n.blob(1), axis)
     if axis == 0:
         return [n.emit("Gather", n.blob(0), rows_at)]
     rank, count = n.rank(0), n.rank(1)
@@ -199,42 +211,59 @@ def gather(n: Node) -> Sequence[str]:
     return [n.emit("Transpose", rows, axes=order)]
 
 
-def from_start(n: Node, indices: numpy.ndarray, axis: int) -> str:
-    """Constant indices, which may count from the end of a dimension, counted from its start."""
+def size_along(n: Node, axis: int) -> int | None:
+    """A size of input 0, where it is known."""
     shape = n.scope.shape(n.tensors[0])
-    size = None if shape is None else shape[axis]
+    return None if shape is None else shape[axis]
+
+
+def size_of(n: Node, axis: int, dtype: str) -> str:
+    """A size of input 0, a scalar."""
+    size = size_along(n, axis)
+    if size is not None:
+        return n.number(size, dtype)
+    sizes = n.emit("Shape", n.blob(0), axes=[axis])
+    return n.emit("Squeeze", n.emit("Cast", sizes, to="double" if dtype == "float64" else dtype), dims=[0])
+
+
+def check_indices(n: Node, indices: numpy.ndarray, axis: int) -> None:
+    """Constant indices are those of a dimension of input 0, where its size is known."""
+    size = size_along(n, axis)
     if size is not None and ((indices < -size).any() or (indices >= size).any()):
         raise Unsupported(f"its indices are from {indices.min()} to {indices.max()}; dimension {axis} has size {size}")
+
+
+def constants_from_start(n: Node, indices: numpy.ndarray, axis: int) -> str:
+    """Constant indices, input 1, counted from the start of a dimension."""
+    size = size_along(n, axis)
     if (indices >= 0).all():
         return n.blob(1)
     if size is None:
-        sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=str(indices.dtype))
-        is_from_end = (indices < 0).astype(indices.dtype)
-        return n.emit("Add", n.blob(1), n.emit("Mul", n.fixed(is_from_end), sizes))
+        return from_start(n, n.blob(1), axis)
     return n.fixed(numpy.where(indices < 0, indices + size, indices), n.tensors[1])
 
 
-def counted_from_start(n: Node, axis: int) -> str:
-    """Indices that only a run knows, counted from the start of a dimension."""
-    indices = n.blob(1)
-    if is_counted(n, n.tensors[1]):
-        return indices
+def from_start(n: Node, indices: str, axis: int) -> str:
+    """Indices, of the dtype of input 1, which may count from the end of a dimension, counted from its start. One that is
+    beyond it stays as it is given, so that the run says this one."""
     dtype = n.dtype(1)
-    sizes = n.emit("Cast", n.emit("Shape", n.blob(0), axes=[axis]), to=dtype)
-    size = n.emit("Squeeze", sizes, dims=[0])  # so that one index stays a scalar
-    return n.emit("Where", n.emit("LT", indices, n.number(0, dtype)), n.emit("Add", indices, size), indices)
+    counted, zero = n.emit("Add", indices, size_of(n, axis, dtype)), n.number(0, dtype)
+    is_from_end = n.emit("And", n.emit("LT", indices, zero), n.emit("GE", counted, zero))
+    return n.emit("Where", is_from_end, counted, indices)
 
 
 def is_counted(n: Node, name: str) -> bool:
-    """Whether a tensor is what ``counted_from_start`` is when it is exported, so that it is not done again."""
+    """Whether a tensor is what ``from_start`` is when it is exported, so that it is not done again."""
     where = n.scope.producer(name)
-    if where is None or where.op_type != "Where":
+    both = None if where is None else n.scope.producer(where.input[0])
+    if where is None or both is None or (where.op_type, both.op_type) != ("Where", "And"):
         return False
-    less, add = (n.scope.producer(each) for each in where.input[:2])
-    if less is None or add is None or (less.op_type, add.op_type) != ("Less", "Add"):
+    less, at_least = (n.scope.producer(each) for each in both.input)
+    if less is None or at_least is None or (less.op_type, at_least.op_type) != ("Less", "GreaterOrEqual"):
         return False
-    zero = n.scope.constant(less.input[1])
-    return less.input[0] == add.input[0] == where.input[2] and zero is not None and not zero.any()
+    zeros = [n.scope.constant(each.input[1]) for each in (less, at_least)]
+    is_one_of_both = [at_least.input[0], less.input[0]] == [*where.input[1:]]
+    return is_one_of_both and all(zero is not None and not zero.any() for zero in zeros)
 
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")

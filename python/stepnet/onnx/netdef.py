@@ -23,6 +23,8 @@ class Names:
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._last: dict[str, int] = {}
+        self.places: dict[str, str] = {}
+        """What of a file the operators that give blobs stand for, by blob."""
 
     def unique(self, hint: str) -> str:
         """A new name: the hint, or the hint with a number."""
@@ -42,6 +44,8 @@ class NetText:
         self.names = names
         self.hint = "value"
         """What new blobs are called after."""
+        self.place = ""
+        """What of a file new operators stand for."""
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.read: set[str] = set()
@@ -59,6 +63,7 @@ class NetText:
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **arguments: Argument) -> None:
         self.read.update(inputs)
         self.given.update(outputs)
+        self.names.places.update(dict.fromkeys(outputs, self.place))
         self._ops.append((op_type, [*inputs], [*outputs], arguments))
 
     def emit(self, op_type: str, *inputs: str, **arguments: Argument) -> str:
@@ -100,6 +105,7 @@ class NetText:
         can_be = blob in self.given and blob not in self._called
         if can_be:
             self._called[blob] = name
+            self.names.places[name] = self.names.places[blob]
         return can_be
 
     def blobs_read(self) -> set[str]:

@@ -358,11 +358,11 @@ def matmul(n: Node) -> Sequence[str]:
 @node("Gemm")
 def gemm(n: Node) -> Sequence[str]:
     w, trans_b = n.constant(1), n.attribute("transB", 0)
-    a = n.emit("Transpose", n.blob(0), axes=[1, 0]) if n.attribute("transA", 0) else n.blob(0)
+    a = n.emit("Transpose", n.blob(0), axes=[1, 0]) if n.attribute("transA", 0) else matrix(n, 0)
     if w is not None and w.ndim == 2:
         y = n.emit("FC" if trans_b else "FCTransposed", a, n.blob(1))
     else:
-        y = n.emit("MatMul", a, n.blob(1), trans_b=int(trans_b))
+        y = n.emit("MatMul", a, matrix(n, 1), trans_b=int(trans_b))
     if n.attribute("alpha", 1.0) != 1:
         y = n.emit("Scale", y, scale=n.attribute("alpha"))
     beta = n.attribute("beta", 1.0)
@@ -370,6 +370,11 @@ def gemm(n: Node) -> Sequence[str]:
         return [y]
     c = n.blob(2)
     return [n.emit("Add", y, c if beta == 1 else n.emit("Scale", c, scale=beta))]
+
+
+def matrix(n: Node, i: int) -> str:
+    """An input of two dimensions, of which products would take others, too; where its rank is not known the run compares it."""
+    return n.blob(i) if known_rank(n, i) is not None else n.emit("Transpose", n.blob(i), axes=[0, 1])
 
 
 @node("Conv")

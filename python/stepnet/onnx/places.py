@@ -8,6 +8,7 @@ from typing import Sequence
 import numpy
 
 from .axes import check_axis, from_front
+from .constants import LARGEST
 from .nodes import node
 from .scope import Node, Unsupported
 
@@ -19,12 +20,23 @@ def counted(n: Node, count: str | int) -> str:
     return n.emit("RangeFill", shape=[count], dtype=13)
 
 
+def numbers_along(n: Node, axis: int, i: int = 0) -> str:
+    """The numbers 0, 1, … along a dimension of an input, float64."""
+    size = n.shape(i)[axis]
+    return counted(n, n.emit("Shape", n.blob(i), axes=[axis]) if size is None else size)
+
+
+def along(n: Node, numbers: str, at: int, rank: int) -> str:
+    """Numbers as dimension ``at`` of ``rank``, of which others are 1."""
+    return n.net.expanded(numbers, [each for each in range(rank) if each != at])
+
+
 def places(n: Node, axis: int, rank: int, at: int, i: int = 0) -> str:
     """The places 0, 1, … along a dimension of an input, float64: as dimension ``at`` of ``rank``, of which others are 1."""
     size = n.shape(i)[axis]
-    if size is not None:
+    if size is not None and size <= LARGEST:
         return n.fixed(numpy.arange(size, dtype="float64").reshape([size if each == at else 1 for each in range(rank)]))
-    return n.net.expanded(counted(n, n.emit("Shape", n.blob(i), axes=[axis])), [each for each in range(rank) if each != at])
+    return along(n, numbers_along(n, axis, i), at, rank)
 
 
 def kept(n: Node, x: str, mask: str, dtype: str) -> str:

@@ -11,6 +11,7 @@ from typing import Sequence
 import onnx
 
 from .axes import check_axis
+from .graph import names_read
 from .late_shapes import late_shapes
 from .loops import Loop
 from .moves import filled_with, turned_around
@@ -31,7 +32,11 @@ def scan(n: Node) -> Sequence[str]:
         check_list(n, f"scan_{kind}_axes", kind, count)
         check_list(n, f"scan_{kind}_directions", kind, count, is_direction=True)
     sequences = [scanned(n, num_states + k, k) for k in range(num_scanned)]
-    loop = Loop(n.net, steps_of(n, sequences[0]))
+    read, steps = names_read(body.node), steps_of(n, sequences[0])
+    for sequence, info in zip(sequences[1:], body.input[num_states + 1 :]):
+        if info.name not in read:  # the loop compares the lengths of others
+            steps = n.emit("ResizeLike", steps, steps_of(n, sequence))
+    loop = Loop(n.net, steps)
     inner = Scope(n.scope.model, loop.step, body, n.scope)
     states = []
     for i in range(num_states):

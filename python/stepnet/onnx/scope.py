@@ -379,10 +379,12 @@ def kind_of_node(proto: onnx.NodeProto) -> str:
     return proto.op_type if proto.domain in STANDARD else f"{proto.domain}.{proto.op_type}"
 
 
-def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Origin) -> InvalidNetError:
-    kind = kind_of_node(proto)
+def place_of_node(proto: onnx.NodeProto, index: int, graph: str) -> str:
+    """As errors say it, behind a line break."""
     called = f" {proto.name!r}" if proto.name else ""
-    text = f"{', '.join(proto.output)} = {kind}({', '.join(proto.input)})"
-    return InvalidNetError(
-        f'invalid net: {error}\n  at node {index}{called} `{text}`\n  in graph "{graph}"\n  in {place_of(path)}'
-    )
+    text = f"{', '.join(proto.output)} = {kind_of_node(proto)}({', '.join(proto.input)})"
+    return f'\n  at node {index}{called} `{text}`\n  in graph "{graph}"'
+
+
+def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Origin) -> InvalidNetError:
+    return InvalidNetError(f"invalid net: {error}{place_of_node(proto, index, graph)}\n  in {place_of(path)}")

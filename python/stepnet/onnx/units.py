@@ -107,7 +107,14 @@ class Unit:
         self.loop = Loop(n.net, self.x)
         self.x_t = self.loop.link(self.x, 0)
         self.mask = self.loop.sequence(inputs.mask) if inputs.mask else ""
+        if self.mask:  # NaN behind a length would be NaN in all gradients
+            self.x_t = self.masked(self.x_t)
         self.states: list[str] = []
+
+    def masked(self, blob: str) -> str:
+        """A blob of the step, 0 for sequences that have ended."""
+        zeros = self.loop.step.emit("ConstantFill", blob, value=0.0)
+        return self.loop.step.emit("Where", self.mask, blob, zeros, broadcast_on_rows=1)
 
     def rows(self, i: int, begin: int, end: int) -> str:
         """Rows ``[begin, end)``, in units of H, of an input of this direction, behind a dimension of 1."""
@@ -159,9 +166,7 @@ class Unit:
             elif not self.mask:
                 given.append(self.loop.every_row(self.states[0]))
             else:
-                step = self.loop.step
-                zeros = step.emit("ConstantFill", h, value=0.0)
-                given.append(self.loop.output(step.emit("Where", self.mask, h, zeros, broadcast_on_rows=1)))
+                given.append(self.loop.output(self.masked(h)))
         if not any(given):
             self.loop.last_row(self.states[0])
         self.loop.add()
@@ -215,13 +220,19 @@ class Inputs:
         shape = check_shape(n, i, name, sizes)
         if not n.has(i):
             return ""
-        if shape is not None and all(a is not None or b is None for a, b in zip(shape, sizes)):
-            return n.blob(i)
-        if sizes.count(None) == len(sizes):  # an error for another rank
-            return n.emit("Transpose", n.blob(i), axes=list(range(len(sizes))))
-        if sizes.count(None) > 1:
-            raise Unsupported(f"the rank of {name}, its input {n.tensors[i]!r}, is not known")
-        return n.emit("Reshape", n.blob(i), shape=[-1 if size is None else size for size in sizes])
+        blob = n.blob(i)
+        if shape is None:  # an error for another rank
+            blob = n.emit("Transpose", blob, axes=list(range(len(sizes))))
+        for axis, size in enumerate(sizes):
+            if size is not None and (shape is None or shape[axis] is None):
+                blob = self.of_size(n, blob, axis, size, f"{name}, which must be {shape_text(sizes)}", len(sizes))
+        return blob
+
+    def of_size(self, n: Node, blob: str, axis: int, size: int, name: str, rank: int) -> str:
+        """A blob that has this size: under a shape in which only it differs, so that another one is an error."""
+        checked = n.net.names.unique(name)
+        n.net.add("Reshape", [blob], [checked], shape=[size if each == axis else 0 for each in range(rank)])
+        return checked
 
     def of_batch(self, n: Node, blob: str, directions: int) -> str:
         """A state that has a row for each of the batch, as one with one row would be repeated."""
