@@ -15,11 +15,12 @@ inline constexpr std::int64_t kBlockOfSmallGemm = 1 << 12;
 // one row, which they multiply faster where B is larger than the first cache. Others round otherwise, so these are no
 // figures of a Target.
 constexpr bool IsSmallGemm(std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
-  constexpr std::int64_t kMaxRows = 64, kMaxProducts = 1 << 15, kMaxElements = 1 << 17, kMaxTransposed = 1 << 14;
+  constexpr std::int64_t kMaxRows = 64, kMaxProducts = 1 << 15, kMaxElements = 1 << 17;
+  constexpr std::int64_t kMaxTransposed = 1 << 14, kMaxTerms = 64;  // of a B that is laid out in blocks
   if (m == 1) return n * k <= kBlockOfSmallGemm;
   if (m > kMaxRows) return m * n * k <= kMaxProducts;
   if (!b_transposed) return n * k <= kMaxElements;
-  return n * k <= (k <= kMaxRows ? kMaxTransposed : kBlockOfSmallGemm);
+  return n * k <= (k <= kMaxTerms ? kMaxTransposed : kBlockOfSmallGemm);
 }
 
 // C [M, N] = A B, plus C when `accumulates`, T float or double. The terms of an element are added up in their order, so
